@@ -1,0 +1,40 @@
+//! The clock behind every deadline, and the wall clock behind fences.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::lease::Instant;
+
+/// Now, on the monotonic clock that also counts suspend.
+///
+/// A laptop lid or a paused virtual machine must not stretch a lease, so the plain monotonic clock, which
+/// stands still meanwhile on Linux, won't do. All processes of one host read the same clock.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn now() -> Instant {
+    from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
+}
+
+/// Now, on the monotonic clock that also counts suspend: on Apple's systems and the BSDs that is the
+/// plain monotonic one.
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+pub fn now() -> Instant {
+    from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+#[cfg(unix)]
+fn from_timespec(t: rustix::time::Timespec) -> Instant {
+    Instant::from_micros(t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1_000)
+}
+
+/// Now, on the interrupt-time clock, which counts suspend ("QueryInterruptTimePrecise function", Microsoft).
+#[cfg(windows)]
+pub fn now() -> Instant {
+    let mut hundred_ns = 0u64;
+    // SAFETY: the function only writes the one u64 that the pointer names.
+    unsafe { windows_sys::Win32::System::WindowsProgramming::QueryInterruptTimePrecise(&mut hundred_ns) };
+    Instant::from_micros(hundred_ns / 10)
+}
+
+/// Microseconds since 1970 by the wall clock. It may jump: only fences use it, and only upward.
+pub fn wall_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)
+}

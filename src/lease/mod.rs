@@ -1,0 +1,126 @@
+//! The domain: what a lock and a lease are, when a lease ends, when it is renewed, who is next.
+//!
+//! Nothing in here does I/O, reads a clock or knows of Node or of any store. Time comes in as an
+//! argument, so that every rule can be tested, and simulated, at any instant.
+
+pub mod instant;
+pub mod state;
+pub mod validity;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use instant::Instant;
+pub use state::{LeaseState, LossReason, Phase};
+
+/// The name of a lock as the store sees it: the client's prefix and the user's key.
+pub type Key = Arc<str>;
+
+/// The unguessable value that proves ownership of a lease at the store (a version 4 UUID).
+///
+/// It is a secret: whoever knows it can release the lease. `Debug` therefore does not show it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(uuid::Uuid);
+
+impl Token {
+    /// A fresh token from the process's cryptographic random generator.
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4())
+    }
+
+    /// The token that `text` spells, if it is a UUID in its hyphenated form.
+    pub fn parse(text: &str) -> Option<Self> {
+        uuid::Uuid::try_parse(text).ok().map(Self)
+    }
+
+    /// The 36 characters that stores keep.
+    pub fn encode<'a>(&self, buffer: &'a mut [u8; Token::LENGTH]) -> &'a str {
+        self.0.hyphenated().encode_lower(buffer)
+    }
+
+    /// How many characters [`Token::encode`] writes.
+    pub const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// A number that grows with every lease of a key, so that storage can refuse a write that comes late
+/// (Kleppmann, "How to do distributed locking", 2016). At most [`Fence::MAX`], so a JS number holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+impl Fence {
+    /// The largest fence: 2^53 − 1, the largest integer that a JS number counts to. In microseconds
+    /// since 1970 that is the year 2255.
+    pub const MAX: Fence = Fence((1 << 53) - 1);
+
+    /// The fence of the next lease, when `self` was the last one and the store's wall clock shows
+    /// `wall_us` microseconds since 1970: it grows without the clock, and by the clock if the last
+    /// fence was lost together with the data.
+    pub fn next(self, wall_us: u64) -> Fence {
+        Fence((self.0 + 1).max(wall_us).min(Fence::MAX.0))
+    }
+}
+
+/// How long a lease lives without renewal, in whole milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ttl(u32);
+
+impl Ttl {
+    /// The shortest ttl, 10 ms: below it the drift allowance and a round trip leave nothing to hold.
+    pub const MIN: Ttl = Ttl(10);
+    /// The longest ttl, 2^31 − 1 ms (24.8 days), which is also the longest Node timer.
+    pub const MAX: Ttl = Ttl(i32::MAX as u32);
+
+    /// A ttl of `ms` milliseconds, or `None` outside [`Ttl::MIN`] to [`Ttl::MAX`].
+    pub fn from_millis(ms: u32) -> Option<Self> {
+        (Self::MIN.0..=Self::MAX.0).contains(&ms).then_some(Self(ms))
+    }
+
+    /// In milliseconds.
+    pub fn as_millis(self) -> u32 {
+        self.0
+    }
+
+    /// As a span of time.
+    pub fn as_duration(self) -> Duration {
+        Duration::from_millis(self.0.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_grows_without_a_clock_and_by_the_clock_when_data_was_lost() {
+        assert_eq!(Fence(41).next(7), Fence(42));
+        assert_eq!(Fence(0).next(1_700_000_000_000_000), Fence(1_700_000_000_000_000));
+        assert_eq!(Fence::MAX.next(u64::MAX), Fence::MAX);
+    }
+
+    #[test]
+    fn a_token_is_never_shown_by_debug() {
+        let token = Token::random();
+        assert!(!format!("{token:?}").contains(&token.to_string()));
+        assert_eq!(Token::parse(&token.to_string()), Some(token));
+    }
+
+    #[test]
+    fn a_ttl_outside_its_range_is_refused() {
+        assert!(Ttl::from_millis(9).is_none());
+        assert_eq!(Ttl::from_millis(10), Some(Ttl::MIN));
+        assert!(Ttl::from_millis(u32::MAX).is_none());
+    }
+}
