@@ -12,6 +12,8 @@
 //! The TypeScript half, which makes promises, errors and events of what the binding reports, starts at
 //! `lib/index.ts`.
 
+pub mod binding;
 pub mod engine;
 pub mod lease;
 pub mod store;
+pub mod worker;

@@ -1,3 +1,14 @@
-//! The engine.
+//! The engine: the one background thread that talks to stores, renews leases and wakes waiters.
+//!
+//! - [`command`]: what goes in and what comes out;
+//! - [`core`]: its rules, pure;
+//! - [`timers`] and [`stats`]: what the rules count with;
+//! - [`clock`]: the time that they are told;
+//! - [`driver`]: the thread around them.
 
 pub mod clock;
+pub mod command;
+pub mod core;
+pub mod driver;
+pub mod stats;
+pub mod timers;

@@ -4,6 +4,8 @@
 //! argument, so that every rule can be tested, and simulated, at any instant.
 
 pub mod instant;
+pub mod queue;
+pub mod renewal;
 pub mod state;
 pub mod validity;
 

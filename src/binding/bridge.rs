@@ -1,0 +1,380 @@
+//! What the TypeScript layer calls. One instance per JavaScript environment, which is the main thread or a worker
+//! thread. `lib/native.ts` says what each call means to it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use napi::bindgen_prelude::*;
+use napi::sys;
+use napi_derive::napi;
+use rustc_hash::FxHashMap;
+
+use super::outbox::EnvOutbox;
+use super::records;
+use super::slots::Slots;
+use crate::engine::clock;
+use crate::engine::command::{
+    AcquireCommand, ClientId, ClientSettings, Command, EnvId, OpId, Pulse, Settlement, Wait,
+};
+use crate::engine::driver::{Engine, Message};
+use crate::engine::stats::Stats;
+use crate::lease::{Key, LeaseState, Phase, Token, Ttl};
+use crate::store::spec::StoreSpec;
+
+/// How long an end may take: after that the ttl has to do it.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The flag of an acquire whose lease is not renewed by the engine.
+const NO_AUTO_RENEW: u32 = 1;
+/// The flag of an acquire whose automatic renewals are reported.
+const REPORT_RENEWALS: u32 = 2;
+
+/// What `openClient` takes, checked by TypeScript but for the store's URL.
+#[napi(object)]
+pub struct ClientOptions {
+    /// The store's URL.
+    pub store: String,
+    /// Takes the place of the user in the URL.
+    pub username: Option<String>,
+    /// Takes the place of the password in the URL.
+    pub password: Option<String>,
+    /// What stands before each key at the store.
+    pub prefix: String,
+    /// Shown to whoever inspects a lock.
+    pub name: String,
+    /// In ms, `Infinity` allowed.
+    pub max_stall: f64,
+    /// In ms.
+    pub store_timeout: f64,
+}
+
+struct ClientHandle {
+    prefix: String,
+    stats: Arc<Stats>,
+}
+
+/// One JavaScript environment's way to the engine.
+#[napi]
+pub struct Bridge {
+    env: EnvId,
+    engine: &'static Engine,
+    outbox: Arc<EnvOutbox>,
+    pulse: Arc<Pulse>,
+    slots: Slots,
+    clients: FxHashMap<ClientId, ClientHandle>,
+    /// Taken from the outbox, not yet drained.
+    taken: VecDeque<Settlement>,
+    /// What the records of the latest drain have to say in words.
+    texts: Vec<String>,
+    /// Running workers, which keep the process alive.
+    holds: u32,
+    /// Whether the process is being kept alive.
+    keeping_alive: bool,
+}
+
+#[napi]
+impl Bridge {
+    /// Begins an environment. `wake` is called when there is something to drain.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(env: &Env, wake: Function<(), ()>) -> Result<Self> {
+        static LAST_ENV: AtomicU32 = AtomicU32::new(0);
+        let engine = Engine::of_this_process().map_err(|error| {
+            Error::from_reason(format!("the engine's thread could not be started: {error}"))
+        })?;
+        let id = LAST_ENV.fetch_add(1, Ordering::Relaxed) + 1;
+        let wake = wake.build_threadsafe_function::<()>().callee_handled::<false>().weak::<true>().build()?;
+        let outbox = Arc::new(EnvOutbox::new(wake));
+        let pulse = Arc::new(Pulse::default());
+        engine.send(Message::OpenEnv { env: id, pulse: pulse.clone(), outbox: outbox.clone() });
+        // The last chance of a worker thread, whose 'exit' event does not come when it is terminated. Added after
+        // the wake function was made, and therefore run before that is finalised.
+        env.add_env_cleanup_hook((id, outbox.clone()), move |(env, outbox)| {
+            outbox.close();
+            wait_for(engine, |done| Command::CloseEnv { env, done, patience: PATIENCE }, PATIENCE);
+        })?;
+        Ok(Self {
+            env: id,
+            engine,
+            outbox,
+            pulse,
+            slots: Slots::default(),
+            clients: FxHashMap::default(),
+            taken: VecDeque::new(),
+            texts: Vec::new(),
+            holds: 0,
+            keeping_alive: false,
+        })
+    }
+
+    /// Opens a client. Connects to nothing yet.
+    #[napi(catch_unwind)]
+    pub fn open_client(&mut self, options: ClientOptions) -> Result<u32> {
+        static LAST_CLIENT: AtomicU32 = AtomicU32::new(0);
+        let spec = StoreSpec::parse(&options.store, options.username.as_deref(), options.password.as_deref())
+            .map_err(Error::from_reason)?;
+        let client = LAST_CLIENT.fetch_add(1, Ordering::Relaxed) + 1;
+        let stats = Arc::new(Stats::default());
+        let settings = ClientSettings {
+            env: self.env,
+            name: options.name.into(),
+            max_stall: span(options.max_stall),
+            store_timeout: span(options.store_timeout),
+            stats: stats.clone(),
+        };
+        self.clients.insert(client, ClientHandle { prefix: options.prefix, stats });
+        self.engine.send(Message::OpenClient { client, spec, settings });
+        Ok(client)
+    }
+
+    /// Closes a client.
+    #[napi(catch_unwind)]
+    pub fn close_client(&mut self, env: &Env, client: u32) -> u32 {
+        self.clients.remove(&client);
+        self.start(env, |op| Command::CloseClient { client, op, patience: PATIENCE })
+    }
+
+    /// Reaches the store.
+    #[napi(catch_unwind)]
+    pub fn ping(&mut self, env: &Env, client: u32) -> u32 {
+        self.start(env, |op| Command::Ping { op, client })
+    }
+
+    /// Asks who holds a lock.
+    #[napi(catch_unwind)]
+    pub fn inspect(&mut self, env: &Env, client: u32, key: String) -> u32 {
+        let key = self.key(client, &key);
+        self.start(env, |op| Command::Inspect { op, client, key })
+    }
+
+    /// Asks for a lock.
+    #[napi(catch_unwind)]
+    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call itself")]
+    pub fn acquire(
+        &mut self,
+        env: &Env,
+        client: u32,
+        key: String,
+        ttl: u32,
+        wait: f64,
+        max_hold: f64,
+        flags: u32,
+    ) -> Result<u32> {
+        let ttl = checked_ttl(ttl)?;
+        let key = self.key(client, &key);
+        let state = Arc::new(LeaseState::default());
+        let token = Token::random();
+        let slot = self.slots.open(Some((state.clone(), token)));
+        self.keep_alive(env);
+        self.command(Command::Acquire(Box::new(AcquireCommand {
+            op: OpId { env: self.env, slot },
+            client,
+            key,
+            token,
+            ttl,
+            wait: if wait < 0.0 {
+                Wait::Never
+            } else if wait.is_finite() {
+                Wait::For(span(wait))
+            } else {
+                Wait::Forever
+            },
+            max_hold: (max_hold > 0.0 && max_hold.is_finite()).then(|| span(max_hold)),
+            auto_renew: flags & NO_AUTO_RENEW == 0,
+            report: flags & REPORT_RENEWALS != 0,
+            state,
+        })));
+        Ok(slot)
+    }
+
+    /// The caller of an acquire does not want it any more.
+    #[napi(catch_unwind)]
+    pub fn cancel(&self, slot: u32) {
+        self.command(Command::Cancel { op: self.op(slot) });
+    }
+
+    /// Renews a lease now. `false` if it is not held any more, and then nothing follows.
+    #[napi(catch_unwind)]
+    pub fn renew(&mut self, env: &Env, slot: u32, ttl: u32) -> Result<bool> {
+        let ttl = if ttl == 0 { None } else { Some(checked_ttl(ttl)?) };
+        if !self.is_held(slot) {
+            return Ok(false);
+        }
+        self.slots.wait(slot, true);
+        self.keep_alive(env);
+        self.command(Command::Renew { op: self.op(slot), ttl });
+        Ok(true)
+    }
+
+    /// Gives a lease back. `false` if it was not held any more, and then nothing follows.
+    #[napi(catch_unwind)]
+    pub fn release(&mut self, env: &Env, slot: u32) -> bool {
+        let Some((state, _)) = self.slots.lease(slot) else { return false };
+        if !state.release(clock::now()) {
+            return false;
+        }
+        self.slots.wait(slot, false);
+        self.keep_alive(env);
+        self.command(Command::Release { op: self.op(slot) });
+        true
+    }
+
+    /// Whether the lease is held at this very moment.
+    #[napi(catch_unwind)]
+    pub fn is_held(&self, slot: u32) -> bool {
+        self.slots.lease(slot).is_some_and(|(state, _)| state.is_held(clock::now()))
+    }
+
+    /// How many ms the lease is still good for without renewal; 0 if it is not held.
+    #[napi(catch_unwind)]
+    pub fn remaining(&self, slot: u32) -> f64 {
+        let now = clock::now();
+        match self.slots.lease(slot) {
+            Some((state, _)) if state.is_held(now) => state.deadline().since(now).as_micros() as f64 / 1e3,
+            _ => 0.0,
+        }
+    }
+
+    /// Where the lease is in its life.
+    #[napi(catch_unwind)]
+    pub fn phase(&self, slot: u32) -> f64 {
+        let phase = self.slots.lease(slot).map_or(Phase::Released, |(state, _)| state.phase(clock::now()));
+        records::phase_number(phase)
+    }
+
+    /// The lease's token.
+    #[napi(catch_unwind)]
+    pub fn token(&self, slot: u32) -> Option<String> {
+        self.slots.lease(slot).map(|(_, token)| token.to_string())
+    }
+
+    /// The client's counters, as JSON.
+    #[napi(catch_unwind)]
+    pub fn stats(&self, client: u32) -> Option<String> {
+        let stats = &self.clients.get(&client)?.stats;
+        let all: serde_json::Map<_, _> = stats.all().map(|(name, n)| (name.to_string(), n.into())).collect();
+        Some(serde_json::Value::Object(all).to_string())
+    }
+
+    /// Writes what was settled into `into`, as many whole records as fit, and says how many. Each call says at the
+    /// same time that JavaScript has acted on everything drained before.
+    #[napi(catch_unwind)]
+    pub fn drain(&mut self, env: &Env, mut into: Float64ArraySlice) -> u32 {
+        self.pulse.beat(clock::now());
+        self.slots.reuse_finished();
+        self.texts.clear();
+        if self.taken.is_empty() {
+            self.taken = self.outbox.take().into();
+        }
+        // SAFETY: JavaScript handed this array in for this call alone, and nothing else runs on its thread meanwhile.
+        let into = unsafe { into.as_mut() };
+        let mut written = 0;
+        let (places, _) = into.as_chunks_mut::<{ records::LENGTH }>();
+        for place in places {
+            let record = loop {
+                let Some(settlement) = self.taken.pop_front() else { break None };
+                let record = records::encode(settlement, &mut self.slots, &mut self.texts);
+                if record.is_some() {
+                    break record;
+                }
+            };
+            let Some(record) = record else { break };
+            *place = record;
+            written += 1;
+        }
+        self.keep_alive(env);
+        written
+    }
+
+    /// What a record of the latest drain has to say in words.
+    #[napi(catch_unwind)]
+    pub fn text(&self, index: u32) -> Option<&str> {
+        self.texts.get(index as usize).map(String::as_str)
+    }
+
+    /// Something runs that keeps the process alive, until `unhold` was called as often.
+    #[napi(catch_unwind)]
+    pub fn hold(&mut self, env: &Env) {
+        self.holds += 1;
+        self.keep_alive(env);
+    }
+
+    /// The end of what `hold` began.
+    #[napi(catch_unwind)]
+    pub fn unhold(&mut self, env: &Env) {
+        self.holds = self.holds.saturating_sub(1);
+        self.keep_alive(env);
+    }
+
+    /// Blocks until this environment's leases are released, at most `timeout` ms. For the process's `'exit'` event.
+    #[napi(catch_unwind)]
+    pub fn release_all(&self, timeout: f64) {
+        let env = self.env;
+        let patience = span(timeout);
+        wait_for(self.engine, |done| Command::ReleaseAll { env, done, patience }, patience);
+    }
+
+    fn op(&self, slot: u32) -> OpId {
+        OpId { env: self.env, slot }
+    }
+
+    fn key(&self, client: u32, key: &str) -> Key {
+        let prefix = self.clients.get(&client).map_or("", |client| client.prefix.as_str());
+        let mut whole = String::with_capacity(prefix.len() + key.len());
+        whole.push_str(prefix);
+        whole.push_str(key);
+        whole.into()
+    }
+
+    fn command(&self, command: Command) {
+        self.engine.send(Message::Command(command));
+    }
+
+    /// Begins an operation that is no lease.
+    fn start(&mut self, env: &Env, command: impl FnOnce(OpId) -> Command) -> u32 {
+        let slot = self.slots.open(None);
+        self.keep_alive(env);
+        self.command(command(self.op(slot)));
+        slot
+    }
+
+    /// Keeps the process alive while a promise is pending or a worker runs, and not a moment longer.
+    fn keep_alive(&mut self, env: &Env) {
+        let wanted = self.slots.pending > 0 || self.holds > 0;
+        if wanted == self.keeping_alive {
+            return;
+        }
+        self.keeping_alive = wanted;
+        // SAFETY: on the environment's own thread, with a function that lives until the environment's end.
+        unsafe {
+            if wanted {
+                sys::napi_ref_threadsafe_function(env.raw(), self.outbox.raw_wake());
+            } else {
+                sys::napi_unref_threadsafe_function(env.raw(), self.outbox.raw_wake());
+            }
+        }
+    }
+}
+
+/// Sends a command whose end is to be awaited on this thread, and waits, but not much longer than `patience`.
+fn wait_for(
+    engine: &Engine,
+    command: impl FnOnce(std::sync::mpsc::SyncSender<()>) -> Command,
+    patience: Duration,
+) {
+    let (done, ended) = sync_channel(1);
+    engine.send(Message::Command(command(done)));
+    // A little more than the engine grants itself; whether it was in time makes no difference now.
+    let _ = ended.recv_timeout(patience + Duration::from_millis(50));
+}
+
+fn checked_ttl(ms: u32) -> Result<Ttl> {
+    Ttl::from_millis(ms).ok_or_else(|| Error::from_reason(format!("a ttl of {ms} ms is out of range")))
+}
+
+/// A span of `ms`, for ever if it is not finite.
+fn span(ms: f64) -> Duration {
+    Duration::try_from_secs_f64(ms.max(0.0) / 1e3).unwrap_or(Duration::MAX)
+}

@@ -1,0 +1,77 @@
+//! Settlements on their way to one JavaScript environment.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use napi::Status;
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+
+use crate::engine::command::Settlement;
+use crate::engine::driver::Outbox;
+
+/// The function that tells JavaScript to drain. Weak: it does not keep the process alive by itself.
+pub type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
+
+/// One environment's outbox. The engine fills it and wakes JavaScript once, however much comes until it is drained.
+pub struct EnvOutbox {
+    settled: Mutex<Vec<Settlement>>,
+    /// Whether a wake is on its way that has not drained yet.
+    awake: AtomicBool,
+    /// Whether the environment is gone.
+    closed: AtomicBool,
+    wake: Wake,
+}
+
+impl EnvOutbox {
+    /// An empty outbox that wakes JavaScript by `wake`.
+    pub fn new(wake: Wake) -> Self {
+        Self {
+            settled: Mutex::default(),
+            awake: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            wake,
+        }
+    }
+
+    /// Takes everything out, in order. The next delivery wakes again.
+    pub fn take(&self) -> Vec<Settlement> {
+        // Before looking, so that whatever comes after the look wakes again.
+        self.awake.store(false, Ordering::SeqCst);
+        mem::take(&mut *self.settled.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on nobody is woken: the environment is about to end.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// The raw wake function, for counting what keeps the process alive.
+    pub fn raw_wake(&self) -> napi::sys::napi_threadsafe_function {
+        self.wake.raw()
+    }
+
+    fn wake(&self) {
+        if !self.awake.swap(true, Ordering::SeqCst) && !self.closed.load(Ordering::SeqCst) {
+            self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        }
+    }
+}
+
+impl Outbox for EnvOutbox {
+    fn deliver(&self, mut settled: Vec<Settlement>) {
+        {
+            let mut waiting = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.is_empty() {
+                *waiting = settled;
+            } else {
+                waiting.append(&mut settled);
+            }
+        }
+        self.wake();
+    }
+
+    fn ask_for_a_sign_of_life(&self) {
+        self.wake();
+    }
+}

@@ -1,0 +1,93 @@
+//! Settlements as four numbers each: slot, kind, and two that depend on the kind.
+//!
+//! `lib/native.ts` reads them; the two lists of numbers have to agree.
+
+use super::slots::Slots;
+use crate::engine::command::{Outcome, Settlement};
+use crate::lease::{LossReason, Phase};
+use crate::store::{LeaseInfo, StoreError, StoreErrorKind};
+
+/// How many numbers a record has.
+pub const LENGTH: usize = 4;
+
+/// Writes `settlement` as a record, keeps the books of `slots`, and puts what can't be said in numbers into `texts`.
+/// `None` if there is nothing to tell JavaScript.
+pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>) -> Option<[f64; LENGTH]> {
+    let slot = settlement.op.slot;
+    let mut text = |text: String| {
+        texts.push(text);
+        (texts.len() - 1) as f64
+    };
+    let (kind, a, b) = match settlement.outcome {
+        Outcome::Acquired(fence) => {
+            slots.granted(slot);
+            return Some(record(slot, 0, fence.0 as f64, 0.0));
+        }
+        Outcome::Renewed => return slots.renewed(slot).then(|| record(slot, 8, 0.0, 0.0)),
+        Outcome::RenewFailed(error) => {
+            let StoreError { kind, message, .. } = error;
+            return slots
+                .renewed(slot)
+                .then(|| record(slot, 9, error_number(kind), text(message.to_string())));
+        }
+        Outcome::AutoRenewed => return Some(record(slot, 10, 0.0, 0.0)),
+        Outcome::Busy => (1, 0.0, 0.0),
+        Outcome::TimedOut => (2, 0.0, 0.0),
+        Outcome::Failed(error) => (3, error_number(error.kind), text(error.message.to_string())),
+        Outcome::Closed => (4, 0.0, 0.0),
+        Outcome::Cancelled => (5, 0.0, 0.0),
+        Outcome::Released(confirmed) => (6, f64::from(u8::from(confirmed)), 0.0),
+        Outcome::Lost(reason) => (7, phase_number(Phase::Lost(reason)), 0.0),
+        Outcome::Inspected(inspected) => match *inspected {
+            (Some(info), waiters) => (11, 1.0, text(describe(&info, waiters))),
+            (None, _) => (11, 0.0, 0.0),
+        },
+        Outcome::Done => (12, 0.0, 0.0),
+    };
+    slots.finish(slot);
+    Some(record(slot, kind, a, b))
+}
+
+fn record(slot: u32, kind: u32, a: f64, b: f64) -> [f64; LENGTH] {
+    [slot.into(), kind.into(), a, b]
+}
+
+/// A phase as JavaScript knows it.
+pub fn phase_number(phase: Phase) -> f64 {
+    f64::from(match phase {
+        Phase::Pending => 0,
+        Phase::Held => 1,
+        Phase::Stalled => 2,
+        Phase::Released => 3,
+        Phase::Lost(LossReason::Expired) => 4,
+        Phase::Lost(LossReason::Taken) => 5,
+        Phase::Lost(LossReason::Missing) => 6,
+        Phase::Lost(LossReason::Stalled) => 7,
+        Phase::Lost(LossReason::Closed) => 8,
+    })
+}
+
+fn error_number(kind: StoreErrorKind) -> f64 {
+    f64::from(match kind {
+        StoreErrorKind::Unreachable => 0,
+        StoreErrorKind::TimedOut => 1,
+        StoreErrorKind::Loading => 2,
+        StoreErrorKind::ReadOnly => 3,
+        StoreErrorKind::Full => 4,
+        StoreErrorKind::Denied => 5,
+        StoreErrorKind::Unsupported => 6,
+        StoreErrorKind::WrongType => 7,
+        StoreErrorKind::Internal => 8,
+    })
+}
+
+/// A lease as JSON: `{ holder, fence, remaining, waiters }`, the first three `null` where they are not known.
+fn describe(info: &LeaseInfo, waiters: usize) -> String {
+    serde_json::json!({
+        "holder": info.holder.as_deref(),
+        "fence": info.fence.map(|fence| fence.0),
+        "remaining": info.remaining.map(|left| left.as_micros() as f64 / 1e3),
+        "waiters": waiters,
+    })
+    .to_string()
+}

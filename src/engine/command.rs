@@ -1,0 +1,237 @@
+//! What goes in to the engine and what comes out of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use super::stats::Stats;
+use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Token, Ttl};
+use crate::store::{LeaseInfo, StoreError};
+
+/// One JavaScript environment: the main thread or a worker thread.
+pub type EnvId = u32;
+/// One `createLockClient()`.
+pub type ClientId = u32;
+/// One open store, shared by all clients that name the same one.
+pub type StoreId = u32;
+
+/// One pending operation of an environment; after an acquire was granted, its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId {
+    /// Whose operation.
+    pub env: EnvId,
+    /// Which one: a small number that the environment chose, and chooses again only after it has seen the
+    /// operation's last [`Settlement`].
+    pub slot: u32,
+}
+
+/// What a client was opened with.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// The environment it belongs to.
+    pub env: EnvId,
+    /// The holder's name, shown to whoever inspects a lock.
+    pub name: Arc<str>,
+    /// How long the environment's thread may leave a sign of life unanswered before renewal stops.
+    pub max_stall: Duration,
+    /// How long a call to the store may take.
+    pub store_timeout: Duration,
+    /// Where the client's doings are counted.
+    pub stats: Arc<Stats>,
+}
+
+/// What an acquire asks for.
+#[derive(Debug)]
+pub struct AcquireCommand {
+    /// The operation, and later the lease.
+    pub op: OpId,
+    /// Whose.
+    pub client: ClientId,
+    /// Which lock.
+    pub key: Key,
+    /// Proof of ownership, fresh.
+    pub token: Token,
+    /// How long the lease lives without renewal.
+    pub ttl: Ttl,
+    /// How long to wait while somebody else holds the lock.
+    pub wait: Wait,
+    /// How long the lease may be held in all.
+    pub max_hold: Option<Duration>,
+    /// Whether the engine renews the lease.
+    pub auto_renew: bool,
+    /// Whether each automatic renewal is reported.
+    pub report: bool,
+    /// What both threads know of the lease.
+    pub state: Arc<LeaseState>,
+}
+
+/// How long an acquire waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all, and a held lock is an answer ([`Outcome::Busy`]), not a failure.
+    Never,
+    /// Up to so long; a held lock is then a failure ([`Outcome::TimedOut`]).
+    For(Duration),
+    /// Until it is granted, cancelled or closed.
+    Forever,
+}
+
+/// What the engine is asked to do.
+#[derive(Debug)]
+pub enum Command {
+    /// A JavaScript environment is there.
+    OpenEnv {
+        /// Its number.
+        env: EnvId,
+        /// Where it says that it lives.
+        pulse: Arc<Pulse>,
+    },
+    /// A JavaScript environment ends: its clients are closed, its leases released, its operations forgotten.
+    CloseEnv {
+        /// Its number.
+        env: EnvId,
+        /// Told when the leases are released, or `patience` is over.
+        done: SyncSender<()>,
+        /// How long to try.
+        patience: Duration,
+    },
+    /// Releases all leases of an environment, which goes on living (it may be about to exit).
+    ReleaseAll {
+        /// Its number.
+        env: EnvId,
+        /// Told when the leases are released, or `patience` is over.
+        done: SyncSender<()>,
+        /// How long to try.
+        patience: Duration,
+    },
+    /// A client is there, on a store that the driver has opened.
+    OpenClient {
+        /// Its number.
+        client: ClientId,
+        /// Its store.
+        store: StoreId,
+        /// What it was opened with.
+        settings: ClientSettings,
+    },
+    /// Ends a client: pending acquires are [`Outcome::Closed`], leases lost and released, then [`Outcome::Done`].
+    CloseClient {
+        /// Which.
+        client: ClientId,
+        /// The operation that waits for it.
+        op: OpId,
+        /// How long to try to release what is held.
+        patience: Duration,
+    },
+    /// Reach the store.
+    Ping {
+        /// The operation.
+        op: OpId,
+        /// Whose.
+        client: ClientId,
+    },
+    /// Ask who holds a lock.
+    Inspect {
+        /// The operation.
+        op: OpId,
+        /// Whose.
+        client: ClientId,
+        /// Which lock.
+        key: Key,
+    },
+    /// Ask for a lock. Boxed: it is four times as large as everything else.
+    Acquire(Box<AcquireCommand>),
+    /// The caller does not want it any more: ends in [`Outcome::Cancelled`] unless its last word crosses this
+    /// command; a grant that crosses it is given back.
+    Cancel {
+        /// The acquire.
+        op: OpId,
+    },
+    /// Renew a lease now.
+    Renew {
+        /// The lease.
+        op: OpId,
+        /// Its new ttl, if it shall have another.
+        ttl: Option<Ttl>,
+    },
+    /// Give a lease back, whose state says so already.
+    Release {
+        /// The lease.
+        op: OpId,
+    },
+}
+
+impl Command {
+    /// The operation that the command concerns, if it is one.
+    pub fn op(&self) -> Option<OpId> {
+        match self {
+            Command::Acquire(acquire) => Some(acquire.op),
+            Command::CloseClient { op, .. }
+            | Command::Ping { op, .. }
+            | Command::Inspect { op, .. }
+            | Command::Cancel { op }
+            | Command::Renew { op, .. }
+            | Command::Release { op } => Some(*op),
+            Command::OpenEnv { .. }
+            | Command::CloseEnv { .. }
+            | Command::ReleaseAll { .. }
+            | Command::OpenClient { .. } => None,
+        }
+    }
+}
+
+/// What became of an operation. Everything but the four that say otherwise is its last word.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The lock is held: not the last word, the operation goes on as the lease.
+    Acquired(Fence),
+    /// Somebody else holds the lock, and the caller did not want to wait.
+    Busy,
+    /// Somebody else held the lock for as long as the caller would wait.
+    TimedOut,
+    /// The store failed.
+    Failed(StoreError),
+    /// The client was closed first.
+    Closed,
+    /// The caller cancelled it.
+    Cancelled,
+    /// The lease was given back; `false` if the store did not know it any more.
+    Released(bool),
+    /// The lease is lost.
+    Lost(LossReason),
+    /// The renewal that was asked for is done: not the last word.
+    Renewed,
+    /// The renewal that was asked for failed, the lease lives on until its deadline: not the last word.
+    RenewFailed(StoreError),
+    /// The engine renewed the lease by itself: not the last word.
+    AutoRenewed,
+    /// Who holds the lock, and how many wait for it in this process.
+    Inspected(Box<(Option<LeaseInfo>, usize)>),
+    /// It is done.
+    Done,
+}
+
+/// What became of which operation.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    /// The operation.
+    pub op: OpId,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// The last sign of life of an environment's thread. That thread writes it, the engine reads it.
+#[derive(Debug, Default)]
+pub struct Pulse(AtomicU64);
+
+impl Pulse {
+    /// The thread lives at `now`.
+    pub fn beat(&self, now: Instant) {
+        self.0.store(now.as_micros(), Ordering::Release);
+    }
+
+    /// When it last said so.
+    pub fn last(&self) -> Instant {
+        Instant::from_micros(self.0.load(Ordering::Acquire))
+    }
+}

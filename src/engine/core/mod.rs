@@ -1,0 +1,287 @@
+//! The engine's rules, as a pure state machine: it is handed commands, answers and the time, and leaves
+//! behind batches for stores and settlements for JavaScript. It does no I/O and reads no clock, so every
+//! schedule of events can be tested.
+//!
+//! - this file: what the engine knows, and how events come in and effects go out;
+//! - [`acquiring`]: waiters, from the first look at the store to the grant;
+//! - [`holding`]: tenures, their renewal and their loss;
+//! - [`ending`]: releases, clean-up after ambiguous requests, closing clients and environments;
+//! - [`outgoing`]: requests on their way to a store.
+
+mod acquiring;
+mod ending;
+mod holding;
+mod outgoing;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use self::acquiring::Waiter;
+use self::ending::{Barrier, Cleanup};
+use self::holding::Tenure;
+pub use self::outgoing::{Batch, Sent};
+use self::outgoing::{Link, Tag};
+use super::command::{ClientId, ClientSettings, Command, EnvId, OpId, Outcome, Pulse, Settlement, StoreId};
+use super::timers::Timers;
+use crate::lease::queue::{Arrival, Queue};
+use crate::lease::{Instant, Key};
+use crate::store::{Answer, Reply, Request, StoreError, StoreErrorKind};
+
+/// A lock, as the engine tells locks apart.
+type Lock = (StoreId, Key);
+
+/// What a timer wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wake {
+    Waiter(OpId),
+    Tenure(OpId),
+    Cleanup(u64),
+    Barrier(u64),
+}
+
+/// An environment.
+struct Env {
+    pulse: Arc<Pulse>,
+    /// When its thread was last asked for a sign of life.
+    asked: Instant,
+    /// Releases on their way that its code asked for.
+    releasing: usize,
+}
+
+/// A client.
+struct Client {
+    store: StoreId,
+    settings: ClientSettings,
+}
+
+/// What the engine wants done by whoever drives it.
+#[derive(Default)]
+pub struct Effects {
+    /// What became of operations, to be told to their environments.
+    pub settled: Vec<Settlement>,
+    /// Environments whose thread is to give a sign of life.
+    pub pings: Vec<EnvId>,
+    /// Stores that nobody uses any more.
+    pub unused: Vec<StoreId>,
+    /// Threads that wait for an end, and need wait no longer.
+    pub unblocked: Vec<SyncSender<()>>,
+}
+
+/// The engine's rules and all that it knows. See the module.
+pub struct Core {
+    now: Instant,
+    rng: fastrand::Rng,
+    envs: FxHashMap<EnvId, Env>,
+    clients: FxHashMap<ClientId, Client>,
+    stores: FxHashMap<StoreId, Link>,
+    waiters: FxHashMap<OpId, Waiter>,
+    queues: FxHashMap<Lock, Queue<OpId>>,
+    arrivals: Arrival,
+    tenures: FxHashMap<OpId, Tenure>,
+    cleanups: FxHashMap<u64, Cleanup>,
+    barriers: FxHashMap<u64, Barrier>,
+    /// The last number given to a clean-up or a barrier.
+    serial: u64,
+    timers: Timers<Wake>,
+    effects: Effects,
+}
+
+impl Core {
+    /// An engine that knows nothing yet, with the seed of its jitter.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            now: Instant::default(),
+            rng: fastrand::Rng::with_seed(seed),
+            envs: FxHashMap::default(),
+            clients: FxHashMap::default(),
+            stores: FxHashMap::default(),
+            waiters: FxHashMap::default(),
+            queues: FxHashMap::default(),
+            arrivals: 0,
+            tenures: FxHashMap::default(),
+            cleanups: FxHashMap::default(),
+            barriers: FxHashMap::default(),
+            serial: 0,
+            timers: Timers::default(),
+            effects: Effects::default(),
+        }
+    }
+
+    /// Carries out a command at `now`.
+    pub fn command(&mut self, now: Instant, command: Command) {
+        self.now = now;
+        self.guarded(command.op(), |core| core.carry_out(command));
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::OpenEnv { env, pulse } => {
+                pulse.beat(self.now);
+                self.envs.insert(env, Env { pulse, asked: self.now, releasing: 0 });
+            }
+            Command::CloseEnv { env, done, patience } => self.close_env(env, done, patience),
+            Command::ReleaseAll { env, done, patience } => self.release_all(env, done, patience),
+            Command::OpenClient { client, store, settings } => {
+                self.stores.entry(store).or_default().clients += 1;
+                self.clients.insert(client, Client { store, settings });
+            }
+            Command::CloseClient { client, op, patience } => self.close_client(client, op, patience),
+            Command::Ping { op, client } => self.ask(op, client, Request::Ping, Tag::Ping(op, client)),
+            Command::Inspect { op, client, key } => {
+                self.ask(op, client, Request::Inspect { key: key.clone() }, Tag::Inspect(op, client, key));
+            }
+            Command::Acquire(acquire) => self.acquire(*acquire),
+            Command::Cancel { op } => self.cancel(op),
+            Command::Renew { op, ttl } => self.renew_now(op, ttl),
+            Command::Release { op } => self.release(op),
+        }
+    }
+
+    /// Takes in what a store answered to a batch, at `now`.
+    pub fn answered(&mut self, now: Instant, sent: Sent, answers: Vec<Answer>) {
+        self.now = now;
+        debug_assert_eq!(sent.tags.len(), answers.len(), "a store answers each request once");
+        for (tag, answer) in sent.tags.into_iter().zip(answers) {
+            self.guarded(tag.op(), |core| match tag {
+                Tag::Ping(op, client) => core.asked(op, client, None, answer),
+                Tag::Inspect(op, client, key) => core.asked(op, client, Some(key), answer),
+                Tag::Acquire(tag) => core.looked(sent.store, sent.at, tag, answer),
+                Tag::Renew(tag) => core.renewed(sent.at, tag, answer),
+                Tag::Release(tag) => core.gave_back(sent.store, tag, answer),
+                Tag::Cleanup(id) => core.cleaned_up(id, answer),
+            });
+        }
+        if let Some(link) = self.stores.get_mut(&sent.store) {
+            link.in_flight -= 1;
+        }
+        self.drop_if_unused(sent.store);
+    }
+
+    /// Does what is due at `now`.
+    pub fn tick(&mut self, now: Instant) {
+        self.now = now;
+        while let Some((at, wake)) = self.timers.pop_due(now) {
+            if !self.is_scheduled(at, wake) {
+                continue;
+            }
+            match wake {
+                Wake::Waiter(op) => self.guarded(Some(op), |core| core.wake_waiter(op)),
+                Wake::Tenure(op) => self.guarded(Some(op), |core| core.wake_tenure(op)),
+                Wake::Cleanup(id) => self.guarded(None, |core| core.wake_cleanup(id)),
+                Wake::Barrier(id) => self.guarded(None, |core| core.lift_barrier(id)),
+            }
+        }
+        let live = self.waiters.len() + self.tenures.len() + self.cleanups.len() + self.barriers.len();
+        let mut timers = std::mem::take(&mut self.timers);
+        timers.compact(live, |at, wake| self.is_scheduled(at, wake));
+        self.timers = timers;
+    }
+
+    /// When [`Core::tick`] has something to do next.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Takes what is to be sent to stores. Deadlines count from `now`.
+    pub fn take_batches(&mut self, now: Instant) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        for (store, link) in &mut self.stores {
+            link.take(*store, now, &mut batches);
+        }
+        batches
+    }
+
+    /// Takes what is to be done beside that.
+    pub fn take_effects(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Runs one step that concerns `op`. Should it panic, that operation fails with an internal error, and
+    /// everything else goes on: one bug must not cost a server all of its leases.
+    fn guarded(&mut self, op: Option<OpId>, step: impl FnOnce(&mut Self)) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| step(self))) else { return };
+        let Some(op) = op else { return };
+        let error = StoreError::maybe_done(StoreErrorKind::Internal, describe_panic(&*panic));
+        if self.waiters.contains_key(&op) {
+            self.fail_waiter(op, error);
+        } else if self.tenures.contains_key(&op) {
+            self.revive_tenure(op, error);
+        } else if !self.effects.settled.iter().any(|settled| settled.op == op) {
+            self.settle(op, Outcome::Failed(error));
+        }
+    }
+
+    fn is_scheduled(&self, at: Instant, wake: Wake) -> bool {
+        let scheduled = match wake {
+            Wake::Waiter(op) => self.waiters.get(&op).and_then(|w| w.wake),
+            Wake::Tenure(op) => self.tenures.get(&op).map(|t| t.wake),
+            Wake::Cleanup(id) => self.cleanups.get(&id).and_then(|c| c.wake),
+            Wake::Barrier(id) => self.barriers.get(&id).map(|b| b.until),
+        };
+        scheduled == Some(at)
+    }
+
+    fn settle(&mut self, op: OpId, outcome: Outcome) {
+        self.effects.settled.push(Settlement { op, outcome });
+    }
+
+    fn jitter(&mut self) -> f64 {
+        self.rng.f64()
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Sends a request that concerns no lease.
+    fn ask(&mut self, op: OpId, client: ClientId, request: Request, tag: Tag) {
+        match self.clients.get(&client) {
+            None => self.settle(op, Outcome::Closed),
+            Some(known) => {
+                let (store, timeout) = (known.store, known.settings.store_timeout);
+                self.send(store, request, tag, timeout);
+            }
+        }
+    }
+
+    fn asked(&mut self, op: OpId, client: ClientId, key: Option<Key>, answer: Answer) {
+        let outcome = match answer {
+            Ok(Reply::Inspected(info)) => {
+                let waiting = key.map_or(0, |key| self.waiting_for(client, &key));
+                Outcome::Inspected(Box::new((info, waiting)))
+            }
+            Ok(_) => Outcome::Done,
+            Err(error) => {
+                self.count_error(client);
+                Outcome::Failed(error)
+            }
+        };
+        self.settle(op, outcome);
+    }
+
+    fn count_error(&self, client: ClientId) {
+        if let Some(client) = self.clients.get(&client) {
+            client.settings.stats.errors.up();
+        }
+    }
+
+    fn store_timeout(&self, client: ClientId) -> Duration {
+        const LEFT_BEHIND: Duration = Duration::from_secs(1);
+        self.clients.get(&client).map_or(LEFT_BEHIND, |c| c.settings.store_timeout)
+    }
+}
+
+/// What a panic said, for an error message.
+pub fn describe_panic(panic: &(dyn Any + Send)) -> String {
+    let said =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a bug in leasehold, please report it: {}", said.unwrap_or("panic without a message"))
+}

@@ -1,0 +1,259 @@
+//! The engine's thread: hands the rules their events and the time, and does what they want done.
+
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{FutureExt, future};
+use rustc_hash::FxHashMap;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::clock;
+use super::command::{ClientId, ClientSettings, Command, EnvId, Pulse, Settlement, StoreId};
+use super::core::{Batch, Core, Effects, Sent, describe_panic};
+use crate::lease::Instant;
+use crate::store::spec::StoreSpec;
+use crate::store::{Answer, Store, StoreError, StoreErrorKind, all_failed};
+
+/// The most messages that are taken in before what they ask for is sent.
+const MOST_MESSAGES: usize = 1024;
+
+/// The longest sleep while anything is due. The timer stands still while the machine is suspended; a holder shall
+/// hear of its loss soon after that.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Where an environment takes its settlements from. Called on the engine's thread.
+pub trait Outbox: Send + Sync {
+    /// Puts settlements in, in order, and wakes the environment's thread.
+    fn deliver(&self, settled: Vec<Settlement>);
+    /// Wakes the environment's thread so that its [`Pulse`] beats.
+    fn ask_for_a_sign_of_life(&self);
+}
+
+/// What the engine's thread is sent.
+pub enum Message {
+    /// A JavaScript environment is there.
+    OpenEnv {
+        /// Its number.
+        env: EnvId,
+        /// Where it says that it lives.
+        pulse: Arc<Pulse>,
+        /// Where it takes its settlements from.
+        outbox: Arc<dyn Outbox>,
+    },
+    /// A client is there; its store is opened unless another client has it open.
+    OpenClient {
+        /// Its number.
+        client: ClientId,
+        /// Its store.
+        spec: StoreSpec,
+        /// What it was opened with.
+        settings: ClientSettings,
+    },
+    /// Anything else.
+    Command(Command),
+}
+
+/// A handle to the engine's thread.
+pub struct Engine {
+    messages: UnboundedSender<Message>,
+}
+
+impl Engine {
+    /// The engine of this process, started at the first call.
+    ///
+    /// # Errors
+    /// When the thread or its runtime can't be had; the next call tries again.
+    pub fn of_this_process() -> io::Result<&'static Engine> {
+        static ENGINE: OnceLock<Engine> = OnceLock::new();
+        if let Some(engine) = ENGINE.get() {
+            return Ok(engine);
+        }
+        let started = Engine::start(StoreSpec::open)?;
+        Ok(ENGINE.get_or_init(|| started))
+    }
+
+    /// Starts an engine that opens stores with `open`. It ends when its last handle is dropped.
+    ///
+    /// # Errors
+    /// When the thread or its runtime can't be had.
+    pub fn start(open: fn(&StoreSpec) -> Rc<dyn Store>) -> io::Result<Engine> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (messages, inbox) = unbounded_channel();
+        let thread = std::thread::Builder::new().name("leasehold-engine".into());
+        thread.spawn(move || runtime.block_on(Driver::new(open).run(inbox)))?;
+        Ok(Engine { messages })
+    }
+
+    /// Sends a message. An engine that is gone takes nothing, which is all that is left to do at a process's end.
+    pub fn send(&self, message: Message) {
+        let _ = self.messages.send(message);
+    }
+}
+
+type Answered = LocalBoxFuture<'static, Option<(Sent, Vec<Answer>)>>;
+
+struct Driver {
+    core: Core,
+    open: fn(&StoreSpec) -> Rc<dyn Store>,
+    stores: FxHashMap<StoreId, Rc<dyn Store>>,
+    /// Which open store a specification names.
+    names: FxHashMap<String, StoreId>,
+    last_store: StoreId,
+    outboxes: FxHashMap<EnvId, Arc<dyn Outbox>>,
+    /// Calls to stores that are not answered yet.
+    calls: FuturesUnordered<Answered>,
+}
+
+impl Driver {
+    fn new(open: fn(&StoreSpec) -> Rc<dyn Store>) -> Self {
+        Self {
+            core: Core::new(fastrand::u64(..)),
+            open,
+            stores: FxHashMap::default(),
+            names: FxHashMap::default(),
+            last_store: 0,
+            outboxes: FxHashMap::default(),
+            calls: FuturesUnordered::new(),
+        }
+    }
+
+    async fn run(mut self, mut inbox: UnboundedReceiver<Message>) {
+        let mut messages = Vec::with_capacity(MOST_MESSAGES);
+        loop {
+            let sleep = self.settle_down();
+            tokio::select! {
+                biased;
+                count = inbox.recv_many(&mut messages, MOST_MESSAGES) => {
+                    if count == 0 {
+                        return;
+                    }
+                }
+                Some(answered) = self.calls.next(), if !self.calls.is_empty() => self.take_answer(answered),
+                () = sleep => {}
+            }
+            while let Some(Some(answered)) = self.calls.next().now_or_never() {
+                self.take_answer(answered);
+            }
+            let now = clock::now();
+            for message in messages.drain(..) {
+                self.take_message(now, message);
+            }
+        }
+    }
+
+    /// Does all that is due and wanted. Returns the sleep until there is more.
+    fn settle_down(&mut self) -> impl Future<Output = ()> + use<> {
+        self.core.tick(clock::now());
+        let effects = self.core.take_effects();
+        self.apply(effects);
+        let now = clock::now();
+        for batch in self.core.take_batches(now) {
+            self.call(batch);
+        }
+        match self.core.next_wake() {
+            None => future::Either::Left(future::pending()),
+            Some(at) => future::Either::Right(tokio::time::sleep(at.since(now).min(LONGEST_SLEEP))),
+        }
+    }
+
+    fn take_message(&mut self, now: Instant, message: Message) {
+        let command = match message {
+            Message::Command(command) => command,
+            Message::OpenEnv { env, pulse, outbox } => {
+                self.outboxes.insert(env, outbox);
+                Command::OpenEnv { env, pulse }
+            }
+            Message::OpenClient { client, spec, settings } => {
+                Command::OpenClient { client, store: self.store_of(&spec), settings }
+            }
+        };
+        let ends = if let Command::CloseEnv { env, .. } = &command { Some(*env) } else { None };
+        self.core.command(now, command);
+        if let Some(env) = ends {
+            // Nobody is there any more to be told.
+            self.outboxes.remove(&env);
+        }
+    }
+
+    fn store_of(&mut self, spec: &StoreSpec) -> StoreId {
+        let name = spec.identity();
+        if let Some(store) = self.names.get(&name) {
+            return *store;
+        }
+        self.last_store += 1;
+        self.stores.insert(self.last_store, (self.open)(spec));
+        self.names.insert(name, self.last_store);
+        self.last_store
+    }
+
+    fn take_answer(&mut self, answered: Option<(Sent, Vec<Answer>)>) {
+        if let Some((sent, answers)) = answered {
+            self.core.answered(clock::now(), sent, answers);
+        }
+    }
+
+    /// Sends a batch. A store that panics fails the batch, not the engine.
+    fn call(&mut self, batch: Batch) {
+        let Batch { sent, timeout, requests } = batch;
+        let count = requests.len();
+        let store = self.stores.get(&sent.store).cloned();
+        self.calls.push(Box::pin(async move {
+            let Some(store) = store else {
+                let gone = StoreError::not_done(StoreErrorKind::Internal, "the store is closed");
+                return Some((sent, all_failed(count, &gone)));
+            };
+            let answers =
+                AssertUnwindSafe(async move { store.execute(requests, timeout).await }).catch_unwind();
+            let failed =
+                |message| all_failed(count, &StoreError::maybe_done(StoreErrorKind::Internal, message));
+            let answers = match answers.await {
+                Ok(answers) if answers.len() == count => answers,
+                Ok(_) => failed("the store did not answer every request".to_string()),
+                Err(panic) => failed(describe_panic(&*panic)),
+            };
+            Some((sent, answers))
+        }));
+    }
+
+    fn apply(&mut self, effects: Effects) {
+        self.deliver(effects.settled);
+        for env in effects.pings {
+            if let Some(outbox) = self.outboxes.get(&env) {
+                outbox.ask_for_a_sign_of_life();
+            }
+        }
+        for thread in effects.unblocked {
+            // It may have stopped waiting; then there is nothing to tell.
+            let _ = thread.send(());
+        }
+        for id in effects.unused {
+            self.names.retain(|_, store| *store != id);
+            if let Some(store) = self.stores.remove(&id) {
+                self.calls.push(Box::pin(async move {
+                    let _ = AssertUnwindSafe(store.close()).catch_unwind().await;
+                    None
+                }));
+            }
+        }
+    }
+
+    /// Hands settlements to their environments; nearly always all of them are of one.
+    fn deliver(&mut self, mut settled: Vec<Settlement>) {
+        while let Some(env) = settled.first().map(|first| first.op.env) {
+            let (of_env, others) = if settled.iter().all(|s| s.op.env == env) {
+                (settled, Vec::new())
+            } else {
+                settled.into_iter().partition(|s| s.op.env == env)
+            };
+            if let Some(outbox) = self.outboxes.get(&env) {
+                outbox.deliver(of_env);
+            }
+            settled = others;
+        }
+    }
+}

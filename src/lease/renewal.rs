@@ -1,0 +1,67 @@
+//! When to renew a lease, and when to stop trying.
+
+use std::time::Duration;
+
+use super::{Instant, Ttl};
+
+/// A number in 0 … 1 from whoever owns the random generator: spreads renewals, so that leases taken together
+/// are not renewed together for ever.
+pub type Jitter = f64;
+
+/// When a lease is renewed for the first time after a request that was sent at `sent` was granted: after a
+/// third of its ttl, up to a tenth of that earlier. Two more chances fit in before the deadline.
+pub fn next(sent: Instant, ttl: Ttl, jitter: Jitter) -> Instant {
+    sent + (ttl.as_duration() / 3).mul_f64(1.0 - 0.1 * jitter)
+}
+
+/// When to try again after the `failures`-th attempt in a row (1 is the first) failed at `now`: from a
+/// fiftieth of the ttl, doubling up to a tenth, never more often than every 5 ms.
+pub fn retry(now: Instant, ttl: Ttl, failures: u32, jitter: Jitter) -> Instant {
+    let ttl = ttl.as_duration();
+    let pause = (ttl / 50).saturating_mul(1 << failures.saturating_sub(1).min(8)).min(ttl / 10);
+    now + pause.max(Duration::from_millis(5)).mul_f64(0.75 + 0.25 * jitter)
+}
+
+/// Whether the JavaScript thread counts as hung at `now`, when it was last asked for a sign of life at `asked` and
+/// last gave one at `answered`.
+pub fn is_stalled(asked: Instant, answered: Instant, now: Instant, max_stall: Duration) -> bool {
+    answered < asked && now.since(asked) > max_stall
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::validity;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_micros(ms * 1000)
+    }
+
+    #[test]
+    fn a_lease_is_renewed_after_a_third_of_its_ttl_at_the_latest() {
+        let ttl = Ttl::from_millis(9_000).unwrap();
+        assert_eq!(next(at(0), ttl, 0.0), at(3_000));
+        assert_eq!(next(at(0), ttl, 1.0), at(2_700));
+    }
+
+    #[test]
+    fn failed_renewals_are_tried_again_often_enough_before_the_deadline() {
+        for ttl in [100, 1_000, 10_000, 600_000].map(|ms| Ttl::from_millis(ms).unwrap()) {
+            let mut now = next(at(0), ttl, 0.0);
+            let mut attempts = 0;
+            while now < validity::deadline(at(0), ttl) {
+                attempts += 1;
+                now = retry(now, ttl, attempts, 1.0);
+            }
+            assert!((5..20).contains(&attempts), "{attempts} attempts for {ttl:?}");
+        }
+    }
+
+    #[test]
+    fn only_an_unanswered_question_makes_a_stall() {
+        let limit = Duration::from_millis(100);
+        assert!(!is_stalled(at(0), at(0), at(5_000), limit), "never asked since the last answer");
+        assert!(!is_stalled(at(10), at(5), at(110), limit), "not yet");
+        assert!(is_stalled(at(10), at(5), at(111), limit));
+    }
+}
