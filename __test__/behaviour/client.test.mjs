@@ -1,0 +1,165 @@
+// A client's own life, and what it tells of locks, on every store.
+
+import assert from 'node:assert/strict'
+import { EventEmitter, once } from 'node:events'
+import { test } from 'node:test'
+import { inspect } from 'node:util'
+import { LockClosedError, LockError } from 'leasehold'
+import { timed, until, within } from '../support/clock.mjs'
+import { aborted, lost } from '../support/leases.mjs'
+import { overStores } from '../support/stores.mjs'
+
+const closed = (error) => {
+  assert.ok(error instanceof LockClosedError && error instanceof LockError, String(error))
+  assert.equal(error.code, 'ERR_LOCK_CLOSED')
+  assert.equal(error.name, 'LockClosedError')
+  return true
+}
+
+overStores('client', (store) => {
+  test('ready resolves when the store can be used, any number of times', async (t) => {
+    const locks = store.client(t)
+    assert.ok(locks instanceof EventEmitter)
+    assert.equal(await locks.ready(), undefined)
+    await Promise.all([locks.ready(), locks.ready()])
+  })
+
+  test('inspect tells who holds a lock, from any client', async (t) => {
+    const [a, b] = [store.client(t, { name: 'the holder ✓' }), store.client(t, { name: 'another' })]
+    const key = store.key()
+    assert.equal(await b.inspect(key), null)
+    const lease = await a.acquire(key, { ttl: 20_000 })
+    for (const locks of [a, b]) {
+      const info = await locks.inspect(key)
+      assert.equal(info.holder, 'the holder ✓')
+      assert.equal(info.fence, lease.fence)
+      assert.ok(info.remaining > 0 && info.remaining <= 20_000, `${info.remaining}`)
+      assert.equal(info.waiters, 0)
+      assert.ok(!JSON.stringify(info).includes(lease.token), 'whoever looks must not learn the token')
+    }
+    await lease.release()
+    assert.equal(await b.inspect(key), null)
+    assert.ok(await b.tryAcquire(key), 'looking holds nothing')
+  })
+
+  test('inspect shows the new holder and the larger fence after a hand-over', async (t) => {
+    const [a, b] = [store.client(t, { name: 'a' }), store.client(t, { name: 'b' })]
+    const key = store.key()
+    const first = await a.acquire(key)
+    await first.release()
+    const second = await b.acquire(key)
+    const info = await a.inspect(key)
+    assert.equal(info.holder, 'b')
+    assert.equal(info.fence, second.fence)
+    assert.ok(info.fence > first.fence)
+  })
+
+  test('stats count what happened', async (t) => {
+    const locks = store.client(t)
+    const zero = locks.stats()
+    assert.ok(Object.keys(zero).length >= 10, inspect(zero))
+    assert.ok(Object.values(zero).every((value) => value === 0), inspect(zero))
+
+    const [first, second] = await Promise.all([locks.acquire(store.key()), locks.acquire(store.key())])
+    assert.equal(locks.stats().held, 2)
+    await first.renew()
+    assert.equal(await locks.tryAcquire(first.key), null)
+    await assert.rejects(locks.acquire(first.key, { wait: 20 }))
+    const controller = new AbortController()
+    const unwanted = locks.acquire(first.key, { wait: Infinity, signal: controller.signal })
+    assert.equal(locks.stats().waiting, 1)
+    controller.abort()
+    await assert.rejects(unwanted)
+    assert.equal(locks.stats().waiting, 0)
+    await Promise.all([first.release(), second.release()])
+    await aborted(await locks.acquire(store.key(), { ttl: 150, autoRenew: false }))
+
+    const { contended, ...counts } = locks.stats()
+    assert.ok(contended >= 2, `${contended}`)
+    assert.deepEqual(
+      { ...counts },
+      { held: 0, waiting: 0, acquired: 3, released: 2, lost: 1, timeouts: 1, aborted: 1, renewals: 1, errors: 0 },
+    )
+  })
+
+  test("a lost lease is the client's event, too", async (t) => {
+    const locks = store.client(t)
+    const told = once(locks, 'lost')
+    const lease = await locks.acquire(store.key(), { ttl: 150, autoRenew: false })
+    const [which, error] = await within("'lost'", told)
+    assert.equal(which, lease)
+    assert.equal(error, lease.signal.reason)
+  })
+
+  test('close releases what is held, and says so to the holder', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const keys = Array.from({ length: 50 }, store.key)
+    const leases = await Promise.all(keys.map((key) => a.acquire(key, { ttl: 60_000 })))
+    const { ms } = await timed(() => a.close())
+    assert.ok(ms < 2_500, `${ms} ms`)
+    for (const lease of leases) {
+      assert.equal(lease.isHeld, false)
+      assert.equal(lease.signal.aborted, true)
+      lost('closed')(lease.signal.reason)
+      assert.equal(await lease.release(), false)
+    }
+    const next = await Promise.all(keys.map((key) => b.tryAcquire(key)))
+    assert.ok(next.every(Boolean), 'free at the store when close has resolved')
+  })
+
+  test('close ends what is waiting', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await a.acquire(key)
+    const waiting = [b.acquire(key, { wait: Infinity }), b.withLock(key, () => assert.fail('closed')), b.acquire(key)]
+    const rejections = waiting.map((promise) => assert.rejects(promise, closed))
+    await b.close()
+    await Promise.all(rejections)
+    assert.equal(lease.isHeld, true)
+    await lease.release()
+    assert.ok(await a.tryAcquire(key))
+  })
+
+  test('a closed client says so, and closes again without complaint', async (t) => {
+    const locks = store.client(t)
+    await locks.acquire(store.key())
+    await Promise.all([locks.close(), locks.close()])
+    await locks.close()
+    await locks[Symbol.asyncDispose]()
+    await assert.rejects(async () => locks.acquire(store.key()), closed)
+    await assert.rejects(async () => locks.tryAcquire(store.key()), closed)
+    await assert.rejects(async () => locks.withLock(store.key(), () => assert.fail('closed')), closed)
+    await assert.rejects(async () => locks.inspect(store.key()), closed)
+    await assert.rejects(async () => locks.ready(), closed)
+  })
+
+  test('closed in the same breath as asked: settled, and nothing stays behind', async (t) => {
+    const other = store.client(t)
+    for (let i = 0; i < 10; i++) {
+      const locks = store.client(t)
+      const key = store.key()
+      const asked = locks.acquire(key, { ttl: 60_000 }).catch((error) => error)
+      if (i % 2) await new Promise(setImmediate)
+      await locks.close()
+      const outcome = await asked
+      if (outcome instanceof Error) closed(outcome)
+      else assert.equal(outcome.isHeld, false)
+      await until('the lock to be free', () => other.tryAcquire(key), 5_000)
+    }
+  })
+
+  test('closing one client leaves the others alone', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await b.acquire(key, { ttl: 500 })
+    await a.acquire(store.key())
+    await a.close()
+    await lease.renew()
+    assert.equal(lease.isHeld, true)
+    assert.equal(await lease.release(), true)
+  })
+
+  test('a client that was never used closes', async (t) => {
+    await store.client(t).close()
+  })
+})

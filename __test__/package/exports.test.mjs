@@ -1,0 +1,74 @@
+// What a user gets from `import` and `require`: one and the same library.
+
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import * as imported from 'leasehold'
+
+const require = createRequire(import.meta.url)
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const manifest = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8'))
+
+const NAMES = [
+  'LockAbortedError',
+  'LockClosedError',
+  'LockError',
+  'LockLostError',
+  'LockTimeoutError',
+  'StoreUnavailableError',
+  'createLockClient',
+  'createLockWorker',
+]
+
+describe('package', () => {
+  test('import and require give the same functions and classes: one registry of what is held', () => {
+    const required = require('leasehold')
+    for (const name of NAMES) {
+      assert.equal(typeof imported[name], 'function', name)
+      assert.equal(imported[name], required[name], name)
+    }
+  })
+
+  test('nothing else is exported', () => {
+    assert.deepEqual(Object.keys(require('leasehold')).filter((name) => name !== '__esModule').sort(), NAMES)
+  })
+
+  test('package.json can be read, and names files that exist', () => {
+    assert.equal(require('leasehold/package.json').name, 'leasehold')
+    assert.ok(existsSync(`${ROOT}${manifest.main}`))
+    assert.ok(existsSync(`${ROOT}${manifest.types}`))
+    assert.equal(manifest.dependencies, undefined, 'it depends on nothing')
+    for (const script of ['install', 'postinstall', 'preinstall']) assert.equal(manifest.scripts[script], undefined)
+  })
+
+  test('what is packed is what a user needs, and no more', () => {
+    const [{ files }] = JSON.parse(
+      execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: ROOT, encoding: 'utf8' }),
+    )
+    const paths = files.map(({ path }) => path)
+    for (const path of ['package.json', 'index.d.ts', 'native.cjs', 'dist/index.js', 'LICENSE']) assert.ok(paths.includes(path), path)
+    assert.ok(paths.some((path) => /^leasehold\..+\.node$/.test(path)), 'the addon')
+    const stray = paths.filter((path) => /^(src|__test__|tests|bench|examples|target|lib)\//.test(path))
+    assert.deepEqual(stray, [])
+  })
+
+  test('every error of the library is a LockError with a code and a name', () => {
+    const { LockError } = imported
+    const errors = [
+      [new imported.LockTimeoutError('m'), 'LockTimeoutError', 'ERR_LOCK_TIMEOUT'],
+      [new imported.LockLostError('expired', 'm'), 'LockLostError', 'ERR_LOCK_LOST'],
+      [new imported.LockAbortedError('m'), 'LockAbortedError', 'ERR_LOCK_ABORTED'],
+      [new imported.LockClosedError('m'), 'LockClosedError', 'ERR_LOCK_CLOSED'],
+      [new imported.StoreUnavailableError('timeout', 'm'), 'StoreUnavailableError', 'ERR_STORE_UNAVAILABLE'],
+      [new LockError('ERR_LOCK_RELEASED', 'm'), 'LockError', 'ERR_LOCK_RELEASED'],
+    ]
+    for (const [error, name, code] of errors) {
+      assert.ok(error instanceof LockError && error instanceof Error)
+      assert.deepEqual([error.name, error.code, error.message], [name, code, 'm'])
+      assert.match(error.stack, new RegExp(`^${name}`))
+    }
+  })
+})

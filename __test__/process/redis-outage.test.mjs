@@ -1,0 +1,192 @@
+// Promise 2, loss is known in time, and promise 8, ambiguity is cleaned up: what a frozen or killed Redis can do.
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { describe, test } from 'node:test'
+import { createLockClient, LockAbortedError, LockTimeoutError, StoreUnavailableError } from 'leasehold'
+import { startChild } from '../support/child.mjs'
+import { now, sleep, timed, until, within } from '../support/clock.mjs'
+import { aborted } from '../support/leases.mjs'
+import { startRelay } from '../support/relay.mjs'
+import { startRedis } from '../support/servers.mjs'
+
+const TTL = 2_000
+
+const clientOf = (t, store, options = {}) => {
+  const client = createLockClient({ store, ...options })
+  t.after(() => client.close())
+  return client
+}
+
+describe('process: redis outage', { timeout: 240_000 }, () => {
+  test('Redis frozen (SIGSTOP) for 3 ttls: the loss is known one ttl after the last renewal was sent', async (t) => {
+    const server = await startRedis(t)
+    const relay = await startRelay(t, server.port)
+    const key = randomUUID()
+    const holder = startChild(t, 'holder.mjs', { store: `redis://127.0.0.1:${relay.port}`, key, ttl: TTL })
+    await holder.next('held')
+    const granted = relay.sent
+    await until('a renewal', () => relay.sent > granted)
+    holder.tell('watch')
+    const frozen = now()
+    server.freeze()
+    t.after(() => server.thaw())
+    const watched = await holder.next('watch')
+    const told = await holder.next('aborted')
+    const { sent } = relay
+
+    assert.ok(sent <= frozen + 5, 'nothing was answered after the freeze')
+    assert.ok(watched.lastTrue <= sent + TTL, `isHeld read true ${watched.lastTrue - sent} ms after the last renewal was sent`)
+    assert.ok(watched.lastTrue >= sent + TTL / 2, 'and it did not give up early')
+    // The signal is an event: it comes as late as the event loop does, and no later.
+    assert.ok(told.at <= sent + TTL + watched.lag + 30, `the signal came ${told.at - sent} ms after, lag ${watched.lag}`)
+    assert.equal(told.error.reason, 'expired')
+    assert.equal(told.isHeld, false)
+
+    await sleep(Math.max(0, frozen + 3 * TTL - now()))
+    const rival = await server.command().catch(() => undefined)
+    assert.equal(rival, undefined, 'still frozen')
+  })
+
+  test('Redis thawed in the moment of expiry: nobody is let in before the holder knows', async (t) => {
+    const server = await startRedis(t)
+    const rival = await server.command()
+    for (let round = 0; ; round++) {
+      assert.ok(round < 10, 'a renewal came between in every round')
+      const key = randomUUID()
+      const holder = startChild(t, 'holder.mjs', { store: server.url(), key, ttl: TTL })
+      await holder.next('held')
+      holder.tell('watch')
+      const expiry = now() + (await rival('PTTL', `lock:${key}`))
+      server.freeze()
+      // This lies in the server's buffer and is carried out as soon as it runs again.
+      const asked = rival('SET', `lock:${key}`, 'rival', 'NX', 'PX', 60_000)
+      await sleep(expiry + 3 - now())
+      const thawed = now()
+      server.thaw()
+      if ((await asked) !== 'OK') {
+        await holder.kill()
+        continue
+      }
+      const watched = await holder.next('watch')
+      assert.ok(watched.lastTrue < thawed, `isHeld read true ${watched.lastTrue - thawed} ms after the rival could get in`)
+      assert.equal((await holder.ask('release')).released, false)
+      assert.equal(await rival('GET', `lock:${key}`), 'rival')
+      return
+    }
+  })
+
+  test('Redis frozen for less than a ttl costs nothing', async (t) => {
+    const server = await startRedis(t)
+    const lease = await clientOf(t, server.url()).acquire(randomUUID(), { ttl: 4_000 })
+    server.freeze()
+    await sleep(1_500)
+    server.thaw()
+    await until('a renewal', () => lease.renew().then(() => true, () => false))
+    assert.equal(lease.isHeld, true)
+    assert.equal(await lease.release(), true)
+  })
+
+  test('Redis killed and restarted empty: the loss is told, and the fence still grows', async (t) => {
+    const server = await startRedis(t)
+    const locks = clientOf(t, server.url())
+    const key = randomUUID()
+    const lease = await locks.acquire(key, { ttl: TTL })
+    await server.restartEmpty()
+    await aborted(lease)
+    assert.ok(['missing', 'expired'].includes(lease.signal.reason.reason), lease.signal.reason.reason)
+    assert.equal(lease.isHeld, false)
+    const next = await locks.acquire(key, { wait: 20_000 })
+    assert.ok(next.fence > lease.fence, `${next.fence} after ${lease.fence}`)
+  })
+
+  for (const end of ['aborted', 'timed out']) {
+    test(`an acquire ${end} in mid-flight (Redis frozen) leaves nothing behind`, async (t) => {
+      const server = await startRedis(t)
+      const look = await server.command()
+      const locks = clientOf(t, server.url(), { storeTimeout: end === 'aborted' ? 60_000 : 200 })
+      await locks.ready()
+      const warm = await locks.acquire('warm')
+      await warm.release()
+      const keys = Array.from({ length: 20 }, () => randomUUID())
+      server.freeze()
+      const controller = new AbortController()
+      const asked = keys.map((key) => locks.acquire(key, { ttl: 600_000, wait: end === 'aborted' ? Infinity : 400, signal: controller.signal }))
+      const settled = Promise.allSettled(asked)
+      if (end === 'aborted') {
+        // Let the request leave before it is regretted.
+        await sleep(200)
+        controller.abort()
+      }
+      const outcomes = await within('the calls to end though Redis is frozen', settled, 10_000)
+      for (const { status, reason } of outcomes) {
+        assert.equal(status, 'rejected')
+        if (end === 'aborted') assert.ok(reason instanceof LockAbortedError, String(reason))
+        else assert.ok(reason instanceof StoreUnavailableError || reason instanceof LockTimeoutError, String(reason))
+      }
+      server.thaw()
+      // Long before the ttl of ten minutes each key is free, and stays free.
+      for (const key of keys) {
+        await until('the lock to be free', async () => (await look('GET', `lock:${key}`)) === null, 15_000)
+      }
+      const other = clientOf(t, server.url())
+      const leases = await Promise.all(keys.map((key) => other.acquire(key, { wait: 5_000 })))
+      await sleep(300)
+      assert.ok(leases.every((lease) => lease.isHeld))
+      for (const lease of leases) assert.equal(await lease.release(), true)
+    })
+  }
+
+  test('a release that cannot reach Redis says so in time, and is done when Redis is back', async (t) => {
+    const server = await startRedis(t)
+    const look = await server.command()
+    const locks = clientOf(t, server.url(), { storeTimeout: 300 })
+    const key = randomUUID()
+    const lease = await locks.acquire(key, { ttl: 120_000 })
+    server.freeze()
+    const { error, ms } = await timed(() => lease.release())
+    assert.ok(error instanceof StoreUnavailableError, String(error))
+    assert.equal(error.reason, 'timeout')
+    assert.ok(ms < 3_000, `${ms} ms`)
+    assert.equal(lease.isHeld, false)
+    server.thaw()
+    await until('the release', async () => (await look('GET', `lock:${key}`)) === null, 20_000)
+  })
+
+  test('withLock keeps the result though its release cannot reach Redis', async (t) => {
+    const server = await startRedis(t)
+    const locks = clientOf(t, server.url(), { storeTimeout: 200 })
+    const value = await locks.withLock(randomUUID(), { ttl: 60_000 }, async () => {
+      server.freeze()
+      return 'done'
+    })
+    assert.equal(value, 'done')
+    server.thaw()
+  })
+
+  test('close gives up after 500 ms when Redis does not answer', async (t) => {
+    const server = await startRedis(t)
+    const locks = clientOf(t, server.url(), { storeTimeout: 5_000 })
+    const lease = await locks.acquire(randomUUID(), { ttl: 60_000 })
+    server.freeze()
+    const { ms } = await timed(() => locks.close())
+    assert.ok(ms < 1_500, `${ms} ms`)
+    assert.equal(lease.isHeld, false)
+    server.thaw()
+  })
+
+  for (const stage of ['acquire', 'held', 'waiting', 'renew', 'release', 'idle']) {
+    test(`Redis dies during '${stage}': errors are told, none is left unhandled`, async (t) => {
+      const server = await startRedis(t)
+      const key = randomUUID()
+      if (stage === 'waiting') await clientOf(t, server.url()).acquire(key, { ttl: 60_000 })
+      const holder = startChild(t, 'outage.mjs', { store: server.url(), key, stage })
+      await holder.next('ready')
+      await server.kill()
+      holder.tell('go')
+      const { code, signal } = await within('the end of the process', holder.ended, 30_000)
+      assert.deepEqual({ code, signal, stderr: holder.stderr }, { code: 0, signal: null, stderr: '' })
+      assert.equal(holder.events.find(({ event }) => event === 'unhandled'), undefined)
+    })
+  }
+})

@@ -1,0 +1,105 @@
+// What `npm test` runs. Needs nothing that runs already; installs a Redis server if there is none.
+//
+//   npm test                          everything
+//   npm test -- behaviour worker      only these parts of __test__ (or files)
+//   npm test -- --skip-rust           without cargo test
+//   npm test -- --test-name-pattern=X what begins with --test goes to node --test
+//
+// LEASEHOLD_TEST_STORES=memory,sqlite   only these stores
+// LEASEHOLD_TEST_SECONDS=60             how long the counter tests run (default 10)
+// LEASEHOLD_TEST_SEED=1                 repeats their random kills
+// REDIS_SERVER=/path/to/redis-server    the server to test with
+
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { findRedis, installRedis } from './support/redis-server.mjs'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const HERE = join(ROOT, '__test__')
+const PARTS = ['contract', 'behaviour', 'process', 'worker', 'package']
+
+const given = process.argv.slice(2)
+const forNode = given.filter((word) => word.startsWith('--test'))
+const skipRust = given.includes('--skip-rust')
+const chosen = given.filter((word) => !word.startsWith('--'))
+const unknown = given.filter((word) => word.startsWith('--') && !word.startsWith('--test') && word !== '--skip-rust')
+if (unknown.length) fail(`unknown option ${unknown.join(' ')}`)
+
+function fail(message) {
+  console.error(message)
+  process.exit(1)
+}
+
+/** The test files at or below `path`. Node 20 takes no patterns. */
+function testsBelow(path) {
+  if (!existsSync(path)) return []
+  if (statSync(path).isFile()) return [path]
+  return readdirSync(path, { recursive: true })
+    .filter((name) => name.endsWith('.test.mjs'))
+    .sort()
+    .map((name) => join(path, name))
+}
+
+/** What a word of the command line names: a part, a file, or the beginning of a file's name. */
+function testsNamed(word) {
+  const found = [join(HERE, word), resolve(word)].flatMap(testsBelow)
+  if (found.length) return [...new Set(found)]
+  return testsBelow(HERE).filter((file) => relative(HERE, file).includes(word))
+}
+
+const files = chosen.length ? [...new Set(chosen.flatMap(testsNamed))] : PARTS.flatMap((part) => testsBelow(join(HERE, part)))
+if (!files.length) fail(`no test is called ${chosen.join(' ')}; the parts are ${PARTS.join(', ')}`)
+
+if (!existsSync(join(ROOT, 'native.cjs')) || !existsSync(join(ROOT, 'dist', 'index.js'))) {
+  fail('leasehold is not built: run `npm install` or `npm run build` first')
+}
+
+const redis = findRedis() ?? installRedis()
+if (!redis) {
+  fail(
+    'no redis-server was found, and it could not be installed from here (that needs root, sudo without a password, or brew).\n' +
+      'Install Redis 6.2 or later, or name its program in REDIS_SERVER.',
+  )
+}
+
+const env = { ...process.env, REDIS_SERVER: redis }
+// What a developer has set for their own use must not become the tests' store, or their colours our assertions.
+delete env.LEASEHOLD_URL
+delete env.REDIS_URL
+delete env.NODE_ENV
+
+const results = []
+function step(what, command, args) {
+  console.log(`\n── ${what}`)
+  const start = performance.now()
+  const { status, signal, error } = spawnSync(command, args, { cwd: ROOT, env, stdio: 'inherit' })
+  if (error) console.error(error.message)
+  results.push({ what, ok: status === 0, seconds: (performance.now() - start) / 1_000, signal })
+}
+
+const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
+const whole = chosen.length === 0
+
+if (whole && !skipRust) step('Rust: cargo test', 'cargo', ['test', '--quiet'])
+if (whole || chosen.includes('types')) {
+  for (const name of existsSync(join(HERE, 'types')) ? readdirSync(join(HERE, 'types')).filter((n) => /^tsconfig.*\.json$/.test(n)) : []) {
+    step(`types: ${name}`, process.execPath, [tsc, '--noEmit', '-p', join(HERE, 'types', name)])
+  }
+}
+step(`Node ${process.version}: ${files.length} test files, ${redis}`, process.execPath, [
+  '--test',
+  // One file at a time: they measure time, and a machine of two cores runs the servers and children beside them.
+  '--test-concurrency=1',
+  '--test-timeout=300000',
+  '--test-reporter=spec',
+  ...forNode,
+  ...files,
+])
+
+console.log('\n── summary')
+for (const { what, ok, seconds, signal } of results) {
+  console.log(`${ok ? 'passed' : 'FAILED'}  ${what}  (${seconds.toFixed(1)} s${signal ? `, ${signal}` : ''})`)
+}
+process.exitCode = results.every(({ ok }) => ok) ? 0 : 1

@@ -1,0 +1,40 @@
+// A long run to see that nothing grows: 1 000 000 pairs of acquire and release, then 100 clients opened and closed.
+// Not part of `npm test` (which has a small one in process/soak.test.mjs).
+//
+//   node --expose-gc __test__/soak.mjs [memory|sqlite|redis ...]
+//   PAIRS=100000 CYCLES=10 node --expose-gc __test__/soak.mjs redis
+
+import { createLockClient } from 'leasehold'
+import { measure, useClients, usePairs } from './support/soak.mjs'
+import { openStore, storeNames } from './support/stores.mjs'
+
+const PAIRS = Number(process.env.PAIRS ?? 1_000_000)
+const CYCLES = Number(process.env.CYCLES ?? 100)
+const names = process.argv.length > 2 ? process.argv.slice(2) : storeNames
+
+if (!globalThis.gc) console.log('(without --expose-gc the heap shown includes garbage)')
+
+for (const name of names) {
+  const endings = []
+  const store = await openStore(name, { after: (ending) => endings.push(ending) })
+  const rows = {}
+  const locks = createLockClient({ store, wait: Infinity })
+  // Everything that is made once is made before the first measurement.
+  await usePairs(locks, Math.min(PAIRS, 20_000))
+  await useClients(store, 5)
+  rows.before = measure()
+  const start = performance.now()
+  for (let part = 1; part <= 4; part++) {
+    await usePairs(locks, PAIRS / 4)
+    rows[`${((PAIRS / 4) * part).toLocaleString('en')} pairs`] = measure()
+  }
+  const seconds = (performance.now() - start) / 1_000
+  await locks.close()
+  for (let part = 1; part <= 2; part++) {
+    await useClients(store, CYCLES / 2)
+    rows[`${(CYCLES / 2) * part} clients`] = measure()
+  }
+  console.log(`\n${name}: ${PAIRS.toLocaleString('en')} pairs in ${seconds.toFixed(1)} s`)
+  console.table(rows)
+  for (const ending of endings.reverse()) await ending()
+}

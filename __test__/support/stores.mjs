@@ -1,0 +1,51 @@
+// The stores over which the behaviour suite runs: what is true of one has to be true of all.
+
+import { randomUUID } from 'node:crypto'
+import { after, before, describe } from 'node:test'
+import { join } from 'node:path'
+import { createLockClient } from 'leasehold'
+import { startRedis, temporaryFolder } from './servers.mjs'
+
+/** Each opens a place where leases live and returns its URL. `t` has an `after`. */
+const STORES = {
+  memory: () => `memory:${randomUUID()}`,
+  sqlite: (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`,
+  redis: async (t) => (await startRedis(t)).url(),
+}
+
+/** The names of the stores to run over; LEASEHOLD_TEST_STORES=memory,redis narrows them. */
+export const storeNames = (process.env.LEASEHOLD_TEST_STORES ?? Object.keys(STORES).join()).split(',')
+
+/** The stores that several processes can share. */
+export const sharedStoreNames = storeNames.filter((name) => name !== 'memory')
+
+export const openStore = (name, t) => STORES[name](t)
+
+/**
+ * Runs `define(store)` as one suite per store. In a test, `store.client(t, options)` is a fresh client of the
+ * suite's store that is closed after the test, and `store.key()` is a key that nobody else uses.
+ */
+export function overStores(title, define, names = storeNames) {
+  for (const name of names) {
+    describe(`${title}: ${name}`, { timeout: 240_000 }, () => {
+      const endings = []
+      const store = {
+        name,
+        url: undefined,
+        key: () => `key-${randomUUID()}`,
+        client(t, options = {}) {
+          const client = createLockClient({ store: store.url, ...options })
+          t.after(() => client.close())
+          return client
+        },
+      }
+      before(async () => {
+        store.url = await openStore(name, { after: (ending) => endings.push(ending) })
+      })
+      after(async () => {
+        for (const ending of endings.reverse()) await ending()
+      })
+      define(store)
+    })
+  }
+}

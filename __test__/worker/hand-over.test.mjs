@@ -1,0 +1,158 @@
+// createLockWorker between processes and through outages.
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { describe, test } from 'node:test'
+import { createLockClient, createLockWorker } from 'leasehold'
+import { startChild } from '../support/child.mjs'
+import { timed, within } from '../support/clock.mjs'
+import { startRedis } from '../support/servers.mjs'
+import { openStore, sharedStoreNames } from '../support/stores.mjs'
+
+for (const name of sharedStoreNames) {
+  describe(`worker hand-over: ${name}`, { timeout: 120_000 }, () => {
+    const setUp = async (t) => {
+      const store = await openStore(name, t)
+      const key = randomUUID()
+      const start = (workerId) => startChild(t, 'worker.mjs', { store, key, workerId })
+      const a = start('a')
+      const { fence } = await a.next('start')
+      const b = start('b')
+      await b.next('started')
+      return { store, key, a, b, fence }
+    }
+
+    test('a worker that stops hands over to the other process', async (t) => {
+      const { a, b, fence } = await setUp(t)
+      const { ms, value: begun } = await timed(async () => {
+        assert.equal((await a.ask('stop')).state, 'idle')
+        return b.next('start')
+      })
+      assert.ok(begun.fence > fence)
+      const stopped = a.events.find(({ event }) => event === 'stop-work')
+      assert.equal(stopped.reason, 'stopped')
+      assert.ok(stopped.at < begun.at, 'the work ended there before it began here')
+      t.diagnostic(`handed over in ${ms.toFixed(0)} ms`)
+      a.tell('exit')
+      await a.ended
+    })
+
+    test('a worker that is killed is followed by the other process', async (t) => {
+      const { a, b, fence } = await setUp(t)
+      await a.kill()
+      const begun = await b.next('start')
+      assert.ok(begun.fence > fence)
+    })
+
+    test('there and back, ten times, without an overlap', async (t) => {
+      const { store, key, a, b } = await setUp(t)
+      const running = [a, b]
+      const tenures = []
+      for (let i = 0; i < 10; i++) {
+        const [old, next] = running
+        await old.ask('stop')
+        const begun = await next.next('start')
+        tenures.push([old.events.findLast(({ event }) => event === 'stop-work').at, begun.at, begun.fence])
+        await old.kill()
+        running.reverse()
+        running[1] = startChild(t, 'worker.mjs', { store, key, workerId: `w${i}` })
+        await running[1].next('started')
+      }
+      assert.ok(tenures.every(([ended, begun]) => ended < begun))
+      assert.ok(tenures.every(([, , fence], i) => i === 0 || fence > tenures[i - 1][2]))
+    })
+  })
+}
+
+describe('worker: listeners that throw', { timeout: 60_000 }, () => {
+  for (const throwing of ['state', 'acquired', 'renewed', 'released']) {
+    test(`'${throwing}': an uncaught exception as everywhere in Node, but the worker lives on`, async (t) => {
+      const child = startChild(t, 'worker.mjs', { store: 'memory:x', key: 'k', ttl: 300, throwing })
+      await child.next('start')
+      if (throwing === 'renewed') await child.next('uncaught')
+      assert.deepEqual((({ state, isHeld }) => ({ state, isHeld }))(await child.ask('look')), { state: 'working', isHeld: true })
+      assert.equal((await child.ask('stop')).state, 'idle')
+      const told = child.events.filter(({ event }) => event === 'uncaught')
+      assert.ok(told.length > 0 && told.every(({ message }) => message === 'a mistake in a listener'))
+    })
+  }
+})
+
+describe('worker: redis outage', { timeout: 120_000 }, () => {
+  test('Redis killed and restarted empty: loss is reported, the worker campaigns again, the fence still grows', async (t) => {
+    const server = await startRedis(t)
+    const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k' })
+    const first = await child.next('start')
+    await server.restartEmpty()
+    const lost = await child.next('lost')
+    assert.equal(lost.fence, first.fence)
+    assert.ok(['missing', 'expired'].includes(lost.reason), lost.reason)
+    assert.equal((await child.next('stop-work')).reason, lost.reason)
+    const second = await child.next('start')
+    assert.ok(second.fence > first.fence, `${second.fence} after ${first.fence}`)
+    const names = child.events.filter(({ event }) => event === 'start' || event === 'stop-work').map(({ event }) => event)
+    assert.deepEqual(names, ['start', 'stop-work', 'start'])
+    assert.equal((await child.ask('stop')).state, 'idle')
+  })
+
+  test('a store that is down at the start, then up', async (t) => {
+    const server = await startRedis(t)
+    await server.kill()
+    const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k' })
+    const told = await child.next('error')
+    assert.equal(told.error.code, 'ERR_STORE_UNAVAILABLE')
+    assert.equal((await child.ask('look')).isHeld, false)
+    await server.start()
+    await child.next('start')
+    assert.equal((await child.ask('stop')).state, 'idle')
+  })
+
+  test('a store that is down, and nobody listens to errors: the worker goes on all the same', async (t) => {
+    const server = await startRedis(t)
+    await server.kill()
+    const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k', deaf: true })
+    await child.next('started')
+    await new Promise((resolve) => setTimeout(resolve, 1_500))
+    await server.start()
+    await child.next('start')
+    await server.kill()
+    await child.next('stop-work')
+    await server.start()
+    await child.next('start')
+    assert.equal(child.events.find(({ event }) => event === 'unhandled'), undefined)
+    assert.equal(child.stderr, '')
+  })
+
+  test('stop while the store is down or frozen ends', async (t) => {
+    for (const how of ['kill', 'freeze']) {
+      const server = await startRedis(t)
+      const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k' })
+      await child.next('start')
+      await server[how]()
+      assert.equal((await within(`stop after ${how}`, child.ask('stop'), 20_000)).state, 'idle')
+      child.tell('exit')
+      assert.equal((await child.ended).code, 0)
+    }
+  })
+
+  test('a key that somebody deletes is a loss, and work begins anew', async (t) => {
+    const server = await startRedis(t)
+    const redis = await server.command()
+    const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k' })
+    const first = await child.next('start')
+    await redis('DEL', 'lock:k')
+    assert.equal((await child.next('lost')).reason, 'missing')
+    assert.equal((await child.next('stop-work')).reason, 'missing')
+    const second = await child.next('start')
+    assert.ok(second.fence > first.fence)
+  })
+
+  test('a worker on the client of its user leaves it open', async (t) => {
+    const locks = createLockClient(`memory:${randomUUID()}`)
+    t.after(() => locks.close())
+    const worker = createLockWorker({ client: locks, key: 'k', startWork() {} }).start()
+    await new Promise((resolve) => worker.once('acquired', resolve))
+    await worker.stop()
+    assert.ok(await locks.tryAcquire('k'))
+  })
+})

@@ -1,0 +1,221 @@
+// createLockWorker in one process: its states, what it calls when, and what cannot stop it.
+
+import assert from 'node:assert/strict'
+import { EventEmitter, once } from 'node:events'
+import { describe, test } from 'node:test'
+import { randomUUID } from 'node:crypto'
+import { createLockClient, createLockWorker, LockTimeoutError } from 'leasehold'
+import { sleep, until, within } from '../support/clock.mjs'
+import { startWorker } from '../support/workers.mjs'
+import { overStores } from '../support/stores.mjs'
+
+overStores('worker', (store) => {
+  test('idle, acquiring, working, cleanup, releasing, idle', async (t) => {
+    const { worker, states, calls } = startWorker(t, store.url)
+    assert.ok(worker instanceof EventEmitter)
+    const [lease] = await within('acquired', once(worker, 'acquired'))
+    await until('the work to begin', () => calls.length === 1)
+    assert.equal(worker.state, 'working')
+    assert.equal(worker.lease, lease)
+    assert.equal(lease.isHeld, true)
+    const released = once(worker, 'released')
+    await worker.stop()
+    assert.equal((await released)[0], lease)
+    assert.equal(worker.state, 'idle')
+    assert.equal(worker.lease, null)
+    assert.equal(lease.isHeld, false)
+    assert.deepEqual(states, ['acquiring', 'working', 'cleanup', 'releasing', 'idle'])
+    assert.deepEqual(calls, [`start ${lease.fence}`, 'stop stopped'])
+  })
+
+  test('startWork runs once per tenure, however often the lease is renewed', async (t) => {
+    const { worker, calls } = startWorker(t, store.url, { ttl: 300 })
+    for (let i = 0; i < 5; i++) await within('renewed', once(worker, 'renewed'))
+    assert.equal(calls.length, 1)
+    assert.equal(worker.state, 'working')
+    await worker.stop()
+    assert.equal(calls.length, 2)
+  })
+
+  test('stopWork is awaited before the lock is released', async (t) => {
+    const locks = store.client(t)
+    let finish
+    const finished = new Promise((resolve) => {
+      finish = resolve
+    })
+    const { worker, key } = startWorker(t, store.url, { stopWork: () => finished })
+    await once(worker, 'acquired')
+    let stopped = false
+    const stopping = worker.stop().then(() => {
+      stopped = true
+    })
+    await sleep(200)
+    assert.equal(worker.state, 'cleanup')
+    assert.equal(worker.lease.isHeld, true)
+    assert.equal(await locks.tryAcquire(key), null)
+    assert.equal(stopped, false)
+    finish()
+    await stopping
+    assert.ok(await locks.tryAcquire(key))
+  })
+
+  test('startWork is told by its signal, and awaited', async (t) => {
+    let ended = false
+    const { worker } = startWorker(t, store.url, {
+      async startWork(_, signal) {
+        await once(signal, 'abort')
+        await sleep(50)
+        ended = true
+      },
+    })
+    await once(worker, 'acquired')
+    await worker.stop()
+    assert.equal(ended, true)
+  })
+
+  test('of two workers one works; when it stops the other does, with a larger fence', async (t) => {
+    const key = store.key()
+    const a = startWorker(t, store.url, { key })
+    await once(a.worker, 'acquired')
+    const b = startWorker(t, store.url, { key, retryInterval: 100 })
+    await until('b to wait', () => b.worker.state === 'waiting')
+    assert.equal(b.calls.length, 0)
+    const first = a.worker.lease.fence
+    const taken = once(b.worker, 'acquired')
+    await a.worker.stop()
+    const [lease] = await within('the hand-over', taken)
+    assert.ok(lease.fence > first)
+    assert.equal(a.worker.state, 'idle')
+  })
+
+  test('a startWork that throws or rejects gives others their chance, and is tried again', async (t) => {
+    const key = store.key()
+    const failures = [
+      () => {
+        throw new Error('cannot begin')
+      },
+      () => Promise.reject(new Error('cannot go on')),
+      () => 'works',
+    ]
+    let tries = 0
+    const { worker, errors, calls, states } = startWorker(t, store.url, {
+      key,
+      retryInterval: 150,
+      startWork: () => failures[tries++](),
+    })
+    await until('the third try', () => tries === 3)
+    await until('it to work', () => worker.state === 'working')
+    assert.deepEqual(errors.map((error) => error.message), ['cannot begin', 'cannot go on'])
+    assert.deepEqual(calls, ['stop failed', 'stop failed'])
+    assert.ok(states.includes('pausing') && states.includes('waiting'), states.join())
+    await worker.stop()
+  })
+
+  test('the lock is free while a failed worker rests', async (t) => {
+    const key = store.key()
+    const { worker } = startWorker(t, store.url, {
+      key,
+      retryInterval: 60_000,
+      startWork() {
+        throw new Error('cannot begin')
+      },
+    })
+    await within('the failure', once(worker, 'released'))
+    const lease = await store.client(t).acquire(key, { wait: 5_000 })
+    assert.equal(lease.isHeld, true)
+    await worker.stop()
+    assert.equal(worker.state, 'idle')
+  })
+
+  test('a stopWork that throws does not stop the stop', async (t) => {
+    const locks = store.client(t)
+    const { worker, key, errors } = startWorker(t, store.url, {
+      stopWork() {
+        throw new Error('cannot end')
+      },
+    })
+    await once(worker, 'acquired')
+    await worker.stop()
+    assert.equal(worker.state, 'idle')
+    assert.equal(errors[0].message, 'cannot end')
+    assert.ok(await locks.tryAcquire(key))
+  })
+
+  test('a stopWork that never ends is left behind after stopTimeout', async (t) => {
+    const { worker, key, errors } = startWorker(t, store.url, { stopTimeout: 200, stopWork: () => new Promise(() => {}) })
+    await once(worker, 'acquired')
+    await within('stop()', worker.stop(), 10_000)
+    assert.ok(errors[0] instanceof LockTimeoutError, String(errors[0]))
+    assert.ok(await store.client(t).tryAcquire(key))
+  })
+
+  test('start, stop, start; start and stop twice; stop in every state', async (t) => {
+    const key = store.key()
+    const { worker, calls } = startWorker(t, store.url, { key, retryInterval: 50 })
+    assert.equal(worker.start(), worker)
+    await worker.stop() // acquiring
+    assert.equal(worker.state, 'idle')
+    await Promise.all([worker.stop(), worker.stop()]) // idle
+    const before = calls.length
+    worker.start().start()
+    await until('it to work', () => worker.state === 'working')
+    assert.equal(calls.length, before + 1, 'once, though it was started twice')
+    const stopping = worker.stop() // working
+    const again = worker.stop() // cleanup
+    worker.start() // while it stops: starts again after that
+    await Promise.all([stopping, again])
+    await until('it to work again', () => worker.state === 'working')
+    await worker.stop()
+
+    const holder = store.client(t)
+    const lease = await holder.acquire(key)
+    worker.start()
+    await until('it to wait', () => worker.state === 'waiting')
+    await within('a stop while waiting', worker.stop(), 5_000)
+    assert.equal(worker.state, 'idle')
+    await lease.release()
+    assert.ok(await holder.tryAcquire(key), 'a stopped worker takes no lock')
+  })
+
+  test('stops as soon as it is disposed', async (t) => {
+    const { worker } = startWorker(t, store.url)
+    await once(worker, 'acquired')
+    await worker[Symbol.asyncDispose]()
+    assert.equal(worker.state, 'idle')
+  })
+
+  test('a loss: pausing, stopWork with the reason, then it campaigns again', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const { worker, states, calls, lost } = startWorker(t, store.url, { client: locks, store: undefined, key, ttl: 400, retryInterval: 100 })
+    const [lease] = await once(worker, 'acquired')
+    // The thread is blocked for longer than the lease may live without it.
+    const stalled = createLockClient({ store: store.url, maxStall: 100 })
+    t.after(() => stalled.close())
+    const second = startWorker(t, undefined, { client: stalled, store: undefined, key: `${key}-2`, ttl: 400, retryInterval: 50 })
+    const [early] = await once(second.worker, 'acquired')
+    await until('the work to begin', () => second.calls.length === 1)
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000)
+    assert.equal(early.isHeld, false)
+    assert.equal(lease.isHeld, true, 'the other client has a longer maxStall')
+    const [again] = await within('the second tenure', once(second.worker, 'acquired'))
+    assert.ok(again.fence > early.fence)
+    assert.deepEqual(second.lost, ['stalled'])
+    assert.deepEqual(second.calls.slice(0, 2), [`start ${early.fence}`, 'stop stalled'])
+    assert.ok(second.states.includes('pausing'), second.states.join())
+    assert.deepEqual([lost, calls.length, states.at(-1)], [[], 1, 'working'])
+  })
+})
+
+describe('worker: alone', () => {
+  test('workerId is a UUID, or what it is told to be', (t) => {
+    const locks = createLockClient(`memory:${randomUUID()}`)
+    t.after(() => locks.close())
+    const make = (options) => createLockWorker({ client: locks, key: 'k', startWork() {}, ...options })
+    assert.match(make().workerId, /^[0-9a-f-]{36}$/)
+    assert.notEqual(make().workerId, make().workerId)
+    assert.equal(make({ workerId: 'one' }).workerId, 'one')
+    assert.equal(make().state, 'idle')
+    assert.equal(make().lease, null)
+  })
+})
