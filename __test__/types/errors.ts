@@ -1,0 +1,48 @@
+// The errors are classes, told apart by their class and by their code.
+
+import {
+  type LockAbortedError,
+  type LockClosedError,
+  LockError,
+  LockLostError,
+  LockTimeoutError,
+  type LossReason,
+  StoreUnavailableError,
+  type StoreUnavailableReason,
+} from 'leasehold'
+import { same } from './equal'
+
+export function explain(error: unknown): string {
+  if (error instanceof LockLostError) {
+    same<typeof error.reason, LossReason>()
+    same<typeof error.code, 'ERR_LOCK_LOST'>()
+    return error.reason
+  }
+  if (error instanceof StoreUnavailableError) {
+    same<typeof error.reason, StoreUnavailableReason>()
+    return error.reason
+  }
+  if (error instanceof LockError) {
+    same<typeof error.key, string | undefined>()
+    same<typeof error.code, string>()
+    return error.code
+  }
+  return 'unknown'
+}
+
+same<LockTimeoutError['code'], 'ERR_LOCK_TIMEOUT'>()
+same<LockAbortedError['code'], 'ERR_LOCK_ABORTED'>()
+same<StoreUnavailableError['code'], 'ERR_STORE_UNAVAILABLE'>()
+same<LockClosedError['code'], 'ERR_LOCK_CLOSED'>()
+
+// For the tests of those who use the library.
+export const made: LockError[] = [
+  new LockError('ERR_LOCK_RELEASED', 'released', { key: 'key' }),
+  new LockTimeoutError('late', { cause: new Error() }),
+  new LockLostError('expired', 'lost'),
+  new StoreUnavailableError('timeout', 'slow'),
+]
+// @ts-expect-error: no such reason
+new LockLostError('bored', 'lost')
+// @ts-expect-error: no reason at all
+new StoreUnavailableError()

@@ -1,0 +1,116 @@
+// The errors of bad arguments, with Node's codes. What was given is never part of the message, its type is: it may
+// be a URL with a password.
+
+function withCode<E extends Error>(error: E, code: string): E {
+  return Object.assign(error, { code })
+}
+
+export function badType(name: string, expected: string, given: unknown): TypeError {
+  const message = `The "${name}" argument must be ${expected}. Received ${kindOf(given)}`
+  return withCode(new TypeError(message), 'ERR_INVALID_ARG_TYPE')
+}
+
+export function badValue(message: string, cause?: unknown): TypeError {
+  const options = cause === undefined ? undefined : { cause }
+  return withCode(new TypeError(message, options), 'ERR_INVALID_ARG_VALUE')
+}
+
+export function outOfRange(name: string, range: string, given: number | string): RangeError {
+  const message = `The value of "${name}" is out of range. It must be ${range}. Received ${given}`
+  return withCode(new RangeError(message), 'ERR_OUT_OF_RANGE')
+}
+
+function kindOf(given: unknown): string {
+  if (given === null || given === undefined) return String(given)
+  if (typeof given === 'object') return `an instance of ${given.constructor?.name || 'Object'}`
+  return `type ${typeof given}`
+}
+
+/** The longest delay of a Node timer, and thereby of everything here: 2^31 − 1 ms. */
+export const MAX_MS = 2_147_483_647
+
+export function checkMs(name: string, given: unknown, min: number, max = MAX_MS): asserts given is number {
+  if (typeof given !== 'number') throw badType(name, 'of type number', given)
+  if (Number.isInteger(given) && given >= min && given <= max) return
+  throw outOfRange(name, `a whole number of milliseconds, >= ${min} and <= ${max}`, given)
+}
+
+export function checkMsOrInfinity(name: string, given: unknown, min: number): asserts given is number {
+  if (given === Number.POSITIVE_INFINITY) return
+  if (typeof given !== 'number') throw badType(name, 'of type number', given)
+  if (Number.isInteger(given) && given >= min && given <= MAX_MS) return
+  throw outOfRange(name, `a whole number of milliseconds, >= ${min} and <= ${MAX_MS}, or Infinity`, given)
+}
+
+/** A string that survives the way to native code and to a store: of so many bytes, well-formed, without NUL. */
+export function checkText(name: string, given: unknown, min: number, max: number): asserts given is string {
+  if (typeof given !== 'string') throw badType(name, 'of type string', given)
+  if (given.length < min) throw badValue(`The "${name}" argument must not be an empty string`)
+  // A character is at most three bytes of UTF-8 for each unit of its length.
+  if (given.length * 3 > max && (given.length > max || Buffer.byteLength(given) > max)) {
+    throw outOfRange(`${name}.length`, `<= ${max} bytes of UTF-8`, `${Buffer.byteLength(given)}`)
+  }
+  if (!given.isWellFormed()) throw badValue(`The "${name}" argument must be well-formed: it has a lone surrogate`)
+  if (given.includes('\0')) throw badValue(`The "${name}" argument must not have a NUL character in it`)
+}
+
+export function checkKey(given: unknown): asserts given is string {
+  checkText('key', given, 1, 1024)
+}
+
+export function checkFunction(name: string, given: unknown): void {
+  if (typeof given !== 'function') throw badType(name, 'of type function', given)
+}
+
+export function checkBoolean(name: string, given: unknown): asserts given is boolean {
+  if (typeof given !== 'boolean') throw badType(name, 'of type boolean', given)
+}
+
+export function checkSignal(name: string, given: unknown): asserts given is AbortSignal {
+  // By its looks, as Node does it: polyfills and other realms have classes of their own.
+  const like = typeof given === 'object' && given !== null && 'aborted' in given && 'addEventListener' in given
+  if (!like) throw badType(name, 'an AbortSignal', given)
+}
+
+/** Refuses what is not an object, and options that nobody knows: a misspelt ttl must not go unnoticed. */
+export function checkOptions(given: unknown, known: readonly string[]): asserts given is object {
+  const like = typeof given === 'object' && given !== null && !Array.isArray(given)
+  if (!like) throw badType('options', 'of type object', given)
+  for (const name of Object.keys(given)) {
+    if (known.includes(name)) continue
+    const near = nearest(name, known)
+    const hint = near === undefined ? '' : `; did you mean "${near}"?`
+    throw badValue(`Unknown option ${JSON.stringify(name.slice(0, 40))}${hint}`)
+  }
+}
+
+function nearest(name: string, known: readonly string[]): string | undefined {
+  let best: string | undefined
+  let least = 4
+  for (const candidate of known) {
+    const changes = distance(name.toLowerCase(), candidate.toLowerCase())
+    if (changes < least && changes < candidate.length) {
+      least = changes
+      best = candidate
+    }
+  }
+  return best
+}
+
+/** How many letters have to be put in, left out, replaced or swapped with the next to make `a` of `b`. */
+function distance(a: string, b: string): number {
+  if (Math.abs(a.length - b.length) > 3) return 4
+  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)]
+  const at = (i: number, j: number) => rows[i]?.[j] ?? 0
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i]
+    rows.push(row)
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1]
+      row[j] = Math.min(at(i - 1, j) + 1, at(i, j - 1) + 1, at(i - 1, j - 1) + (same ? 0 : 1))
+      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
+      if (swapped) row[j] = Math.min(at(i, j), at(i - 2, j - 2) + 1)
+    }
+  }
+  return at(a.length, b.length)
+}

@@ -1,0 +1,124 @@
+// The errors of the public interface, and how native code numbers them. See index.d.ts for what they mean.
+
+import type * as api from '../index'
+
+export class LockError extends Error implements api.LockError {
+  readonly code: string
+  declare readonly key?: string
+
+  constructor(code: string, message: string, options?: api.LockErrorOptions) {
+    super(message, options)
+    this.code = code
+    if (options?.key !== undefined) this.key = options.key
+  }
+}
+
+export class LockTimeoutError extends LockError implements api.LockTimeoutError {
+  declare readonly code: 'ERR_LOCK_TIMEOUT'
+
+  constructor(message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_TIMEOUT', message, options)
+  }
+}
+
+export class LockLostError extends LockError implements api.LockLostError {
+  declare readonly code: 'ERR_LOCK_LOST'
+  readonly reason: api.LossReason
+
+  constructor(reason: api.LossReason, message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_LOST', message, options)
+    this.reason = reason
+  }
+}
+
+export class LockAbortedError extends LockError implements api.LockAbortedError {
+  declare readonly code: 'ERR_LOCK_ABORTED'
+
+  constructor(message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_ABORTED', message, options)
+  }
+}
+
+export class StoreUnavailableError extends LockError implements api.StoreUnavailableError {
+  declare readonly code: 'ERR_STORE_UNAVAILABLE'
+  readonly reason: api.StoreUnavailableReason
+
+  constructor(reason: api.StoreUnavailableReason, message: string, options?: api.LockErrorOptions) {
+    super('ERR_STORE_UNAVAILABLE', message, options)
+    this.reason = reason
+  }
+}
+
+export class LockClosedError extends LockError implements api.LockClosedError {
+  declare readonly code: 'ERR_LOCK_CLOSED'
+
+  constructor(message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_CLOSED', message, options)
+  }
+}
+
+// On the prototype, as with the errors of the language: an own property would be printed with every error.
+for (const type of [
+  LockError,
+  LockTimeoutError,
+  LockLostError,
+  LockAbortedError,
+  StoreUnavailableError,
+  LockClosedError,
+]) {
+  Object.defineProperty(type.prototype, 'name', { value: type.name, configurable: true, writable: true })
+}
+
+// In the order of src/lease/state.rs.
+const lossReasons: { reason: api.LossReason; because: string }[] = [
+  { reason: 'expired', because: 'it was not renewed in time, or had reached its maxHold' },
+  { reason: 'taken', because: 'somebody else holds the lock now' },
+  { reason: 'missing', because: 'the store knows nothing of it any more' },
+  { reason: 'stalled', because: 'this thread was blocked for longer than maxStall' },
+  { reason: 'closed', because: 'the client was closed' },
+]
+
+// In the order of src/store/error.rs.
+const storeReasons: api.StoreUnavailableReason[] = [
+  'unreachable',
+  'timeout',
+  'loading',
+  'readonly',
+  'full',
+  'denied',
+  'unsupported',
+  'wrongtype',
+  'internal',
+]
+
+/** The loss that native code numbers `index` (its phase, less that of the first loss). */
+export function lost(key: string, index: number): LockLostError {
+  const { reason, because } = lossReasons[index] ?? (lossReasons[0] as (typeof lossReasons)[number])
+  return new LockLostError(reason, `the lease of ${quote(key)} is lost: ${because}`, { key })
+}
+
+export function released(key: string): LockError {
+  return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was released`, { key })
+}
+
+export function timedOut(key: string, wait: number): LockTimeoutError {
+  return new LockTimeoutError(`${quote(key)} was held by somebody else for all of ${wait} ms`, { key })
+}
+
+export function aborted(key: string, cause: unknown): LockAbortedError {
+  return new LockAbortedError(`waiting for ${quote(key)} was aborted`, { key, cause })
+}
+
+export function closed(key?: string): LockClosedError {
+  return new LockClosedError('the client was closed', { key })
+}
+
+/** The store's error that native code numbers `index`. */
+export function unavailable(index: number, message: string, key?: string): StoreUnavailableError {
+  return new StoreUnavailableError(storeReasons[index] ?? 'internal', message, { key })
+}
+
+/** A key as it stands in a message: on one line, and not a kilobyte of it. */
+export function quote(key: string): string {
+  return JSON.stringify(key.length > 80 ? `${key.slice(0, 79)}…` : key)
+}

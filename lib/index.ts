@@ -1,0 +1,22 @@
+// The package's entry: what index.d.ts declares, and nothing else.
+
+import type * as api from '../index'
+import { LockClient } from './client'
+import { LockWorker } from './worker'
+
+export {
+  LockAbortedError,
+  LockClosedError,
+  LockError,
+  LockLostError,
+  LockTimeoutError,
+  StoreUnavailableError,
+} from './errors'
+
+export function createLockClient(store?: string | api.LockClientOptions): api.LockClient {
+  return new LockClient(store)
+}
+
+export function createLockWorker(options: api.LockWorkerOptions): api.LockWorker {
+  return new LockWorker(options)
+}

@@ -1,0 +1,278 @@
+// A lease, from the question for it to its end. One object for both: an acquire makes the lease and a promise,
+// nothing else.
+
+import { inspect } from 'node:util'
+import type * as api from '../index'
+import { type Abortable, onAbort, unwatch, watch } from './abort'
+import { defineDispose } from './dispose'
+import * as errors from './errors'
+import { bridge, Kind, note, Phase, type Slot, slots, tell } from './native'
+import { type Asked, checkTtl } from './options'
+import { type Deferred, defer, ignore, type Make, raise } from './promise'
+import { guarded } from './rethrow'
+
+/** Whose lease it is. */
+export interface Owner {
+  readonly id: number
+  /** Whether anybody wants to know of a loss. */
+  hearsLosses(): boolean
+  lost(lease: api.Lease, error: api.LockLostError): void
+  /** A failure that no promise tells. */
+  failed(error: unknown): void
+}
+
+/** Who is told, beside the owner, what becomes of a lease: a worker. */
+export interface Observer {
+  renewed(lease: api.Lease): void
+  lost(lease: api.Lease, error: api.LockLostError): void
+}
+
+interface Renewal extends Deferred<void> {
+  /** `undefined`: the one it has. */
+  readonly ttl: number | undefined
+}
+
+export class Lease implements api.Lease, Slot, Abortable {
+  readonly #owner: Owner
+  readonly #key: string
+  readonly #asked: Asked
+  readonly #observer: Observer | undefined
+  #slot = 0
+  #phase: number = Phase.Pending
+  #ttl: number
+  #fence = 0
+  #token = ''
+  /** Settle what was asked for last: the lease, or its release. `undefined` once it is. */
+  #resolve: ((value: never) => void) | undefined
+  #reject: ((make: Make) => void) | undefined
+  #released: Promise<boolean> | undefined
+  #renewal: Renewal | undefined
+  #controller: AbortController | undefined
+  declare readonly [Symbol.asyncDispose]: () => Promise<void>
+
+  private constructor(owner: Owner, key: string, asked: Asked, observer: Observer | undefined) {
+    this.#owner = owner
+    this.#key = key
+    this.#asked = asked
+    this.#ttl = asked.ttl
+    this.#observer = observer
+  }
+
+  /** Resolves with the lease, or with `null` if somebody else holds the lock and `asked` is not to wait. */
+  static request(owner: Owner, key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
+    const { ttl, wait, maxHold, flags, signal } = asked
+    if (signal?.aborted) throw errors.aborted(key, signal.reason)
+    const lease = new Lease(owner, key, asked, observer)
+    const slot = bridge.acquire(owner.id, key, ttl, wait, maxHold, flags)
+    lease.#slot = slot
+    slots[slot] = lease
+    if (signal !== undefined) watch(signal, lease)
+    return lease.#promise()
+  }
+
+  #promise<T>(): Promise<T> {
+    const promise = new Promise<T>((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    return promise.then(undefined, raise)
+  }
+
+  get key(): string {
+    return this.#key
+  }
+
+  get token(): string {
+    // After the end the slot may be somebody else's.
+    if (this.#token === '' && this.#phase === Phase.Held) this.#token = bridge.token(this.#slot)
+    return this.#token
+  }
+
+  get fence(): number {
+    return this.#fence
+  }
+
+  get ttl(): number {
+    return this.#ttl
+  }
+
+  get isHeld(): boolean {
+    return this.#phase === Phase.Held && bridge.isHeld(this.#slot)
+  }
+
+  get remaining(): number {
+    return this.#phase === Phase.Held ? bridge.remaining(this.#slot) : 0
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      if (this.#look() >= Phase.FirstLoss) this.#controller.abort(this.#ended())
+    }
+    return this.#controller.signal
+  }
+
+  assertHeld(): void {
+    if (!this.isHeld) throw this.#ended()
+  }
+
+  async renew(ttl?: number): Promise<void> {
+    if (ttl !== undefined) checkTtl(ttl)
+    // One after the other: two answers could not be told apart.
+    while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
+    if (this.#phase !== Phase.Held || !bridge.renew(this.#slot, ttl ?? 0)) throw this.#ended()
+    this.#renewal = { ...defer<void>(), ttl }
+    await this.#renewal.promise.catch(raise)
+  }
+
+  release(): Promise<boolean> {
+    this.#released ??= this.#release()
+    return this.#released
+  }
+
+  #release(): Promise<boolean> {
+    if (this.#phase !== Phase.Held || !bridge.release(this.#slot)) {
+      this.#look()
+      return Promise.resolve(false)
+    }
+    this.#phase = Phase.Released
+    return this.#promise()
+  }
+
+  static {
+    defineDispose(Lease.prototype, (lease) => lease.release().catch((error) => lease.#owner.failed(error)))
+  }
+
+  /** Where it is now, at the latest news. */
+  #look(): number {
+    if (this.#phase === Phase.Held) {
+      const phase = bridge.phase(this.#slot)
+      if (phase >= Phase.Released) this.#phase = phase
+    }
+    return this.#phase
+  }
+
+  /** Why it is not held. */
+  #ended(): api.LockError {
+    const phase = this.#look()
+    if (phase === Phase.Released) return errors.released(this.#key)
+    return errors.lost(this.#key, phase - Phase.FirstLoss)
+  }
+
+  [note](kind: number, a: number): void {
+    if (kind === Kind.Acquired) {
+      if (this.#phase !== Phase.Pending) return
+      this.#phase = Phase.Held
+      this.#fence = a
+    } else if (kind === Kind.Lost) {
+      this.#phase = a
+    } else if (kind === Kind.Released && a === 0) {
+      this.#phase = Phase.Missing
+    }
+  }
+
+  [tell](kind: number, a: number, b: number): void {
+    switch (kind) {
+      case Kind.Acquired:
+        // Aborted by what was told just before, and released.
+        if (this.#released !== undefined) break
+        // Lost again while this thread was away: nobody may start work on it.
+        if (this.#phase === Phase.Held) this.#settle(this as never)
+        else this.#fail(() => this.#ended())
+        break
+      case Kind.Released:
+        this.#settle((a === 1) as never)
+        this.#endRenewal()
+        break
+      case Kind.Lost:
+        this.#settle(false as never)
+        this.#endRenewal()
+        this.#tellLoss()
+        break
+      case Kind.Failed: {
+        const message = bridge.text(b)
+        // Whoever does not wait for the release shall not be ended by its failure.
+        this.#released?.catch(ignore)
+        this.#fail(() => errors.unavailable(a, message, this.#key))
+        this.#endRenewal()
+        break
+      }
+      case Kind.Busy:
+        this.#settle(null as never)
+        break
+      case Kind.TimedOut:
+        this.#fail(() => errors.timedOut(this.#key, this.#asked.wait))
+        break
+      case Kind.Closed:
+        this.#fail(() => errors.closed(this.#key))
+        break
+      case Kind.Renewed:
+        this.#ttl = this.#renewal?.ttl ?? this.#ttl
+        this.#endRenewal(null)
+        break
+      case Kind.RenewFailed: {
+        const message = bridge.text(b)
+        this.#endRenewal(() => errors.unavailable(a, message, this.#key))
+        break
+      }
+      case Kind.AutoRenewed:
+        if (this.#phase === Phase.Held) guarded(() => this.#observer?.renewed(this))
+        break
+    }
+  }
+
+  #settle(value: never): void {
+    const resolve = this.#resolve
+    this.#forget()
+    resolve?.(value)
+  }
+
+  #fail(make: Make): void {
+    const reject = this.#reject
+    this.#forget()
+    reject?.(make)
+  }
+
+  #forget(): void {
+    this.#resolve = undefined
+    this.#reject = undefined
+    if (this.#asked.signal !== undefined) unwatch(this.#asked.signal, this)
+  }
+
+  /** `null`: it succeeded. */
+  #endRenewal(failure: Make | null = () => this.#ended()): void {
+    const renewal = this.#renewal
+    if (renewal === undefined) return
+    this.#renewal = undefined
+    if (failure === null) renewal.resolve()
+    else renewal.reject(failure)
+  }
+
+  #tellLoss(): void {
+    if (this.#controller === undefined && this.#observer === undefined && !this.#owner.hearsLosses()) return
+    const error = this.#ended() as api.LockLostError
+    this.#controller?.abort(error)
+    guarded(() => this.#owner.lost(this, error))
+    guarded(() => this.#observer?.lost(this, error))
+  }
+
+  [onAbort](signal: AbortSignal): void {
+    this.#fail(() => errors.aborted(this.#key, signal.reason))
+    if (this.#phase === Phase.Pending) {
+      this.#phase = Phase.Released
+      bridge.cancel(this.#slot)
+    } else {
+      // Granted, but not handed over yet: the signal was aborted by what else came in with the grant.
+      this.release().catch((error) => this.#owner.failed(error))
+    }
+  }
+
+  toJSON(): object {
+    const { key, fence, ttl, isHeld, remaining } = this
+    return { key, fence, ttl, isHeld, remaining }
+  }
+
+  [inspect.custom](_depth: number, options: object): string {
+    return `Lease ${inspect(this.toJSON(), options)}`
+  }
+}

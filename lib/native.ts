@@ -1,0 +1,157 @@
+// The boundary to the Rust half, src/binding/: its types, its loading, and the loop that delivers what it reports.
+//
+// Only numbers and short strings cross. A *slot* is a small number that names one pending operation or one
+// lease. Native code chooses it, and chooses it again only after the drain that follows its last record.
+
+import { rethrow } from './rethrow'
+
+export interface Bridge {
+  openClient(options: ClientConfig): number
+  closeClient(client: number): number
+  ping(client: number): number
+  acquire(client: number, key: string, ttl: number, wait: number, maxHold: number, flags: number): number
+  cancel(slot: number): void
+  renew(slot: number, ttl: number): boolean
+  release(slot: number): boolean
+  inspect(client: number, key: string): number
+  isHeld(slot: number): boolean
+  remaining(slot: number): number
+  phase(slot: number): number
+  token(slot: number): string
+  stats(client: number): string
+  drain(records: Float64Array): number
+  text(index: number): string
+  hold(): void
+  unhold(): void
+  releaseAll(timeout: number): void
+}
+
+export interface ClientConfig {
+  store: string
+  username?: string
+  password?: string
+  prefix: string
+  name: string
+  maxStall: number
+  storeTimeout: number
+}
+
+/** The pure state machine of src/worker.rs. */
+export interface WorkerMachine {
+  readonly state: string
+  send(event: number): number[]
+}
+
+interface NativeModule {
+  Bridge: new (wake: () => void) => Bridge
+  WorkerMachine: new () => WorkerMachine
+}
+
+/** What a record says about its slot. In the comments: its two values, and whether it is the slot's last one. */
+export const Kind = {
+  /** fence */
+  Acquired: 0,
+  /** last */
+  Busy: 1,
+  /** last */
+  TimedOut: 2,
+  /** error kind, text; last */
+  Failed: 3,
+  /** last */
+  Closed: 4,
+  /** last */
+  Cancelled: 5,
+  /** 1 if the store still knew it; last */
+  Released: 6,
+  /** phase; last */
+  Lost: 7,
+  Renewed: 8,
+  /** error kind, text */
+  RenewFailed: 9,
+  AutoRenewed: 10,
+  /** 1 and a text with JSON, or 0 if nobody holds the lock; last */
+  Inspected: 11,
+  /** last */
+  Done: 12,
+} as const
+
+/** How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase - FirstLoss]`. */
+export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 4, Missing: 6 } as const
+
+/** The bits of {@link Bridge.acquire}'s `flags`. */
+export const Flag = { NoRenewal: 1, ReportRenewals: 2 } as const
+
+// Symbols, because a Lease is a slot and its users must not see these methods.
+export const note: unique symbol = Symbol('leasehold.note')
+export const tell: unique symbol = Symbol('leasehold.tell')
+
+/** Whoever a slot belongs to. */
+export interface Slot {
+  /** Takes notice of a record. Runs no code of the user. */
+  [note](kind: number, a: number): void
+  /** Lets the user know of it. */
+  [tell](kind: number, a: number, b: number): void
+}
+
+const RECORD = 4
+const records = new Float64Array(RECORD * 512)
+
+/** Who has which slot. An entry may outlive its slot; it is replaced when the slot is chosen again. */
+export const slots: (Slot | undefined)[] = []
+
+/** The bridge of this environment: set by {@link open}, before anything can need it. */
+export let bridge: Bridge
+let native: NativeModule | undefined
+
+function load(): NativeModule {
+  if (native === undefined) {
+    try {
+      native = require('../native.cjs') as NativeModule
+    } catch (cause) {
+      const message = `leasehold has no native addon for ${process.platform} ${process.arch} here: ${(cause as Error).message}`
+      throw new Error(message, { cause })
+    }
+  }
+  return native
+}
+
+/** Makes the bridge on the first call; not on import, so that importing never fails. Says whether it did. */
+export function open(): boolean {
+  if (bridge !== undefined) return false
+  bridge = new (load().Bridge)(wake)
+  return true
+}
+
+export function createMachine(): WorkerMachine {
+  return new (load().WorkerMachine)()
+}
+
+// An exception that reached native code would end the process without a word.
+function wake(): void {
+  try {
+    drain()
+  } catch (error) {
+    rethrow(error)
+  }
+}
+
+function drain(): void {
+  for (let count = bridge.drain(records); count > 0; count = bridge.drain(records)) {
+    const end = count * RECORD
+    // All states first: whatever the user's code then looks at is as it is, not as it was.
+    for (let i = 0; i < end; i += RECORD) {
+      slots[records[i] as number]?.[note](records[i + 1] as number, records[i + 2] as number)
+    }
+    for (let i = 0; i < end; i += RECORD) {
+      const slot = records[i] as number
+      const kind = records[i + 1] as number
+      const owner = slots[slot]
+      if (isLast(kind)) slots[slot] = undefined
+      owner?.[tell](kind, records[i + 2] as number, records[i + 3] as number)
+    }
+  }
+}
+
+function isLast(kind: number): boolean {
+  return kind !== Kind.Acquired && !(kind >= Kind.Renewed && kind <= Kind.AutoRenewed)
+}

@@ -1,0 +1,215 @@
+// What callers may ask for, with the defaults filled in. See index.d.ts for the meaning of each.
+
+import { hostname } from 'node:os'
+import { threadId } from 'node:worker_threads'
+import type * as api from '../index'
+import {
+  badValue,
+  checkBoolean,
+  checkFunction,
+  checkKey,
+  checkMs,
+  checkMsOrInfinity,
+  checkOptions,
+  checkSignal,
+  checkText,
+  outOfRange,
+} from './arguments'
+import { checkSignalNames } from './exit'
+import { type ClientConfig, Flag } from './native'
+
+const MIN_TTL = 10
+const MIN_STALL = 100
+
+/** What an acquire asks for. */
+export interface Asked {
+  readonly ttl: number
+  /** −1: not at all. */
+  readonly wait: number
+  /** 0: for as long as it likes. */
+  readonly maxHold: number
+  readonly flags: number
+  readonly signal: AbortSignal | undefined
+}
+
+export interface ClientSettings {
+  readonly config: ClientConfig
+  readonly asked: Asked
+  readonly releaseOnSignal: readonly NodeJS.Signals[]
+}
+
+const CLIENT_OPTIONS = [
+  'store',
+  'username',
+  'password',
+  'prefix',
+  'name',
+  'ttl',
+  'wait',
+  'maxStall',
+  'storeTimeout',
+  'releaseOnSignal',
+] as const satisfies (keyof api.LockClientOptions)[]
+
+export function parseClient(given: unknown): ClientSettings {
+  const options: api.LockClientOptions =
+    given === undefined || typeof given === 'string' || Array.isArray(given) ? { store: given } : (given as object)
+  checkOptions(options, CLIENT_OPTIONS)
+  const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
+  const { username, password, storeTimeout = 1_000, releaseOnSignal = [] } = options
+  checkText('prefix', prefix, 0, 255)
+  checkText('name', name, 1, 255)
+  checkMs('ttl', ttl, MIN_TTL)
+  checkMsOrInfinity('wait', wait, 0)
+  checkMsOrInfinity('maxStall', maxStall, MIN_STALL)
+  checkMs('storeTimeout', storeTimeout, 10, 60_000)
+  checkSignalNames(releaseOnSignal)
+  const config: ClientConfig = { store: resolveStore(options.store), prefix, name, maxStall, storeTimeout }
+  if (username !== undefined) {
+    checkText('username', username, 0, 1024)
+    config.username = username
+  }
+  if (password !== undefined) {
+    checkText('password', password, 0, 65_536)
+    config.password = password
+  }
+  return {
+    config,
+    asked: { ttl, wait, maxHold: 0, flags: 0, signal: undefined },
+    releaseOnSignal: [...releaseOnSignal],
+  }
+}
+
+function defaultName(): string {
+  const thread = threadId === 0 ? '' : `:${threadId}`
+  return `${hostname().slice(0, 64)}:${process.pid}${thread}`
+}
+
+function resolveStore(given: unknown): string {
+  if (given === undefined) return defaultStore()
+  if (Array.isArray(given)) {
+    given.forEach((url, i) => {
+      checkStore(`store[${i}]`, url)
+    })
+    throw badValue('The "store" argument must be one URL: a quorum of several stores is not there yet')
+  }
+  checkStore('store', given)
+  return given
+}
+
+function checkStore(name: string, url: unknown): asserts url is string {
+  checkText(name, url, 1, 65_536)
+  // To native code that is the default file; from a user it is a forgotten path.
+  if (url === 'sqlite:') throw badValue(`The "${name}" argument names no file: sqlite:PATH`)
+}
+
+function defaultStore(): string {
+  const { LEASEHOLD_URL, REDIS_URL, NODE_ENV } = process.env
+  const url = LEASEHOLD_URL || REDIS_URL
+  if (url) {
+    checkStore(LEASEHOLD_URL ? 'LEASEHOLD_URL' : 'REDIS_URL', url)
+    return url
+  }
+  if (NODE_ENV === 'production') {
+    throw badValue(
+      'No store is named, and NODE_ENV is "production": pass a URL, or set LEASEHOLD_URL or REDIS_URL. ' +
+        'The default, a file on this host, would not exclude other hosts; name one with sqlite:PATH if that is meant',
+    )
+  }
+  return 'sqlite:'
+}
+
+const TRY_OPTIONS = ['ttl', 'signal', 'autoRenew', 'maxHold'] as const satisfies (keyof api.AcquireOptions)[]
+const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait'] as const
+
+export function parseAcquire(given: unknown, defaults: Asked): Asked {
+  checkOptions(given, ACQUIRE_OPTIONS)
+  const { wait = defaults.wait } = given as api.AcquireOptions
+  checkMsOrInfinity('wait', wait, 0)
+  return parseLease(given, defaults, wait)
+}
+
+export function parseTry(given: unknown, defaults: Asked): Asked {
+  checkOptions(given, TRY_OPTIONS)
+  return parseLease(given, defaults, -1)
+}
+
+function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number): Asked {
+  const { signal, maxHold, autoRenew = true } = given
+  let { ttl } = given
+  if (ttl !== undefined) checkMs('ttl', ttl, MIN_TTL)
+  if (maxHold !== undefined) {
+    checkMs('maxHold', maxHold, MIN_TTL)
+    if (ttl !== undefined && maxHold < ttl) throw outOfRange('maxHold', `>= ttl, which is ${ttl}`, maxHold)
+    ttl ??= Math.min(defaults.ttl, maxHold)
+  }
+  checkBoolean('autoRenew', autoRenew)
+  if (signal !== undefined) checkSignal('signal', signal)
+  const flags = autoRenew ? defaults.flags : defaults.flags | Flag.NoRenewal
+  return { ttl: ttl ?? defaults.ttl, wait, maxHold: maxHold ?? 0, flags, signal }
+}
+
+export function checkTtl(given: unknown): asserts given is number {
+  checkMs('ttl', given, MIN_TTL)
+}
+
+const WORKER_OPTIONS = [
+  'client',
+  'store',
+  'key',
+  'ttl',
+  'retryInterval',
+  'workerId',
+  'stopTimeout',
+  'startWork',
+  'stopWork',
+] as const satisfies (keyof api.LockWorkerOptions)[]
+
+export interface WorkerSettings {
+  readonly client: api.LockClient | undefined
+  readonly store: string | undefined
+  readonly workerId: string | undefined
+  readonly key: string
+  readonly ttl: number | undefined
+  readonly retryInterval: number
+  readonly stopTimeout: number
+  startWork(lease: api.Lease, signal: AbortSignal): unknown
+  stopWork(reason: api.StopReason): unknown
+}
+
+export function parseWorker(options: api.LockWorkerOptions): WorkerSettings {
+  checkOptions(options, WORKER_OPTIONS)
+  const {
+    client,
+    store,
+    workerId,
+    key,
+    ttl,
+    retryInterval = 5_000,
+    stopTimeout = 10_000,
+    startWork,
+    stopWork,
+  } = options
+  checkKey(key)
+  if (ttl !== undefined) checkTtl(ttl)
+  checkMs('retryInterval', retryInterval, 1)
+  checkMsOrInfinity('stopTimeout', stopTimeout, 0)
+  checkFunction('startWork', startWork)
+  if (stopWork !== undefined) checkFunction('stopWork', stopWork)
+  if (workerId !== undefined) checkText('workerId', workerId, 1, 255)
+  if (client !== undefined && store !== undefined) {
+    throw badValue('The options "client" and "store" exclude each other: a client has its store')
+  }
+  return {
+    client,
+    store,
+    workerId,
+    key,
+    ttl,
+    retryInterval,
+    stopTimeout,
+    // They may be methods that want their `this`.
+    startWork: startWork.bind(options),
+    stopWork: (reason) => stopWork?.call(options, reason),
+  }
+}

@@ -1,0 +1,18 @@
+/**
+ * Throws an error of the user's own listener where Node looks for it: as an uncaught exception, neither swallowed
+ * nor in the way of what else has to be told.
+ */
+export function rethrow(error: unknown): void {
+  process.nextTick(() => {
+    throw error
+  })
+}
+
+/** Calls a user's listeners; what they throw is {@link rethrow}n. */
+export function guarded(call: () => void): void {
+  try {
+    call()
+  } catch (error) {
+    rethrow(error)
+  }
+}

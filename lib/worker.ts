@@ -1,0 +1,269 @@
+// The lock worker: drives the state machine of src/worker.rs. That one decides what is done when; this one does it,
+// and says how it ended.
+
+import { randomUUID } from 'node:crypto'
+import { EventEmitter } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type * as api from '../index'
+import { badType } from './arguments'
+import { LockClient } from './client'
+import { defineDispose } from './dispose'
+import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote } from './errors'
+import type { Lease, Observer } from './lease'
+import { bridge, createMachine, Flag, type WorkerMachine } from './native'
+import { parseWorker, type WorkerSettings } from './options'
+import { ignore } from './promise'
+import { guarded } from './rethrow'
+import { Tenure, type Work } from './tenure'
+
+// Numbered as in src/binding/worker.rs; what they mean stands in src/worker.rs.
+const Event = {
+  Start: 0,
+  Stop: 1,
+  Granted: 2,
+  Busy: 3,
+  Unavailable: 4,
+  Rested: 5,
+  Lost: 6,
+  WorkFailed: 7,
+  WorkEnded: 8,
+  Released: 9,
+} as const
+
+const Effect = {
+  TryAcquire: 0,
+  Queue: 1,
+  Sleep: 2,
+  StartWork: 3,
+  EndWork: 4,
+  Release: 5,
+  Cancel: 6,
+  Rest: 7,
+} as const
+
+export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements api.LockWorker {
+  readonly workerId: string
+  readonly #settings: WorkerSettings
+  readonly #work: Work
+  readonly #machine: WorkerMachine
+  /** The one given, or its own, which is closed whenever it comes to rest. */
+  #client: LockClient | undefined
+  #closing: Promise<void> = Promise.resolve()
+  /** What happened and is not handled yet: listeners may start and stop the worker while they are told of something. */
+  readonly #happened: number[] = []
+  #handling = false
+  #keepingAlive = false
+  #lease: Lease | null = null
+  #tenure: Tenure | undefined
+  /** Why the work of the tenure is ended, if it is not a stop. */
+  #end: { reason: api.StopReason; cause: unknown } | undefined
+  /** Puts an end to asking for the lock, and to resting. */
+  #campaign = new AbortController()
+  /** Who waits for it to come to rest. */
+  #stopped: (() => void)[] = []
+  declare readonly [Symbol.asyncDispose]: () => Promise<void>
+
+  static {
+    defineDispose(LockWorker.prototype, (worker) => worker.stop())
+  }
+
+  constructor(options: api.LockWorkerOptions) {
+    const settings = parseWorker(options)
+    super()
+    this.#settings = settings
+    this.#work = this.#workOf(settings)
+    this.workerId = settings.workerId ?? randomUUID()
+    if (settings.client === undefined) this.#client = this.#openClient()
+    else if (settings.client instanceof LockClient) this.#client = settings.client
+    else throw badType('client', 'a LockClient made by createLockClient()', settings.client)
+    this.#machine = createMachine()
+  }
+
+  get state(): api.WorkerState {
+    return this.#machine.state as api.WorkerState
+  }
+
+  get lease(): api.Lease | null {
+    return this.#lease
+  }
+
+  start(): this {
+    this.#send(Event.Start)
+    return this
+  }
+
+  stop(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#stopped.push(resolve)
+      this.#send(Event.Stop)
+    })
+  }
+
+  #openClient(): LockClient {
+    const { store, ttl } = this.#settings
+    const client = new LockClient({ store, ttl, name: this.workerId })
+    client.on('error', (error) => this.#report(error))
+    return client
+  }
+
+  #send(...events: number[]): void {
+    this.#happened.push(...events)
+    if (this.#handling) return
+    this.#handling = true
+    try {
+      for (let event = this.#happened.shift(); event !== undefined; event = this.#happened.shift()) this.#handle(event)
+    } finally {
+      this.#handling = false
+    }
+  }
+
+  #handle(event: number): void {
+    const previous = this.state
+    const effects = this.#machine.send(event)
+    const state = this.state
+    this.#keepAlive(state !== 'idle')
+    if (state !== previous) guarded(() => this.emit('state', state, previous))
+    for (const effect of effects) this.#act(effect)
+  }
+
+  #keepAlive(wanted: boolean): void {
+    if (wanted === this.#keepingAlive) return
+    this.#keepingAlive = wanted
+    if (wanted) bridge.hold()
+    else bridge.unhold()
+  }
+
+  #act(effect: number): void {
+    switch (effect) {
+      case Effect.TryAcquire:
+        this.#ask(-1).then((events) => this.#send(...events))
+        break
+      case Effect.Queue:
+        this.#ask(this.#settings.retryInterval).then((events) => this.#send(...events))
+        break
+      case Effect.Sleep:
+        this.#sleep().then(() => this.#send(Event.Rested))
+        break
+      case Effect.StartWork:
+        this.#startWork()
+        break
+      case Effect.EndWork:
+        this.#endWork().then(() => this.#send(Event.WorkEnded))
+        break
+      case Effect.Release:
+        this.#release().then(() => this.#send(Event.Released))
+        break
+      case Effect.Cancel:
+        this.#campaign.abort()
+        this.#campaign = new AbortController()
+        break
+      case Effect.Rest:
+        this.#rest()
+        break
+    }
+  }
+
+  /** Asks for the lock, and says what happened. */
+  async #ask(wait: number): Promise<number[]> {
+    const { signal } = this.#campaign
+    try {
+      this.#client ??= this.#openClient()
+      const { key, ttl = LockClient.ttlOf(this.#client) } = this.#settings
+      const asked = { ttl, wait, maxHold: 0, flags: Flag.ReportRenewals, signal }
+      const lease = await LockClient.request(this.#client, key, asked, this.#observer)
+      // Lost again before this thread came to it: nobody has it now, as far as we know.
+      if (!lease?.isHeld) return [Event.Busy]
+      this.#lease = lease
+      return [Event.Granted]
+    } catch (error) {
+      if (error instanceof LockTimeoutError || error instanceof LockLostError) return [Event.Busy]
+      if (error instanceof LockAbortedError) return [Event.Unavailable]
+      this.#report(error)
+      // No use in going on: a closed client stays closed.
+      return error instanceof LockClosedError ? [Event.Stop, Event.Unavailable] : [Event.Unavailable]
+    }
+  }
+
+  async #sleep(): Promise<void> {
+    const { signal } = this.#campaign
+    await sleep(this.#settings.retryInterval, undefined, { signal }).catch(ignore)
+  }
+
+  #startWork(): void {
+    const lease = this.#lease as Lease
+    guarded(() => this.emit('acquired', lease))
+    this.#end = undefined
+    this.#tenure = new Tenure(lease, this.#work)
+    this.#tenure.start()
+  }
+
+  async #endWork(): Promise<void> {
+    const stopped = {
+      reason: 'stopped',
+      cause: new LockAbortedError(`the worker ${quote(this.workerId)} was stopped`),
+    } as const
+    const { reason, cause } = this.#end ?? stopped
+    await this.#tenure?.end(reason, cause)
+    this.#tenure = undefined
+  }
+
+  async #release(): Promise<void> {
+    const lease = this.#lease
+    if (lease === null) return
+    try {
+      const given = await lease.release()
+      if (given) guarded(() => this.emit('released', lease))
+      else lease.assertHeld()
+    } catch (error) {
+      if (error instanceof LockLostError) this.#lost(lease, error)
+      else this.#report(error)
+    }
+    this.#lease = null
+  }
+
+  #rest(): void {
+    const stopped = this.#stopped
+    this.#stopped = []
+    if (this.#settings.client === undefined && this.#client !== undefined) {
+      this.#closing = this.#client.close()
+      this.#client = undefined
+    }
+    this.#closing.then(() => {
+      for (const resolve of stopped) resolve()
+    })
+  }
+
+  #workOf(settings: WorkerSettings): Work {
+    return {
+      start: settings.startWork,
+      stop: settings.stopWork,
+      patience: settings.stopTimeout,
+      failed: (error) => {
+        this.#report(error)
+        this.#end = { reason: 'failed', cause: error }
+        this.#send(Event.WorkFailed)
+      },
+      report: (error) => this.#report(error),
+    }
+  }
+
+  readonly #observer: Observer = {
+    renewed: (lease) => {
+      if (this.#lease === lease) this.emit('renewed', lease)
+    },
+    lost: (lease, error) => this.#lost(lease, error),
+  }
+
+  #lost(lease: api.Lease, error: api.LockLostError): void {
+    if (this.#lease !== lease) return
+    this.#lease = null
+    this.#end ??= { reason: error.reason, cause: error }
+    guarded(() => this.emit('lost', lease, error))
+    this.#send(Event.Lost)
+  }
+
+  #report(error: unknown): void {
+    // Without a listener it would be thrown.
+    if (this.listenerCount('error') > 0) guarded(() => this.emit('error', error))
+  }
+}
