@@ -3,7 +3,7 @@
 //! A store grants, renews and ends leases, in batches. The engine is its only caller, on one thread,
 //! so a store needs no locks of its own; it must only never block that thread.
 //!
-//! **What every store promises** (and `tests/store_contract.rs` asks of each):
+//! **What every store promises** (and `tests/store_contract/` asks of each):
 //!
 //! 1. *Exclusion.* While a lease of a key lives (its ttl has not run out since it was granted or last
 //!    renewed, and it was not released) no other token is granted that key.
@@ -22,6 +22,7 @@
 //!    [`StoreError`] if need be, and an error says whether the request may have been carried out.
 
 pub mod error;
+pub mod memory;
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,0 +1,116 @@
+//! Promise 1, exclusion.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::engine::clock;
+use leasehold::lease::{Fence, Key, Token};
+use leasehold::store::{Absence, Reply, Request};
+
+use super::{LONG, SLACK};
+use crate::fixture::*;
+
+/// A store may count in whole milliseconds, so it may end a lease by that much too early; the holder's
+/// drift allowance covers it.
+const GRAIN: Duration = Duration::from_millis(1);
+
+pub async fn exclusion_while_a_lease_lives(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let (key, a, b) = (fresh_key("k"), Token::random(), Token::random());
+    granted(&one, &key, a, LONG).await;
+    for store in [&one, &other] {
+        match ask(store, acquire(&key, b, LONG)).await {
+            Reply::Busy { remaining: Some(left) } => {
+                assert!(left <= ttl(LONG).as_duration() && left > SLACK, "{left:?}");
+            }
+            other => panic!("expected busy, got {other:?}"),
+        }
+        assert_eq!(ask(store, renew(&key, b, LONG)).await, Reply::NotHeld(Absence::Taken));
+        assert_eq!(ask(store, release(&key, b)).await, Reply::NotHeld(Absence::Taken));
+    }
+    assert_eq!(ask(&one, release(&key, a)).await, Reply::Released);
+    granted(&other, &key, b, LONG).await;
+    assert!(matches!(ask(&one, acquire(&key, a, LONG)).await, Reply::Busy { .. }));
+}
+
+pub async fn exclusion_ends_with_the_ttl_and_not_before(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    ask(&one, Request::Ping).await;
+    ask(&other, Request::Ping).await;
+    for ms in [10, 50, 120] {
+        let key = fresh_key("k");
+        let before = clock::now();
+        granted(&one, &key, Token::random(), ms).await;
+        let (_, known) = granted_in_the_end(&other, &key, Token::random()).await;
+        let span = known.since(before);
+        assert!(span + GRAIN >= ttl(ms).as_duration(), "two leases overlap: {span:?} of {ms} ms");
+        assert!(span < ttl(ms).as_duration() + SLACK, "free too late: {span:?} of {ms} ms");
+    }
+}
+
+pub async fn exclusion_counts_from_the_last_renewal(place: &dyn Fixture) {
+    let store = place.open();
+    let (key, a) = (fresh_key("k"), Token::random());
+    granted(&store, &key, a, LONG).await;
+    // A renewal may shorten a lease as well as lengthen it.
+    let before = clock::now();
+    assert_eq!(ask(&store, renew(&key, a, 100)).await, Reply::Renewed);
+    let (_, known) = granted_in_the_end(&store, &key, Token::random()).await;
+    let span = known.since(before);
+    assert!(span + GRAIN >= Duration::from_millis(100) && span < SLACK, "{span:?}");
+    assert_eq!(ask(&store, renew(&key, a, 100)).await, Reply::NotHeld(Absence::Taken));
+
+    let (key, b) = (fresh_key("k"), Token::random());
+    granted(&store, &key, b, 30).await;
+    if ask(&store, renew(&key, b, LONG)).await == Reply::Renewed {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        assert!(matches!(ask(&store, acquire(&key, a, LONG)).await, Reply::Busy { .. }));
+    }
+}
+
+pub async fn exclusion_among_many_contenders_on_two_handles(place: &dyn Fixture) {
+    let (stores, key, inside, last) =
+        ([place.open(), place.open()], fresh_key("k"), Cell::new(0), Cell::new(Fence(0)));
+    let contend = |i: usize| {
+        let (store, key, inside, last) = (&stores[i % 2], &key, &inside, &last);
+        async move {
+            let mut turns = 0;
+            while turns < 5 {
+                let token = Token::random();
+                match ask(store, acquire(key, token, LONG)).await {
+                    Reply::Acquired { fence } => {
+                        assert_eq!(inside.replace(1), 0, "two inside");
+                        assert!(fence > last.replace(fence), "fences out of order");
+                        tokio::task::yield_now().await;
+                        turns += 1;
+                        inside.set(0);
+                        assert_eq!(ask(store, release(key, token)).await, Reply::Released);
+                    }
+                    Reply::Busy { .. } => tokio::task::yield_now().await,
+                    other => panic!("expected a lease or busy, got {other:?}"),
+                }
+            }
+        }
+    };
+    join_all((0..8).map(contend)).await;
+}
+
+pub async fn keys_are_told_apart_byte_by_byte(place: &dyn Fixture) {
+    let store = place.open();
+    let unique = fresh_key("");
+    let long = "x".repeat(1024 - unique.len());
+    // Case, blanks, what looks like numbers, what two ways there are to write ä, and wildcards.
+    let names = [
+        "a", "A", "a ", " a", "", "1", "1.0", "ä", "a\u{308}", "%", "a%", "*", "'", "\\", "{a}", "🔒", "a\n",
+    ];
+    let keys: Vec<Key> =
+        names.iter().copied().chain([&*long]).map(|name| format!("{unique}{name}").into()).collect();
+    let mut fences = Vec::new();
+    for key in &keys {
+        fences.push(granted(&store, key, Token::random(), LONG).await);
+    }
+    for (key, fence) in keys.iter().zip(fences) {
+        assert_eq!(info(&store, key).await.expect("held").fence, Some(fence), "{key:?}");
+    }
+}

@@ -1,0 +1,6 @@
+//! The store contract, asked of every store: `contract/` is the suite, each other file is a place to
+//! run it in. A new store needs a [`fixture::Fixture`] and one line of `contract!`.
+
+mod contract;
+mod fixture;
+mod memory;
