@@ -49,7 +49,9 @@ function testsNamed(word) {
   return testsBelow(HERE).filter((file) => relative(HERE, file).includes(word))
 }
 
-const files = chosen.length ? [...new Set(chosen.flatMap(testsNamed))] : PARTS.flatMap((part) => testsBelow(join(HERE, part)))
+const files = chosen.length
+  ? [...new Set(chosen.flatMap(testsNamed))]
+  : PARTS.flatMap((part) => testsBelow(join(HERE, part)))
 if (!files.length) fail(`no test is called ${chosen.join(' ')}; the parts are ${PARTS.join(', ')}`)
 
 if (!existsSync(join(ROOT, 'native.cjs')) || !existsSync(join(ROOT, 'dist', 'index.js'))) {
@@ -84,7 +86,9 @@ const whole = chosen.length === 0
 
 if (whole && !skipRust) step('Rust: cargo test', 'cargo', ['test', '--quiet'])
 if (whole || chosen.includes('types')) {
-  for (const name of existsSync(join(HERE, 'types')) ? readdirSync(join(HERE, 'types')).filter((n) => /^tsconfig.*\.json$/.test(n)) : []) {
+  for (const name of existsSync(join(HERE, 'types'))
+    ? readdirSync(join(HERE, 'types')).filter((n) => /^tsconfig.*\.json$/.test(n))
+    : []) {
     step(`types: ${name}`, process.execPath, [tsc, '--noEmit', '-p', join(HERE, 'types', name)])
   }
 }

@@ -34,7 +34,8 @@ const RULES = [
   {
     what: 'src/lease/ and src/worker.rs do no I/O and read no clock',
     applies: (path) => path.startsWith('src/lease/') || path === 'src/worker.rs',
-    forbidden: /Instant::now|SystemTime|\bstd::(fs|net|io|thread|process)\b|\btokio\b|engine::clock|\brustix\b|\brusqlite\b/,
+    forbidden:
+      /Instant::now|SystemTime|\bstd::(fs|net|io|thread|process)\b|\btokio\b|engine::clock|\brustix\b|\brusqlite\b/,
   },
 ]
 

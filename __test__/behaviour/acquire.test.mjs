@@ -89,7 +89,10 @@ overStores('acquire', (store) => {
     }
     await Promise.all(Array.from({ length: 100 }, contend))
     assert.equal(fences.length, 100)
-    assert.deepEqual(fences, [...fences].sort((a, b) => a - b))
+    assert.deepEqual(
+      fences,
+      [...fences].sort((a, b) => a - b),
+    )
     assert.equal(new Set(fences).size, 100)
   })
 
@@ -98,11 +101,16 @@ overStores('acquire', (store) => {
     const key = store.key()
     const lease = await a.acquire(key, { ttl: 400 })
     const end = performance.now() + 1_600
-    await until('time to pass', async () => {
-      assert.equal(lease.isHeld, true)
-      assert.equal(await b.tryAcquire(key), null)
-      return performance.now() > end
-    }, 20_000, 50)
+    await until(
+      'time to pass',
+      async () => {
+        assert.equal(lease.isHeld, true)
+        assert.equal(await b.tryAcquire(key), null)
+        return performance.now() > end
+      },
+      20_000,
+      50,
+    )
     assert.equal(await lease.release(), true)
   })
 

@@ -60,7 +60,9 @@ describe('bad servers', { timeout: 240_000 }, () => {
   })
 
   test('a user without the right to scripts', async (t) => {
-    const server = await startRedis(t, { user: { name: 'reader', password: SECRET, rules: '~* &* +@read +@connection' } })
+    const server = await startRedis(t, {
+      user: { name: 'reader', password: SECRET, rules: '~* &* +@read +@connection' },
+    })
     await unusable(t, { store: server.url(`reader:${SECRET}`), wait: 100 }, 'denied')
   })
 
@@ -94,7 +96,9 @@ describe('bad servers', { timeout: 240_000 }, () => {
   })
 
   test('not a Redis: a web server', async (t) => {
-    const port = await startTcp(t, (socket) => socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')))
+    const port = await startTcp(t, (socket) =>
+      socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
+    )
     await unusable(t, { store: `redis://:${SECRET}@127.0.0.1:${port}`, wait: 100 }, 'unsupported')
   })
 

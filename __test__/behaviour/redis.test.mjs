@@ -1,8 +1,8 @@
 // What is true of Redis alone: how a lease lies there, who else may have a hand in it, how it is reached.
 
 import assert from 'node:assert/strict'
-import { after, before, describe, test } from 'node:test'
 import { randomUUID } from 'node:crypto'
+import { after, before, describe, test } from 'node:test'
 import { createLockClient, LockTimeoutError, StoreUnavailableError } from 'leasehold'
 import { until } from '../support/clock.mjs'
 import { aborted, lost } from '../support/leases.mjs'
@@ -112,7 +112,15 @@ describe('redis', { timeout: 120_000 }, () => {
     const lease = await locks.acquire(randomUUID(), { ttl: 3_000 })
     for (let i = 0; i < 5; i++) {
       await redis('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-      await until('the connection', () => lease.renew().then(() => true, () => false), 10_000)
+      await until(
+        'the connection',
+        () =>
+          lease.renew().then(
+            () => true,
+            () => false,
+          ),
+        10_000,
+      )
     }
     assert.equal(lease.isHeld, true)
     assert.equal(await lease.release(), true)
@@ -150,8 +158,15 @@ describe('redis', { timeout: 120_000 }, () => {
       )
     }
     const keys = await keysWithTtl(look)
-    assert.deepEqual(keys.filter(([, ttl]) => ttl === -1), [])
-    assert.deepEqual(keys.filter(([key]) => !key.endsWith(':fence')), [], 'nothing of a lease but its fence is left')
+    assert.deepEqual(
+      keys.filter(([, ttl]) => ttl === -1),
+      [],
+    )
+    assert.deepEqual(
+      keys.filter(([key]) => !key.endsWith(':fence')),
+      [],
+      'nothing of a lease but its fence is left',
+    )
   })
 })
 

@@ -40,11 +40,16 @@ overStores('renewal and loss', (store) => {
     for (const ttl of [80, 120, 200]) {
       const key = store.key()
       const lease = await a.acquire(key, { ttl, autoRenew: false })
-      await until('the lease to run out', async () => {
-        const next = await b.tryAcquire(key)
-        if (next) assert.equal(lease.isHeld, false)
-        return next
-      }, 20_000, 0)
+      await until(
+        'the lease to run out',
+        async () => {
+          const next = await b.tryAcquire(key)
+          if (next) assert.equal(lease.isHeld, false)
+          return next
+        },
+        20_000,
+        0,
+      )
     }
   })
 

@@ -102,7 +102,10 @@ overStores('waiting', (store) => {
     const locks = store.client(t)
     const key = store.key()
     const cause = new Error('not wanted any more')
-    const attempts = [locks.acquire(key, { signal: AbortSignal.abort(cause) }), locks.tryAcquire(key, { signal: AbortSignal.abort(cause) })]
+    const attempts = [
+      locks.acquire(key, { signal: AbortSignal.abort(cause) }),
+      locks.tryAcquire(key, { signal: AbortSignal.abort(cause) }),
+    ]
     for (const attempt of attempts) {
       await assert.rejects(attempt, (error) => {
         assert.ok(error instanceof LockAbortedError && error instanceof LockError)

@@ -37,8 +37,14 @@ overStores('withLock', (store) => {
       throw mistake
     }
     await assert.rejects(locks.withLock(key, fail), (error) => error === mistake)
-    await assert.rejects(locks.withLock(key, async () => fail()), (error) => error === mistake)
-    await assert.rejects(locks.withLock(key, () => Promise.reject(undefined)), (error) => error === undefined)
+    await assert.rejects(
+      locks.withLock(key, async () => fail()),
+      (error) => error === mistake,
+    )
+    await assert.rejects(
+      locks.withLock(key, () => Promise.reject(undefined)),
+      (error) => error === undefined,
+    )
     assert.ok(await locks.tryAcquire(key))
   })
 

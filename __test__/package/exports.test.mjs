@@ -6,8 +6,9 @@ import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import * as imported from 'leasehold'
+import * as namespace from 'leasehold'
 
+const imported = { ...namespace }
 const require = createRequire(import.meta.url)
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const manifest = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8'))
@@ -33,7 +34,12 @@ describe('package', () => {
   })
 
   test('nothing else is exported', () => {
-    assert.deepEqual(Object.keys(require('leasehold')).filter((name) => name !== '__esModule').sort(), NAMES)
+    assert.deepEqual(
+      Object.keys(require('leasehold'))
+        .filter((name) => name !== '__esModule')
+        .sort(),
+      NAMES,
+    )
   })
 
   test('package.json can be read, and names files that exist', () => {
@@ -49,8 +55,12 @@ describe('package', () => {
       execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: ROOT, encoding: 'utf8' }),
     )
     const paths = files.map(({ path }) => path)
-    for (const path of ['package.json', 'index.d.ts', 'native.cjs', 'dist/index.js', 'LICENSE']) assert.ok(paths.includes(path), path)
-    assert.ok(paths.some((path) => /^leasehold\..+\.node$/.test(path)), 'the addon')
+    for (const path of ['package.json', 'index.d.ts', 'native.cjs', 'dist/index.js', 'LICENSE'])
+      assert.ok(paths.includes(path), path)
+    assert.ok(
+      paths.some((path) => /^leasehold\..+\.node$/.test(path)),
+      'the addon',
+    )
     const stray = paths.filter((path) => /^(src|__test__|tests|bench|examples|target|lib)\//.test(path))
     assert.deepEqual(stray, [])
   })

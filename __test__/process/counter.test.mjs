@@ -6,8 +6,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { startChild } from '../support/child.mjs'
-import { readLog } from '../support/counter.mjs'
 import { now, sleep } from '../support/clock.mjs'
+import { readLog } from '../support/counter.mjs'
 import { randomFrom } from '../support/random.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
@@ -47,7 +47,10 @@ for (const name of sharedStoreNames) {
       await sleep(SECONDS * 1_000)
       const results = await Promise.all(children.map((child) => child.ask('stop', {}, 60_000)))
       const { log, turns } = check(t, path)
-      assert.deepEqual(children.flatMap((child) => child.events.filter(({ event }) => event === 'failed')), [])
+      assert.deepEqual(
+        children.flatMap((child) => child.events.filter(({ event }) => event === 'failed')),
+        [],
+      )
       assert.equal(log.length, results[0].turns + results[1].turns, 'every increment that was made is there')
       assert.ok(turns.a > 0 && turns.b > 0, 'both had their turns')
       assert.ok(log.length > SECONDS * 10, `${log.length}`)
@@ -67,7 +70,10 @@ for (const name of sharedStoreNames) {
       }
       const results = await Promise.all([steady, victim].map((child) => child.ask('stop', {}, 60_000)))
       const { log, turns } = check(t, path)
-      assert.deepEqual(steady.events.filter(({ event }) => event === 'failed'), [])
+      assert.deepEqual(
+        steady.events.filter(({ event }) => event === 'failed'),
+        [],
+      )
       assert.ok(kills >= 3)
       assert.equal(turns.steady ?? 0, results[0].turns)
       assert.ok(results[0].turns > 0, 'the lock came back after the kills')

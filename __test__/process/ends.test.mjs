@@ -48,7 +48,12 @@ for (const name of sharedStoreNames) {
       const store = await openStore(name, t)
       const locks = createLockClient({ store, prefix: 'many:' })
       t.after(() => locks.close())
-      const child = startChild(t, 'many.mjs', { store, count: 50, ttl: 60_000, client: { releaseOnSignal: ['SIGTERM', 'SIGINT'] } })
+      const child = startChild(t, 'many.mjs', {
+        store,
+        count: 50,
+        ttl: 60_000,
+        client: { releaseOnSignal: ['SIGTERM', 'SIGINT'] },
+      })
       await child.next('held')
       const sent = now()
       child.signal('SIGTERM')
@@ -85,7 +90,7 @@ for (const name of sharedStoreNames) {
       t.after(() => locks.close())
       const key = randomUUID()
       const thread = new Worker(new URL('fixtures/thread.mjs', import.meta.url), {
-        workerData: { store, keys: [key], ttl: 60_000, then: 'hang' },
+        workerData: { store, keys: [key], ttl: 60_000, act: 'hang' },
       })
       t.after(() => thread.terminate())
       await within('the thread to hold', once(thread, 'message'))

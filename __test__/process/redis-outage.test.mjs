@@ -36,10 +36,16 @@ describe('process: redis outage', { timeout: 240_000 }, () => {
     const { sent } = relay
 
     assert.ok(sent <= frozen + 5, 'nothing was answered after the freeze')
-    assert.ok(watched.lastTrue <= sent + TTL, `isHeld read true ${watched.lastTrue - sent} ms after the last renewal was sent`)
+    assert.ok(
+      watched.lastTrue <= sent + TTL,
+      `isHeld read true ${watched.lastTrue - sent} ms after the last renewal was sent`,
+    )
     assert.ok(watched.lastTrue >= sent + TTL / 2, 'and it did not give up early')
     // The signal is an event: it comes as late as the event loop does, and no later.
-    assert.ok(told.at <= sent + TTL + watched.lag + 30, `the signal came ${told.at - sent} ms after, lag ${watched.lag}`)
+    assert.ok(
+      told.at <= sent + TTL + watched.lag + 30,
+      `the signal came ${told.at - sent} ms after, lag ${watched.lag}`,
+    )
     assert.equal(told.error.reason, 'expired')
     assert.equal(told.isHeld, false)
 
@@ -69,7 +75,10 @@ describe('process: redis outage', { timeout: 240_000 }, () => {
         continue
       }
       const watched = await holder.next('watch')
-      assert.ok(watched.lastTrue < thawed, `isHeld read true ${watched.lastTrue - thawed} ms after the rival could get in`)
+      assert.ok(
+        watched.lastTrue < thawed,
+        `isHeld read true ${watched.lastTrue - thawed} ms after the rival could get in`,
+      )
       assert.equal((await holder.ask('release')).released, false)
       assert.equal(await rival('GET', `lock:${key}`), 'rival')
       return
@@ -82,7 +91,12 @@ describe('process: redis outage', { timeout: 240_000 }, () => {
     server.freeze()
     await sleep(1_500)
     server.thaw()
-    await until('a renewal', () => lease.renew().then(() => true, () => false))
+    await until('a renewal', () =>
+      lease.renew().then(
+        () => true,
+        () => false,
+      ),
+    )
     assert.equal(lease.isHeld, true)
     assert.equal(await lease.release(), true)
   })
@@ -111,7 +125,9 @@ describe('process: redis outage', { timeout: 240_000 }, () => {
       const keys = Array.from({ length: 20 }, () => randomUUID())
       server.freeze()
       const controller = new AbortController()
-      const asked = keys.map((key) => locks.acquire(key, { ttl: 600_000, wait: end === 'aborted' ? Infinity : 400, signal: controller.signal }))
+      const asked = keys.map((key) =>
+        locks.acquire(key, { ttl: 600_000, wait: end === 'aborted' ? Infinity : 400, signal: controller.signal }),
+      )
       const settled = Promise.allSettled(asked)
       if (end === 'aborted') {
         // Let the request leave before it is regretted.
@@ -186,7 +202,10 @@ describe('process: redis outage', { timeout: 240_000 }, () => {
       holder.tell('go')
       const { code, signal } = await within('the end of the process', holder.ended, 30_000)
       assert.deepEqual({ code, signal, stderr: holder.stderr }, { code: 0, signal: null, stderr: '' })
-      assert.equal(holder.events.find(({ event }) => event === 'unhandled'), undefined)
+      assert.equal(
+        holder.events.find(({ event }) => event === 'unhandled'),
+        undefined,
+      )
     })
   }
 })

@@ -46,7 +46,10 @@ describe('sqlite', { timeout: 120_000 }, () => {
         await child.ended
       }
     }
-    assert.ok(fences.every((fence, i) => i === 0 || fence > fences[i - 1]), fences.join())
+    assert.ok(
+      fences.every((fence, i) => i === 0 || fence > fences[i - 1]),
+      fences.join(),
+    )
   })
 
   test('a lease whose file was moved away is never held by two who see one file', async (t) => {
@@ -72,7 +75,9 @@ describe('default store', { timeout: 120_000 }, () => {
     assert.equal(made.length, 1, made.join())
     return join(folder, made[0])
   }
-  const env = (folder, more = {}) => ({ env: { TMPDIR: folder, LEASEHOLD_URL: '', REDIS_URL: '', XDG_RUNTIME_DIR: '', ...more } })
+  const env = (folder, more = {}) => ({
+    env: { TMPDIR: folder, LEASEHOLD_URL: '', REDIS_URL: '', XDG_RUNTIME_DIR: '', ...more },
+  })
 
   test("an SQLite file in a folder of the user's own, shared by the user's processes", async (t) => {
     const folder = temporaryFolder(t)

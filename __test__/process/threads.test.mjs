@@ -24,12 +24,19 @@ for (const name of storeNames) {
       const counter = new SharedArrayBuffer(8)
       const rounds = 50
       const threads = Array.from({ length: 3 }, () =>
-        startThread(t, { store, keys: ['shared'], then: 'count', rounds, counter, ttl: 30_000 }),
+        startThread(t, { store, keys: ['shared'], act: 'count', rounds, counter, ttl: 30_000 }),
       )
-      const reports = await within('the threads', Promise.all(threads.map((thread) => once(thread, 'message'))), 100_000)
+      const reports = await within(
+        'the threads',
+        Promise.all(threads.map((thread) => once(thread, 'message'))),
+        100_000,
+      )
       assert.equal(new BigInt64Array(counter)[0], BigInt(3 * rounds), 'no update is lost')
       const log = reports.flatMap(([{ fences }]) => fences).sort((a, b) => a[0] - b[0])
-      assert.ok(log.every(([, fence], i) => i === 0 || fence > log[i - 1][1]), 'fences follow the count')
+      assert.ok(
+        log.every(([, fence], i) => i === 0 || fence > log[i - 1][1]),
+        'fences follow the count',
+      )
     })
 
     test('a thread that ends, is terminated or blocks does not disturb the others', async (t) => {
@@ -38,14 +45,14 @@ for (const name of storeNames) {
       t.after(() => locks.close())
       const mine = await locks.acquire('mine', { ttl: 600 })
       const keys = { end: randomUUID(), hang: randomUUID(), block: randomUUID() }
-      for (const [then, key] of Object.entries(keys)) {
-        const thread = startThread(t, { store, keys: [key], then, ttl: 60_000 })
-        await within(then, once(thread, 'message'))
-        if (then !== 'end') {
+      for (const [act, key] of Object.entries(keys)) {
+        const thread = startThread(t, { store, keys: [key], act, ttl: 60_000 })
+        await within(act, once(thread, 'message'))
+        if (act !== 'end') {
           assert.equal(await locks.tryAcquire(key), null)
           await thread.terminate()
         }
-        await until(`the lock of a thread that did ${then}`, () => locks.tryAcquire(key))
+        await until(`the lock of a thread that did ${act}`, () => locks.tryAcquire(key))
         await mine.renew()
       }
       assert.equal(await mine.release(), true)
@@ -56,7 +63,11 @@ for (const name of storeNames) {
       const locks = createLockClient({ store })
       t.after(() => locks.close())
       for (let i = 0; i < 10; i++) {
-        const thread = startThread(t, { store, keys: ['a', 'b'].map((key) => `${key}${i}`), then: i % 2 ? 'hang' : 'end' })
+        const thread = startThread(t, {
+          store,
+          keys: ['a', 'b'].map((key) => `${key}${i}`),
+          act: i % 2 ? 'hang' : 'end',
+        })
         await within('the thread', once(thread, 'message'))
         await thread.terminate()
       }

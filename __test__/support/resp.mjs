@@ -82,7 +82,7 @@ export async function keysWithTtl(command) {
     const [next, keys] = await command('SCAN', cursor, 'COUNT', 1000)
     cursor = next
     const ttls = await Promise.all(keys.map((key) => command('PTTL', key)))
-    keys.forEach((key, i) => found.push([key, ttls[i]]))
+    found.push(...keys.map((key, i) => [key, ttls[i]]))
   } while (cursor !== '0')
   return found
 }

@@ -77,7 +77,8 @@ class RedisServer {
         await (await this.command()).close()
         return this
       } catch (error) {
-        if (now() > end || this.#guard.exitCode !== null) throw new Error(`Redis did not start: ${error.message}\n${log}`)
+        if (now() > end || this.#guard.exitCode !== null)
+          throw new Error(`Redis did not start: ${error.message}\n${log}`)
         await sleep(10)
       }
     }

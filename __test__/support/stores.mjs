@@ -1,8 +1,8 @@
 // The stores over which the behaviour suite runs: what is true of one has to be true of all.
 
 import { randomUUID } from 'node:crypto'
-import { after, before, describe } from 'node:test'
 import { join } from 'node:path'
+import { after, before, describe } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { startRedis, temporaryFolder } from './servers.mjs'
 

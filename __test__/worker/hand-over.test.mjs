@@ -70,7 +70,10 @@ describe('worker: listeners that throw', { timeout: 60_000 }, () => {
       const child = startChild(t, 'worker.mjs', { store: 'memory:x', key: 'k', ttl: 300, throwing })
       await child.next('start')
       if (throwing === 'renewed') await child.next('uncaught')
-      assert.deepEqual((({ state, isHeld }) => ({ state, isHeld }))(await child.ask('look')), { state: 'working', isHeld: true })
+      assert.deepEqual((({ state, isHeld }) => ({ state, isHeld }))(await child.ask('look')), {
+        state: 'working',
+        isHeld: true,
+      })
       assert.equal((await child.ask('stop')).state, 'idle')
       const told = child.events.filter(({ event }) => event === 'uncaught')
       assert.ok(told.length > 0 && told.every(({ message }) => message === 'a mistake in a listener'))
@@ -90,7 +93,9 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
     assert.equal((await child.next('stop-work')).reason, lost.reason)
     const second = await child.next('start')
     assert.ok(second.fence > first.fence, `${second.fence} after ${first.fence}`)
-    const names = child.events.filter(({ event }) => event === 'start' || event === 'stop-work').map(({ event }) => event)
+    const names = child.events
+      .filter(({ event }) => event === 'start' || event === 'stop-work')
+      .map(({ event }) => event)
     assert.deepEqual(names, ['start', 'stop-work', 'start'])
     assert.equal((await child.ask('stop')).state, 'idle')
   })
@@ -119,7 +124,10 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
     await child.next('stop-work')
     await server.start()
     await child.next('start')
-    assert.equal(child.events.find(({ event }) => event === 'unhandled'), undefined)
+    assert.equal(
+      child.events.find(({ event }) => event === 'unhandled'),
+      undefined,
+    )
     assert.equal(child.stderr, '')
   })
 
