@@ -120,7 +120,8 @@ export class Lease implements api.Lease, Slot, Abortable {
     if (ttl !== undefined) checkTtl(ttl)
     // One after the other: two answers could not be told apart.
     while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
-    if (this.#phase !== Phase.Held || !bridge.renew(this.#slot, ttl ?? 0)) throw this.#ended()
+    this.assertHeld()
+    bridge.renew(this.#slot, ttl ?? 0)
     this.#renewal = { ...defer<void>(), ttl }
     await this.#renewal.promise.catch(raise)
   }
@@ -131,10 +132,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   #release(): Promise<boolean> {
-    if (this.#phase !== Phase.Held || !bridge.release(this.#slot)) {
-      this.#look()
-      return Promise.resolve(false)
-    }
+    if (this.#phase !== Phase.Held) return Promise.resolve(false)
+    bridge.release(this.#slot)
     this.#phase = Phase.Released
     return this.#promise()
   }

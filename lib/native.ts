@@ -1,19 +1,15 @@
 // The boundary to the Rust half, src/binding/: its types, its loading, and the loop that delivers what it reports.
 //
-// Only numbers and short strings cross. A *slot* is a small number that names one pending operation or one
-// lease. Native code chooses it, and chooses it again only after the drain that follows its last record.
+// Only numbers and short strings cross, and as many at a time as there are. A *slot* is a small number that names
+// one pending operation or one lease; see bridge.ts for how it is chosen.
 
+import { Bridge } from './bridge'
 import { rethrow } from './rethrow'
 
-export interface Bridge {
+/** The class that native code exports, one instance for each environment. */
+export interface NativeBridge {
   openClient(options: ClientConfig): number
-  closeClient(client: number): number
-  ping(client: number): number
-  acquire(client: number, key: string, ttl: number, wait: number, maxHold: number, flags: number): number
-  cancel(slot: number): void
-  renew(slot: number, ttl: number): boolean
-  release(slot: number): boolean
-  inspect(client: number, key: string): number
+  submit(operations: Float64Array, count: number, keys: string): void
   isHeld(slot: number): boolean
   remaining(slot: number): number
   phase(slot: number): number
@@ -43,7 +39,7 @@ export interface WorkerMachine {
 }
 
 interface NativeModule {
-  Bridge: new (wake: () => void) => Bridge
+  Bridge: new (wake: () => void) => NativeBridge
   WorkerMachine: new () => WorkerMachine
 }
 
@@ -78,8 +74,8 @@ export const Kind = {
 /** How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase - FirstLoss]`. */
 export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 4, Missing: 6 } as const
 
-/** The bits of {@link Bridge.acquire}'s `flags`. */
-export const Flag = { NoRenewal: 1, ReportRenewals: 2 } as const
+/** What may be added to an acquire's code. */
+export const Flag = { NoRenewal: 16, ReportRenewals: 32 } as const
 
 // Symbols, because a Lease is a slot and its users must not see these methods.
 export const note: unique symbol = Symbol('leasehold.note')
@@ -94,9 +90,10 @@ export interface Slot {
 }
 
 const RECORD = 4
-const records = new Float64Array(RECORD * 512)
+const ROOM = 512
+const records = new Float64Array(RECORD * ROOM)
 
-/** Who has which slot. An entry may outlive its slot; it is replaced when the slot is chosen again. */
+/** Who has which slot. */
 export const slots: (Slot | undefined)[] = []
 
 /** The bridge of this environment: set by {@link open}, before anything can need it. */
@@ -118,7 +115,7 @@ function load(): NativeModule {
 /** Makes the bridge on the first call; not on import, so that importing never fails. Says whether it did. */
 export function open(): boolean {
   if (bridge !== undefined) return false
-  bridge = new (load().Bridge)(wake)
+  bridge = new Bridge(new (load().Bridge)(wake))
   return true
 }
 
@@ -136,7 +133,9 @@ function wake(): void {
 }
 
 function drain(): void {
-  for (let count = bridge.drain(records); count > 0; count = bridge.drain(records)) {
+  let count: number
+  do {
+    count = bridge.drain(records)
     const end = count * RECORD
     // All states first: whatever the user's code then looks at is as it is, not as it was.
     for (let i = 0; i < end; i += RECORD) {
@@ -146,10 +145,13 @@ function drain(): void {
       const slot = records[i] as number
       const kind = records[i + 1] as number
       const owner = slots[slot]
-      if (isLast(kind)) slots[slot] = undefined
+      if (isLast(kind)) {
+        slots[slot] = undefined
+        bridge.free(slot)
+      }
       owner?.[tell](kind, records[i + 2] as number, records[i + 3] as number)
     }
-  }
+  } while (count === ROOM)
 }
 
 function isLast(kind: number): boolean {

@@ -27,10 +27,12 @@ use crate::store::spec::StoreSpec;
 /// How long an end may take: after that the ttl has to do it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The flag of an acquire whose lease is not renewed by the engine.
-const NO_AUTO_RENEW: u32 = 1;
-/// The flag of an acquire whose automatic renewals are reported.
-const REPORT_RENEWALS: u32 = 2;
+/// How many numbers an operation has: its code, its slot, and up to four more.
+const OPERATION: usize = 6;
+/// Added to the code of an acquire whose lease is not renewed by the engine.
+const NO_AUTO_RENEW: u32 = 16;
+/// Added to the code of an acquire whose automatic renewals are reported.
+const REPORT_RENEWALS: u32 = 32;
 
 /// What `openClient` takes, checked by TypeScript but for the store's URL.
 #[napi(object)]
@@ -69,6 +71,8 @@ pub struct Bridge {
     taken: VecDeque<Settlement>,
     /// What the records of the latest drain have to say in words.
     texts: Vec<String>,
+    /// Room to put keys together.
+    key: String,
     /// Running workers, which keep the process alive.
     holds: u32,
     /// Whether the process is being kept alive.
@@ -104,6 +108,7 @@ impl Bridge {
             clients: FxHashMap::default(),
             taken: VecDeque::new(),
             texts: Vec::new(),
+            key: String::new(),
             holds: 0,
             keeping_alive: false,
         })
@@ -129,96 +134,22 @@ impl Bridge {
         Ok(client)
     }
 
-    /// Closes a client.
+    /// Begins, changes and ends operations: the first `count` of `operations`, in order, each [`OPERATION`] numbers.
+    /// `keys` has the keys of those that need one, in their order, each with a NUL behind it.
+    ///
+    /// One crossing for all that JavaScript asked for in one go; a crossing costs as much as what it carries.
     #[napi(catch_unwind)]
-    pub fn close_client(&mut self, env: &Env, client: u32) -> u32 {
-        self.clients.remove(&client);
-        self.start(env, |op| Command::CloseClient { client, op, patience: PATIENCE })
-    }
-
-    /// Reaches the store.
-    #[napi(catch_unwind)]
-    pub fn ping(&mut self, env: &Env, client: u32) -> u32 {
-        self.start(env, |op| Command::Ping { op, client })
-    }
-
-    /// Asks who holds a lock.
-    #[napi(catch_unwind)]
-    pub fn inspect(&mut self, env: &Env, client: u32, key: String) -> u32 {
-        let key = self.key(client, &key);
-        self.start(env, |op| Command::Inspect { op, client, key })
-    }
-
-    /// Asks for a lock.
-    #[napi(catch_unwind)]
-    #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call itself")]
-    pub fn acquire(
-        &mut self,
-        env: &Env,
-        client: u32,
-        key: String,
-        ttl: u32,
-        wait: f64,
-        max_hold: f64,
-        flags: u32,
-    ) -> Result<u32> {
-        let ttl = checked_ttl(ttl)?;
-        let key = self.key(client, &key);
-        let state = Arc::new(LeaseState::default());
-        let token = Token::random();
-        let slot = self.slots.open(Some((state.clone(), token)));
-        self.keep_alive(env);
-        self.command(Command::Acquire(Box::new(AcquireCommand {
-            op: OpId { env: self.env, slot },
-            client,
-            key,
-            token,
-            ttl,
-            wait: if wait < 0.0 {
-                Wait::Never
-            } else if wait.is_finite() {
-                Wait::For(span(wait))
-            } else {
-                Wait::Forever
-            },
-            max_hold: (max_hold > 0.0 && max_hold.is_finite()).then(|| span(max_hold)),
-            auto_renew: flags & NO_AUTO_RENEW == 0,
-            report: flags & REPORT_RENEWALS != 0,
-            state,
-        })));
-        Ok(slot)
-    }
-
-    /// The caller of an acquire does not want it any more.
-    #[napi(catch_unwind)]
-    pub fn cancel(&self, slot: u32) {
-        self.command(Command::Cancel { op: self.op(slot) });
-    }
-
-    /// Renews a lease now. `false` if it is not held any more, and then nothing follows.
-    #[napi(catch_unwind)]
-    pub fn renew(&mut self, env: &Env, slot: u32, ttl: u32) -> Result<bool> {
-        let ttl = if ttl == 0 { None } else { Some(checked_ttl(ttl)?) };
-        if !self.is_held(slot) {
-            return Ok(false);
+    pub fn submit(&mut self, env: &Env, operations: Float64ArraySlice, count: u32, keys: String) {
+        let mut keys = keys.split('\0');
+        let mut commands = Vec::with_capacity(count as usize);
+        let (operations, _) = operations.as_chunks::<OPERATION>();
+        for operation in operations.iter().take(count as usize) {
+            if let Some(command) = self.command(operation, &mut keys) {
+                commands.push(command);
+            }
         }
-        self.slots.wait(slot, true);
+        self.engine.send(Message::Commands(commands));
         self.keep_alive(env);
-        self.command(Command::Renew { op: self.op(slot), ttl });
-        Ok(true)
-    }
-
-    /// Gives a lease back. `false` if it was not held any more, and then nothing follows.
-    #[napi(catch_unwind)]
-    pub fn release(&mut self, env: &Env, slot: u32) -> bool {
-        let Some((state, _)) = self.slots.lease(slot) else { return false };
-        if !state.release(clock::now()) {
-            return false;
-        }
-        self.slots.wait(slot, false);
-        self.keep_alive(env);
-        self.command(Command::Release { op: self.op(slot) });
-        true
     }
 
     /// Whether the lease is held at this very moment.
@@ -258,12 +189,11 @@ impl Bridge {
         Some(serde_json::Value::Object(all).to_string())
     }
 
-    /// Writes what was settled into `into`, as many whole records as fit, and says how many. Each call says at the
-    /// same time that JavaScript has acted on everything drained before.
+    /// Writes what was settled into `into`, as many whole records as fit, and says how many; fewer than fit if
+    /// that was all.
     #[napi(catch_unwind)]
     pub fn drain(&mut self, env: &Env, mut into: Float64ArraySlice) -> u32 {
         self.pulse.beat(clock::now());
-        self.slots.reuse_finished();
         self.texts.clear();
         if self.taken.is_empty() {
             self.taken = self.outbox.take().into();
@@ -316,28 +246,69 @@ impl Bridge {
         wait_for(self.engine, |done| Command::ReleaseAll { env, done, patience }, patience);
     }
 
-    fn op(&self, slot: u32) -> OpId {
-        OpId { env: self.env, slot }
+    /// The command that an operation means; `None` if there is nothing left to command.
+    fn command<'a>(
+        &mut self,
+        operation: &[f64; OPERATION],
+        keys: &mut impl Iterator<Item = &'a str>,
+    ) -> Option<Command> {
+        let [code, slot, a, b, c, d] = *operation;
+        let (code, slot) = (code as u32, slot as u32);
+        let op = OpId { env: self.env, slot };
+        Some(match code & 0xf {
+            0 => {
+                let (client, state, token) =
+                    (a as ClientId, Arc::new(LeaseState::default()), Token::random());
+                self.slots.open(slot, Some((state.clone(), token)));
+                Command::Acquire(AcquireCommand {
+                    op,
+                    client,
+                    key: self.key(client, keys.next()?),
+                    token,
+                    ttl: ttl(b)?,
+                    wait: wait(c),
+                    max_hold: (d > 0.0).then(|| span(d)),
+                    auto_renew: code & NO_AUTO_RENEW == 0,
+                    report: code & REPORT_RENEWALS != 0,
+                    state,
+                })
+            }
+            1 => {
+                self.slots.wait(slot, false);
+                let (state, _) = self.slots.lease(slot)?;
+                // If it was lost first, its loss is the last word about it.
+                return state.release(clock::now()).then_some(Command::Release { op });
+            }
+            2 => {
+                self.slots.wait(slot, true);
+                Command::Renew { op, ttl: ttl(a) }
+            }
+            3 => Command::Cancel { op },
+            4 => {
+                self.slots.open(slot, None);
+                Command::Ping { op, client: a as ClientId }
+            }
+            5 => {
+                self.slots.open(slot, None);
+                let client = a as ClientId;
+                Command::Inspect { op, client, key: self.key(client, keys.next()?) }
+            }
+            _ => {
+                self.slots.open(slot, None);
+                let client = a as ClientId;
+                self.clients.remove(&client);
+                Command::CloseClient { client, op, patience: PATIENCE }
+            }
+        })
     }
 
-    fn key(&self, client: u32, key: &str) -> Key {
+    /// The whole key of a lock.
+    fn key(&mut self, client: ClientId, key: &str) -> Key {
         let prefix = self.clients.get(&client).map_or("", |client| client.prefix.as_str());
-        let mut whole = String::with_capacity(prefix.len() + key.len());
-        whole.push_str(prefix);
-        whole.push_str(key);
-        whole.into()
-    }
-
-    fn command(&self, command: Command) {
-        self.engine.send(Message::Command(command));
-    }
-
-    /// Begins an operation that is no lease.
-    fn start(&mut self, env: &Env, command: impl FnOnce(OpId) -> Command) -> u32 {
-        let slot = self.slots.open(None);
-        self.keep_alive(env);
-        self.command(command(self.op(slot)));
-        slot
+        self.key.clear();
+        self.key.push_str(prefix);
+        self.key.push_str(key);
+        Key::from(self.key.as_str())
     }
 
     /// Keeps the process alive while a promise is pending or a worker runs, and not a moment longer.
@@ -365,13 +336,23 @@ fn wait_for(
     patience: Duration,
 ) {
     let (done, ended) = sync_channel(1);
-    engine.send(Message::Command(command(done)));
+    engine.send(Message::Commands(vec![command(done)]));
     // A little more than the engine grants itself; whether it was in time makes no difference now.
     let _ = ended.recv_timeout(patience + Duration::from_millis(50));
 }
 
-fn checked_ttl(ms: u32) -> Result<Ttl> {
-    Ttl::from_millis(ms).ok_or_else(|| Error::from_reason(format!("a ttl of {ms} ms is out of range")))
+/// A ttl of `ms`, `None` for 0.
+fn ttl(ms: f64) -> Option<Ttl> {
+    Ttl::from_millis(ms as u32)
+}
+
+/// How long an acquire waits: not at all for a negative number, for ever for `Infinity`.
+fn wait(ms: f64) -> Wait {
+    match ms {
+        ms if ms < 0.0 => Wait::Never,
+        ms if ms.is_finite() => Wait::For(span(ms)),
+        _ => Wait::Forever,
+    }
 }
 
 /// A span of `ms`, for ever if it is not finite.

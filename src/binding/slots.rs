@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use slab::Slab;
-
 use crate::lease::{LeaseState, Token};
 
 /// What a slot stands for.
@@ -16,36 +14,37 @@ pub struct Slot {
     pub renewing: bool,
 }
 
-/// The slots of one environment. A slot whose last word was drained stays until the next drain: until then JavaScript
-/// may still be acting on that word.
+/// The slots of one environment. JavaScript chooses them, and chooses one again only after its last word.
 #[derive(Default)]
 pub struct Slots {
-    slots: Slab<Slot>,
-    finished: Vec<usize>,
+    slots: Vec<Option<Slot>>,
     /// Promises of JavaScript that wait for the engine.
     pub pending: u32,
 }
 
 impl Slots {
-    /// A slot for an operation that a promise waits for.
-    pub fn open(&mut self, lease: Option<(Arc<LeaseState>, Token)>) -> u32 {
+    /// `slot` stands for a new operation that a promise waits for.
+    pub fn open(&mut self, slot: u32, lease: Option<(Arc<LeaseState>, Token)>) {
+        let index = slot as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || None);
+        }
+        self.slots[index] = Some(Slot { lease, pending: 1, renewing: false });
         self.pending += 1;
-        self.slots.insert(Slot { lease, pending: 1, renewing: false }) as u32
     }
 
-    /// What `slot` stands for.
-    pub fn get(&self, slot: u32) -> Option<&Slot> {
-        self.slots.get(slot as usize)
+    fn get_mut(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(slot as usize)?.as_mut()
     }
 
     /// The lease in `slot`.
     pub fn lease(&self, slot: u32) -> Option<&(Arc<LeaseState>, Token)> {
-        self.get(slot)?.lease.as_ref()
+        self.slots.get(slot as usize)?.as_ref()?.lease.as_ref()
     }
 
     /// One more promise waits for a word about `slot`.
     pub fn wait(&mut self, slot: u32, renewing: bool) {
-        if let Some(slot) = self.slots.get_mut(slot as usize) {
+        if let Some(slot) = self.get_mut(slot) {
             slot.pending += 1;
             slot.renewing |= renewing;
             self.pending += 1;
@@ -54,7 +53,7 @@ impl Slots {
 
     /// The acquire in `slot` was granted: its promise waits no longer.
     pub fn granted(&mut self, slot: u32) {
-        if let Some(slot) = self.slots.get_mut(slot as usize) {
+        if let Some(slot) = self.get_mut(slot) {
             slot.pending -= 1;
             self.pending -= 1;
         }
@@ -62,7 +61,7 @@ impl Slots {
 
     /// A renewal was answered. Says whether a promise waited for that.
     pub fn renewed(&mut self, slot: u32) -> bool {
-        let Some(slot) = self.slots.get_mut(slot as usize).filter(|slot| slot.renewing) else { return false };
+        let Some(slot) = self.get_mut(slot).filter(|slot| slot.renewing) else { return false };
         slot.renewing = false;
         slot.pending -= 1;
         self.pending -= 1;
@@ -71,16 +70,8 @@ impl Slots {
 
     /// The last word about `slot` was drained.
     pub fn finish(&mut self, slot: u32) {
-        if let Some(known) = self.slots.get_mut(slot as usize) {
-            self.pending -= std::mem::take(&mut known.pending);
-            self.finished.push(slot as usize);
-        }
-    }
-
-    /// JavaScript has acted on everything drained so far: finished slots may be used again.
-    pub fn reuse_finished(&mut self) {
-        for slot in self.finished.drain(..) {
-            self.slots.try_remove(slot);
+        if let Some(known) = self.slots.get_mut(slot as usize).and_then(Option::take) {
+            self.pending -= known.pending;
         }
     }
 }
@@ -90,20 +81,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finished_slot_is_not_used_again_before_the_next_drain() {
-        let mut slots = Slots::default();
-        let first = slots.open(None);
-        slots.finish(first);
-        assert_eq!(slots.pending, 0);
-        assert_ne!(slots.open(None), first);
-        slots.reuse_finished();
-        assert_eq!(slots.open(None), first);
-    }
-
-    #[test]
     fn every_promise_is_counted_once() {
         let mut slots = Slots::default();
-        let slot = slots.open(None);
+        let slot = 3;
+        slots.open(slot, None);
         slots.granted(slot);
         slots.wait(slot, true);
         assert_eq!(slots.pending, 1);

@@ -139,8 +139,8 @@ pub enum Command {
         /// Which lock.
         key: Key,
     },
-    /// Ask for a lock. Boxed: it is four times as large as everything else.
-    Acquire(Box<AcquireCommand>),
+    /// Ask for a lock.
+    Acquire(AcquireCommand),
     /// The caller does not want it any more: ends in [`Outcome::Cancelled`] unless its last word crosses this
     /// command; a grant that crosses it is given back.
     Cancel {

@@ -54,8 +54,8 @@ pub enum Message {
         /// What it was opened with.
         settings: ClientSettings,
     },
-    /// Anything else.
-    Command(Command),
+    /// Anything else, in order.
+    Commands(Vec<Command>),
 }
 
 /// A handle to the engine's thread.
@@ -163,7 +163,9 @@ impl Driver {
 
     fn take_message(&mut self, now: Instant, message: Message) {
         let command = match message {
-            Message::Command(command) => command,
+            Message::Commands(commands) => {
+                return commands.into_iter().for_each(|command| self.take_command(now, command));
+            }
             Message::OpenEnv { env, pulse, outbox } => {
                 self.outboxes.insert(env, outbox);
                 Command::OpenEnv { env, pulse }
@@ -172,6 +174,10 @@ impl Driver {
                 Command::OpenClient { client, store: self.store_of(&spec), settings }
             }
         };
+        self.take_command(now, command);
+    }
+
+    fn take_command(&mut self, now: Instant, command: Command) {
         let ends = if let Command::CloseEnv { env, .. } = &command { Some(*env) } else { None };
         self.core.command(now, command);
         if let Some(env) = ends {

@@ -137,7 +137,7 @@ impl Core {
             Command::Inspect { op, client, key } => {
                 self.ask(op, client, Request::Inspect { key: key.clone() }, Tag::Inspect(op, client, key));
             }
-            Command::Acquire(acquire) => self.acquire(*acquire),
+            Command::Acquire(acquire) => self.acquire(acquire),
             Command::Cancel { op } => self.cancel(op),
             Command::Renew { op, ttl } => self.renew_now(op, ttl),
             Command::Release { op } => self.release(op),

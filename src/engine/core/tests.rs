@@ -86,7 +86,7 @@ impl World {
             state: state.clone(),
         };
         change(&mut command);
-        self.give(Command::Acquire(Box::new(command)));
+        self.give(Command::Acquire(command));
         Asked { op, state }
     }
 

@@ -1,0 +1,146 @@
+// What is asked of native code. Questions and orders are gathered until the code that is running has had its turn and
+// cross together: a crossing costs more than what one of them does on the other side.
+
+import type { ClientConfig, NativeBridge } from './native'
+
+const Operation = { Acquire: 0, Release: 1, Renew: 2, Cancel: 3, Ping: 4, Inspect: 5, CloseClient: 6 } as const
+
+/** How many numbers an operation has: its code, its slot, and up to four more. */
+const LENGTH = 6
+const ROOM = 512
+
+export class Bridge {
+  readonly #native: NativeBridge
+  readonly #operations = new Float64Array(LENGTH * ROOM)
+  #count = 0
+  /** The keys of the gathered operations that have one, each with a NUL behind it; no key has one in it. */
+  #keys = ''
+  /** Slots that were used and are not any more. */
+  readonly #free: number[] = []
+  #slots = 0
+
+  constructor(native: NativeBridge) {
+    this.#native = native
+  }
+
+  /** Connects to nothing yet. Throws if the store's URL is malformed. */
+  openClient(options: ClientConfig): number {
+    return this.#native.openClient(options)
+  }
+
+  /** -> Done */
+  closeClient(client: number): number {
+    return this.#begin(Operation.CloseClient, client, 0, 0, 0)
+  }
+
+  /** -> Done | Failed */
+  ping(client: number): number {
+    return this.#begin(Operation.Ping, client, 0, 0, 0)
+  }
+
+  /** -> Inspected | Failed */
+  inspect(client: number, key: string): number {
+    this.#keys += `${key}\0`
+    return this.#begin(Operation.Inspect, client, 0, 0, 0)
+  }
+
+  /**
+   * -> Acquired, and then the slot is the lease's | Busy | TimedOut | Failed | Closed | Cancelled.
+   * `wait` -1 is not at all, `maxHold` 0 is for ever.
+   */
+  acquire(client: number, key: string, ttl: number, wait: number, maxHold: number, flags: number): number {
+    this.#keys += `${key}\0`
+    return this.#begin(Operation.Acquire + flags, client, ttl, wait, maxHold)
+  }
+
+  /** -> the slot's last record, of whatever kind; a grant that crosses this is given back by native code. */
+  cancel(slot: number): void {
+    this.#push(Operation.Cancel, slot, 0, 0, 0, 0)
+  }
+
+  /** -> Renewed | RenewFailed | Lost. One at a time for each lease. `ttl` 0 is the lease's own. */
+  renew(slot: number, ttl: number): void {
+    this.#push(Operation.Renew, slot, ttl, 0, 0, 0)
+  }
+
+  /** -> Released | Failed | Lost */
+  release(slot: number): void {
+    this.#push(Operation.Release, slot, 0, 0, 0, 0)
+  }
+
+  isHeld(slot: number): boolean {
+    return this.#native.isHeld(slot)
+  }
+
+  remaining(slot: number): number {
+    return this.#native.remaining(slot)
+  }
+
+  phase(slot: number): number {
+    return this.#native.phase(slot)
+  }
+
+  token(slot: number): string {
+    return this.#native.token(slot)
+  }
+
+  stats(client: number): string {
+    return this.#native.stats(client)
+  }
+
+  drain(records: Float64Array): number {
+    return this.#native.drain(records)
+  }
+
+  /** What a record of the latest drain has to say in words. */
+  text(index: number): string {
+    return this.#native.text(index)
+  }
+
+  hold(): void {
+    this.#native.hold()
+  }
+
+  unhold(): void {
+    this.#native.unhold()
+  }
+
+  /** Blocks until this environment's leases are released, at most `timeout` ms. */
+  releaseAll(timeout: number): void {
+    this.#submit()
+    this.#native.releaseAll(timeout)
+  }
+
+  /** The slot's last record was told. */
+  free(slot: number): void {
+    this.#free.push(slot)
+  }
+
+  #begin(code: number, a: number, b: number, c: number, d: number): number {
+    const slot = this.#free.pop() ?? this.#slots++
+    this.#push(code, slot, a, b, c, d)
+    return slot
+  }
+
+  #push(code: number, slot: number, a: number, b: number, c: number, d: number): void {
+    if (this.#count === 0) queueMicrotask(this.#submit)
+    const operations = this.#operations
+    const at = this.#count * LENGTH
+    operations[at] = code
+    operations[at + 1] = slot
+    operations[at + 2] = a
+    operations[at + 3] = b
+    operations[at + 4] = c
+    operations[at + 5] = d
+    if (++this.#count === ROOM) this.#submit()
+  }
+
+  readonly #submit = (): void => {
+    const count = this.#count
+    const keys = this.#keys
+    if (count === 0) return
+    this.#count = 0
+    this.#keys = ''
+    this.#native.submit(this.#operations, count, keys)
+  }
+}
