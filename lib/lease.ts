@@ -48,6 +48,7 @@ export class Lease implements api.Lease, Slot, Abortable {
   #released: Promise<boolean> | undefined
   #renewal: Renewal | undefined
   #controller: AbortController | undefined
+  #loss: api.LockLostError | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
 
   private constructor(owner: Owner, key: string, asked: Asked, observer: Observer | undefined) {
@@ -107,7 +108,7 @@ export class Lease implements api.Lease, Slot, Abortable {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
-      if (this.#look() >= Phase.FirstLoss) this.#controller.abort(this.#ended())
+      if (this.#look() >= Phase.FirstLoss) this.#controller.abort(this.#lossTold())
     }
     return this.#controller.signal
   }
@@ -158,6 +159,12 @@ export class Lease implements api.Lease, Slot, Abortable {
     return errors.lost(this.#key, phase - Phase.FirstLoss)
   }
 
+  /** One error for the signal and the events, so that they can be compared. */
+  #lossTold(): api.LockLostError {
+    this.#loss ??= errors.lost(this.#key, this.#phase - Phase.FirstLoss)
+    return this.#loss
+  }
+
   [note](kind: number, a: number): void {
     if (kind === Kind.Acquired) {
       if (this.#phase !== Phase.Pending) return
@@ -177,7 +184,7 @@ export class Lease implements api.Lease, Slot, Abortable {
         if (this.#released !== undefined) break
         // Lost again while this thread was away: nobody may start work on it.
         if (this.#phase === Phase.Held) this.#settle(this as never)
-        else this.#fail(() => this.#ended())
+        else this.#fail(() => (this.#phase === Phase.Closed ? errors.closed(this.#key) : this.#ended()))
         break
       case Kind.Released:
         this.#settle((a === 1) as never)
@@ -249,7 +256,7 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   #tellLoss(): void {
     if (this.#controller === undefined && this.#observer === undefined && !this.#owner.hearsLosses()) return
-    const error = this.#ended() as api.LockLostError
+    const error = this.#lossTold()
     this.#controller?.abort(error)
     guarded(() => this.#owner.lost(this, error))
     guarded(() => this.#observer?.lost(this, error))

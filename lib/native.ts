@@ -72,7 +72,7 @@ export const Kind = {
 } as const
 
 /** How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase - FirstLoss]`. */
-export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 4, Missing: 6 } as const
+export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 4, Missing: 6, Closed: 8 } as const
 
 /** What may be added to an acquire's code. */
 export const Flag = { NoRenewal: 16, ReportRenewals: 32 } as const

@@ -9,7 +9,6 @@ import { timed } from '../support/clock.mjs'
 const TYPE = [TypeError, 'ERR_INVALID_ARG_TYPE']
 const VALUE = [TypeError, 'ERR_INVALID_ARG_VALUE']
 const RANGE = [RangeError, 'ERR_OUT_OF_RANGE']
-const MISSING = [TypeError, 'ERR_MISSING_OPTION']
 
 const SECRET = 'hunter2-is-a-secret'
 const noop = () => {}
@@ -166,7 +165,7 @@ describe('bad input: createLockClient', () => {
     process.env.NODE_ENV = 'production'
     delete process.env.LEASEHOLD_URL
     delete process.env.REDIS_URL
-    await refused(MISSING, () => createLockClient())
+    await refused(VALUE, () => createLockClient())
   })
 
   test('a bad URL in the environment', async (t) => {
