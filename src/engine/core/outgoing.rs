@@ -7,9 +7,9 @@ use crate::engine::command::{ClientId, OpId, StoreId};
 use crate::lease::{Instant, Key, Token, Ttl};
 use crate::store::Request;
 
-/// The most requests in one batch: enough to spread the cost of a round trip thin, few enough that nobody
-/// waits long behind it.
-const MOST: usize = 1024;
+/// The most requests in one batch: enough to spread the cost of a round trip thin, few enough that the store works
+/// on the next one while the answers to this one are on their way.
+const MOST: usize = 64;
 
 /// What the answer to a request means.
 #[derive(Debug)]

@@ -54,7 +54,9 @@ impl RedisAddress {
             address.password = Some(password.into());
         }
         if address.username.is_some() && address.password.is_none() {
-            return Err("the Redis URL has a user but no password; without a user it is redis://:PASSWORD@…".into());
+            return Err(
+                "the Redis URL has a user but no password; without a user it is redis://:PASSWORD@…".into()
+            );
         }
         Ok(address)
     }
@@ -83,7 +85,9 @@ impl RedisAddress {
 
     fn socket(url: &Url) -> Result<Self, String> {
         if url.host_str().is_some_and(|host| !host.is_empty()) {
-            return Err("redis+unix: takes an absolute path, with three slashes: redis+unix:///path/to.sock".into());
+            return Err(
+                "redis+unix: takes an absolute path, with three slashes: redis+unix:///path/to.sock".into()
+            );
         }
         let path = decode(url.path())?;
         if path.len() < 2 || path.contains('\0') {
@@ -127,11 +131,14 @@ impl RedisAddress {
 
 fn decode(part: &str) -> Result<String, String> {
     let decoded = percent_decode_str(part).decode_utf8();
-    decoded.map(|text| text.into_owned()).map_err(|_| "the Redis URL is not UTF-8 when it is percent-decoded".into())
+    decoded
+        .map(|text| text.into_owned())
+        .map_err(|_| "the Redis URL is not UTF-8 when it is percent-decoded".into())
 }
 
 fn database(number: &str) -> Result<u32, String> {
-    let wrong = || format!("{number:?} is not a database number, which is 0 or more: redis://host:port/NUMBER");
+    let wrong =
+        || format!("{number:?} is not a database number, which is 0 or more: redis://host:port/NUMBER");
     number.parse::<u32>().ok().filter(|n| *n <= i32::MAX as u32).ok_or_else(wrong)
 }
 

@@ -42,7 +42,8 @@ async fn attempt(address: &RedisAddress) -> Result<MultiplexedConnection, StoreE
     let client = Client::open(info).map_err(failed)?;
     // Time-outs are ours: they belong to a batch, not to a connection.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
+    let mut connection =
+        client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
 
     let mut setup = Pipeline::new();
     setup.cmd("CLIENT").arg("SETNAME").arg("leasehold").cmd("INFO").arg("server");
@@ -74,12 +75,15 @@ fn check_version(address: &RedisAddress, info: Option<Value>) -> Result<(), Stor
         }
         _ => return Ok(()),
     };
-    let Some(version) = text.lines().find_map(|line| line.strip_prefix("redis_version:")) else { return Ok(()) };
+    let Some(version) = text.lines().find_map(|line| line.strip_prefix("redis_version:")) else {
+        return Ok(());
+    };
     let mut parts = version.trim().split('.').map_while(|part| part.parse::<u32>().ok());
     let known = (parts.next().unwrap_or(u32::MAX), parts.next().unwrap_or(0));
     if known >= OLDEST {
         return Ok(());
     }
-    let message = format!("{address} runs Redis {}; at least {}.{} is needed", version.trim(), OLDEST.0, OLDEST.1);
+    let message =
+        format!("{address} runs Redis {}; at least {}.{} is needed", version.trim(), OLDEST.0, OLDEST.1);
     Err(StoreError::not_done(StoreErrorKind::Unsupported, message))
 }

@@ -22,7 +22,9 @@ fn advice(kind: StoreErrorKind) -> &'static str {
     match kind {
         StoreErrorKind::ReadOnly => "; it takes no writes: is it a replica, or has there been a failover?",
         StoreErrorKind::Denied => "; check the user, the password and the user's rights",
-        StoreErrorKind::WrongType => "; something else than a lock is kept under this key, choose another prefix",
+        StoreErrorKind::WrongType => {
+            "; something else than a lock is kept under this key, choose another prefix"
+        }
         StoreErrorKind::Full => "; it has no room for writes",
         _ => "",
     }
@@ -41,9 +43,10 @@ pub fn failed(address: &RedisAddress, error: &RedisError, sent: bool) -> StoreEr
     let (kind, message) = match error.kind() {
         ErrorKind::Io if is_no_redis(error, text) => not_a_redis(address),
         ErrorKind::Io => (StoreErrorKind::Unreachable, format!("{address} can't be reached: {said}")),
-        ErrorKind::AuthenticationFailed => {
-            (StoreErrorKind::Denied, format!("{address} refused the login: {text}{}", advice(StoreErrorKind::Denied)))
-        }
+        ErrorKind::AuthenticationFailed => (
+            StoreErrorKind::Denied,
+            format!("{address} refused the login: {text}{}", advice(StoreErrorKind::Denied)),
+        ),
         ErrorKind::Parse => not_a_redis(address),
         ErrorKind::Server(_) | ErrorKind::Extension => {
             let whole = format!("{} {}", error.code().unwrap_or("ERR"), error.detail().unwrap_or_default());

@@ -57,7 +57,9 @@ impl RedisStore {
     fn connection(&self) -> (u64, Connecting) {
         let mut link = self.link.borrow_mut();
         let generation = link.generation;
-        let connecting = link.connecting.get_or_insert_with(|| connect::connect(self.address.clone()).boxed_local().shared());
+        let connecting = link
+            .connecting
+            .get_or_insert_with(|| connect::connect(self.address.clone()).boxed_local().shared());
         (generation, connecting.clone())
     }
 
@@ -96,7 +98,8 @@ impl RedisStore {
                     let error = match failed {
                         Ok(Err(error)) => fault::failed(&self.address, &error, true),
                         _ => {
-                            let message = format!("{} did not answer within {} ms", self.address, timeout.as_millis());
+                            let message =
+                                format!("{} did not answer within {} ms", self.address, timeout.as_millis());
                             StoreError::maybe_done(StoreErrorKind::TimedOut, message)
                         }
                     };
@@ -116,8 +119,10 @@ impl RedisStore {
             }
             groups = unknown;
         }
-        let answers: Vec<Answer> =
-            answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(plan::not_understood(&self.address)))).collect();
+        let answers: Vec<Answer> = answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or_else(|| Err(plan::not_understood(&self.address))))
+            .collect();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(wants_new_connection)) {
             self.give_up(generation);
         }
@@ -150,7 +155,11 @@ fn wants_new_connection(error: &StoreError) -> bool {
 }
 
 impl Store for RedisStore {
-    fn execute(self: Rc<Self>, batch: Vec<Request>, timeout: Duration) -> LocalBoxFuture<'static, Vec<Answer>> {
+    fn execute(
+        self: Rc<Self>,
+        batch: Vec<Request>,
+        timeout: Duration,
+    ) -> LocalBoxFuture<'static, Vec<Answer>> {
         async move { self.run(&batch, timeout).await }.boxed_local()
     }
 

@@ -46,7 +46,10 @@ impl Scripts {
 /// The key beside `lock` that keeps its fence, in the same slot of a Redis Cluster: by the lock's own hash tag if it
 /// has one ("Redis cluster specification", hash tags), else the whole lock is the tag.
 pub fn fence_key(lock: &str) -> String {
-    let tagged = lock.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty());
+    let tagged = lock
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .is_some_and(|(tag, _)| !tag.is_empty());
     if tagged { format!("{lock}:fence") } else { format!("{{{lock}}}:fence") }
 }
 

@@ -1,21 +1,20 @@
 -- Ends leases. KEYS has a lock for each request, ARGV a token.
--- Answers two values for each: 1 if the token held the lock, 2 if nobody did, 3 if somebody else does, each with a
--- 0; or -1 and an error's text.
-local answers = {}
-
-local function release(lock, token)
-  local owner = redis.pcall('GET', lock)
-  if not owner then return 2, 0 end
-  if type(owner) == 'table' then return -1, owner.err end
-  if owner ~= token then return 3, 0 end
-  local done = redis.pcall('DEL', lock)
-  if type(done) == 'table' then return -1, done.err end
-  return 1, 0
-end
+-- Answers one value for each: 1 if the token held the lock, 2 if nobody did, 3 if somebody else does.
+local KEYS, ARGV = KEYS, ARGV
+local answers, ended, gone = {}, {}, {}
+local owners = redis.call('MGET', unpack(KEYS))
 
 for i = 1, #KEYS do
-  local code, value = release(KEYS[i], ARGV[i])
-  answers[2 * i - 1] = code
-  answers[2 * i] = value
+  local lock, owner = KEYS[i], owners[i]
+  if not owner or gone[lock] then
+    answers[i] = 2
+  elseif owner ~= ARGV[i] then
+    answers[i] = 3
+  else
+    answers[i] = 1
+    gone[lock] = true
+    ended[#ended + 1] = lock
+  end
 end
+if #ended > 0 then redis.call('DEL', unpack(ended)) end
 return answers
