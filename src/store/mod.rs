@@ -23,6 +23,7 @@
 
 pub mod error;
 pub mod memory;
+pub mod sqlite;
 
 use std::rc::Rc;
 use std::sync::Arc;
