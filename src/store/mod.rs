@@ -24,6 +24,8 @@
 pub mod error;
 pub mod memory;
 pub mod redis;
+pub mod spec;
+pub mod sqlite;
 
 use std::rc::Rc;
 use std::sync::Arc;

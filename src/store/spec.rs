@@ -32,7 +32,9 @@ impl StoreSpec {
             "memory" if rest.is_empty() => Err("memory: needs a name, as in memory:jobs".into()),
             "memory" => Ok(Self::Memory(rest.into())),
             "sqlite" => sqlite_path(rest).map(Self::Sqlite),
-            "redis" | "rediss" | "redis+unix" => RedisAddress::parse(url, username, password).map(Self::Redis),
+            "redis" | "rediss" | "redis+unix" => {
+                RedisAddress::parse(url, username, password).map(Self::Redis)
+            }
             "redis-sentinel" | "redis-cluster" | "postgres" | "postgresql" => {
                 Err(format!("{scheme}: stores are not supported yet ({KNOWN})"))
             }

@@ -4,3 +4,4 @@
 mod contract;
 mod fixture;
 mod memory;
+mod sqlite;

@@ -1,0 +1,26 @@
+//! Which run of the machine this is.
+
+use uuid::Uuid;
+
+/// The id of this boot; nil where the system does not tell one.
+///
+/// Only Linux is asked. Elsewhere the rules of [`super::leases`] for a nil boot make a lease of an earlier
+/// boot end no later than its ttl after the next look at it.
+pub fn id() -> Uuid {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        return Uuid::try_parse(text.trim()).unwrap_or(Uuid::nil());
+    }
+    Uuid::nil()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_names_its_boot_and_always_the_same() {
+        assert!(!id().is_nil());
+        assert_eq!(id(), id());
+    }
+}

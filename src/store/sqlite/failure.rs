@@ -1,0 +1,136 @@
+//! SQLite's errors in the contract's words.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use rusqlite::{Error, ErrorCode, ffi};
+
+use super::super::{StoreError, StoreErrorKind};
+
+/// Whether somebody else has the file locked, so that it only takes patience.
+pub fn is_busy(error: &Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// What `error` of the file at `path` means. Nothing of the transaction was carried out.
+pub fn of_sqlite(path: &Path, error: &Error) -> StoreError {
+    let kind = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+            let message = format!("another process keeps the lock file {} locked", path.display());
+            return StoreError::not_done(StoreErrorKind::Loading, message);
+        }
+        Some(ErrorCode::NotADatabase) => {
+            let message = format!("{} is not a lock file: it is no SQLite database", path.display());
+            return StoreError::not_done(StoreErrorKind::Unsupported, message);
+        }
+        Some(ErrorCode::DatabaseCorrupt) => {
+            let message = format!(
+                "the lock file {} is damaged ({error}); end all that use it and delete it",
+                path.display()
+            );
+            return StoreError::not_done(StoreErrorKind::Unsupported, message);
+        }
+        Some(ErrorCode::DiskFull) => StoreErrorKind::Full,
+        Some(ErrorCode::SystemIoFailure) if extended(error) == Some(ffi::SQLITE_IOERR_SHMSIZE) => {
+            StoreErrorKind::Full
+        }
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
+            return unusable(path, error);
+        }
+        Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => StoreErrorKind::Unreachable,
+        _ => StoreErrorKind::Internal,
+    };
+    failed(kind, path, error)
+}
+
+/// What `error` of the operating system, met on the file or directory at `path`, means.
+pub fn of_system(path: &Path, error: &io::Error) -> StoreError {
+    let kind = match error.kind() {
+        io::ErrorKind::PermissionDenied => StoreErrorKind::Denied,
+        io::ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreErrorKind::Full,
+        io::ErrorKind::Unsupported => StoreErrorKind::Unsupported,
+        _ => StoreErrorKind::Unreachable,
+    };
+    failed(kind, path, error)
+}
+
+fn failed(kind: StoreErrorKind, path: &Path, error: &dyn Display) -> StoreError {
+    StoreError::not_done(kind, format!("the lock file {} failed: {error}", path.display()))
+}
+
+fn extended(error: &Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
+}
+
+/// SQLite says no more than that it could not open or write: look at what stands in the way.
+///
+/// By asking about the file only, never by opening it: closing a second handle of a database would drop
+/// the locks that this process has on it ("How To Corrupt An SQLite Database File", §2.2).
+fn unusable(path: &Path, error: &dyn Display) -> StoreError {
+    let not_done = |kind, message: String| StoreError::not_done(kind, message);
+    let shown = path.display();
+    let directory = path.parent().unwrap_or(path);
+    match (path.metadata(), directory.metadata()) {
+        (Ok(file), _) if file.is_dir() => {
+            not_done(StoreErrorKind::Unsupported, format!("the lock file {shown} is a directory"))
+        }
+        (Ok(_), _) => blocked(path, path).unwrap_or_else(|| match blocked(directory, path) {
+            Some(error) => error,
+            None => failed(StoreErrorKind::Unreachable, path, error),
+        }),
+        (Err(error), _) if error.kind() == io::ErrorKind::PermissionDenied => of_system(path, &error),
+        (_, Err(_)) => {
+            let shown = directory.display();
+            not_done(StoreErrorKind::Unreachable, format!("the lock file's directory {shown} does not exist"))
+        }
+        (_, Ok(found)) if !found.is_dir() => {
+            not_done(StoreErrorKind::Unreachable, format!("{} is not a directory", directory.display()))
+        }
+        _ => blocked(directory, path).unwrap_or_else(|| failed(StoreErrorKind::Unreachable, path, error)),
+    }
+}
+
+/// Why this user may not write `place`, if so.
+#[cfg(unix)]
+fn blocked(place: &Path, path: &Path) -> Option<StoreError> {
+    let error: io::Error = rustix::fs::access(place, rustix::fs::Access::WRITE_OK).err()?.into();
+    let (shown, place) = (path.display(), place.display());
+    let kind = of_system(path, &error).kind;
+    Some(StoreError::not_done(kind, format!("no right to write {place} for the lock file {shown}: {error}")))
+}
+
+#[cfg(not(unix))]
+fn blocked(place: &Path, path: &Path) -> Option<StoreError> {
+    let message = format!("no right to write {} for the lock file {}", place.display(), path.display());
+    let readonly = place.metadata().is_ok_and(|found| found.permissions().readonly());
+    readonly.then(|| StoreError::not_done(StoreErrorKind::Denied, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_of_sqlite_has_its_kind_and_names_the_file() {
+        use StoreErrorKind::*;
+        for (code, kind) in [
+            (ffi::SQLITE_BUSY, Loading),
+            (ffi::SQLITE_LOCKED, Loading),
+            (ffi::SQLITE_PROTOCOL, Loading),
+            (ffi::SQLITE_FULL, Full),
+            (ffi::SQLITE_IOERR_SHMSIZE, Full),
+            (ffi::SQLITE_IOERR_WRITE, Unreachable),
+            (ffi::SQLITE_CANTOPEN, Unreachable),
+            (ffi::SQLITE_NOTADB, Unsupported),
+            (ffi::SQLITE_CORRUPT, Unsupported),
+            (ffi::SQLITE_MISUSE, Internal),
+        ] {
+            let error = Error::SqliteFailure(ffi::Error::new(code), None);
+            let failure = of_sqlite(Path::new("/none/such/locks.db"), &error);
+            assert_eq!(failure.kind, kind, "{code}");
+            assert!(!failure.maybe_done && failure.message.contains("/none/such"), "{failure}");
+        }
+    }
+}

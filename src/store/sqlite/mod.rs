@@ -1,0 +1,138 @@
+//! The embedded store: one SQLite file, shared by every process of one host.
+//!
+//! - this file: the store as the engine sees it;
+//! - [`thread`]: the one thread that owns the file, so that the engine's never blocks;
+//! - [`session`]: the opened file, and one transaction in it;
+//! - [`leases`]: the store contract as rules on rows, handed the time;
+//! - [`schema`]: the file's layout, and which files are refused;
+//! - [`owner`]: how processes tell which of them still live;
+//! - [`boot`]: which run of the machine this is;
+//! - [`directory`]: where the default file lies, and when it is refused;
+//! - [`failure`]: SQLite's errors in the contract's words.
+//!
+//! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host share and
+//! nobody can set. It begins anew at each boot, so every lease names its boot and is free in another one.
+//! The wall clock only ever makes fences grow.
+//!
+//! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the database,
+//! in `PATH.owners/`, and every lease names that file. The kernel drops the lock when the process ends in
+//! whatever way, so whoever finds a lock busy also finds out whether its holder is gone.
+//!
+//! **A file that is moved or deleted under us** is noticed at the next batch, which goes to the file that the
+//! path names then. Leases of the old file are [`Absence::Missing`](super::Absence::Missing) there, so their
+//! holders know with their next renewal. Until then another process may be granted the same lock in the new
+//! file: do not delete the file of a running system. Against tidiers that go by age, the files are
+//! touched every hour while they are used.
+
+mod boot;
+mod directory;
+mod failure;
+mod leases;
+mod owner;
+mod schema;
+mod session;
+mod thread;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::oneshot;
+
+pub use self::directory::default_path;
+use self::thread::{Claim, Inbox, Job, Message};
+use super::{Answer, Request, Store, StoreError, StoreErrorKind, all_failed};
+use crate::engine::clock;
+
+/// How long [`Store::close`] waits for the thread at most.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// A lock file as a [`Store`].
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    thread: RefCell<Thread>,
+}
+
+#[derive(Debug)]
+enum Thread {
+    /// Nothing was asked yet.
+    Idle,
+    Running(Inbox),
+    Closed,
+}
+
+impl SqliteStore {
+    /// The store in the file at `path`, which is created if it is missing; its directory is not, other than
+    /// that of [`default_path`]. Nothing is opened before the first batch, whose answers also tell what is wrong.
+    pub fn open(path: PathBuf) -> Rc<Self> {
+        Rc::new(Self { path, thread: RefCell::new(Thread::Idle) })
+    }
+
+    /// Hands `message` to the thread, which is started if need be.
+    fn send(&self, message: Message) -> Result<(), StoreError> {
+        let mut thread = self.thread.borrow_mut();
+        if matches!(*thread, Thread::Idle) {
+            *thread = Thread::Running(thread::start(self.path.clone())?);
+        }
+        match &*thread {
+            Thread::Running(inbox) => inbox.send(message).map_err(|_| self.gone(false)),
+            Thread::Idle | Thread::Closed => {
+                Err(StoreError::not_done(StoreErrorKind::Unreachable, "the store is closed"))
+            }
+        }
+    }
+
+    /// The thread has ended, which it does not do by itself.
+    fn gone(&self, maybe_done: bool) -> StoreError {
+        let message = format!("the thread of the lock file {} is gone", self.path.display());
+        StoreError { kind: StoreErrorKind::Internal, maybe_done, message: message.into() }
+    }
+
+    /// The thread did not answer in time: it is stuck in a system call, or has too much to do.
+    fn late(&self, claim: &Claim) -> StoreError {
+        let message = format!("the lock file {} did not answer in time", self.path.display());
+        // What the thread has not begun by now it never will.
+        let maybe_done = !claim.take();
+        StoreError { kind: StoreErrorKind::TimedOut, maybe_done, message: message.into() }
+    }
+}
+
+impl Store for SqliteStore {
+    fn execute(
+        self: Rc<Self>,
+        batch: Vec<Request>,
+        timeout: Duration,
+    ) -> LocalBoxFuture<'static, Vec<Answer>> {
+        Box::pin(async move {
+            let count = batch.len();
+            if count == 0 {
+                return Vec::new();
+            }
+            let (claim, (sender, answers)) = (Claim::default(), oneshot::channel());
+            let deadline = clock::now() + timeout;
+            let job = Job { batch, deadline, claim: claim.clone(), answers: sender };
+            if let Err(error) = self.send(Message::Run(job)) {
+                return all_failed(count, &error);
+            }
+            match tokio::time::timeout(timeout, answers).await {
+                Ok(Ok(answers)) => answers,
+                Ok(Err(_)) => all_failed(count, &self.gone(true)),
+                Err(_) => all_failed(count, &self.late(&claim)),
+            }
+        })
+    }
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        Box::pin(async move {
+            let thread = self.thread.replace(Thread::Closed);
+            let Thread::Running(inbox) = thread else { return };
+            let (sender, closed) = oneshot::channel();
+            if inbox.send(Message::Close(sender)).is_ok() {
+                let _ = tokio::time::timeout(CLOSING, closed).await;
+            }
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! The file's layout, and which files are refused.
+
+use rusqlite::Connection;
+
+/// Marks the file as ours ("LSHL"), so that nobody's database is taken for a lock file.
+const APPLICATION_ID: i32 = 0x4c53_484c;
+
+/// The layout's version. One that is larger is a newer leasehold's and is refused.
+const VERSION: i32 = 1;
+
+/// How many pages of 4 KiB the write-ahead log may have before it is put back into the database: rarer than
+/// SQLite's own 1000, because that costs two syncs of the disk.
+const WAL_PAGES: i32 = 4000;
+
+/// `ends` is in µs on the host's boot clock, `ttl` in ms. BLOBs are UUIDs: the store that wrote the lease,
+/// and the boot in which it did. One row in `fence` counts for all keys, so that a key leaves nothing behind.
+const LAYOUT: &str = "
+    CREATE TABLE IF NOT EXISTS leases (
+        key TEXT NOT NULL PRIMARY KEY,
+        token TEXT NOT NULL,
+        fence INTEGER NOT NULL,
+        ends INTEGER NOT NULL,
+        ttl INTEGER NOT NULL,
+        owner BLOB NOT NULL,
+        boot BLOB NOT NULL,
+        holder TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS fence (only INTEGER PRIMARY KEY CHECK (only = 0), last INTEGER NOT NULL) STRICT;
+    INSERT OR IGNORE INTO fence VALUES (0, 0);
+";
+
+/// Why a file is not used.
+#[derive(Debug)]
+pub enum Refusal {
+    /// SQLite could not read or write it.
+    Sqlite(rusqlite::Error),
+    /// It is a database of another program.
+    Foreign,
+    /// It was made by a newer version of this library.
+    Newer,
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+/// Makes the database behind `connection` a lock file, if it is one already or is still empty.
+pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
+    if is_empty(connection)? {
+        // Before anything is written: later it could not be chosen any more.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        journal(connection)?;
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        // Somebody else may have been faster meanwhile, then it has to be a lock file all the same.
+        if is_empty(connection)? {
+            connection.execute_batch(LAYOUT)?;
+            connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+            connection.pragma_update(None, "user_version", VERSION)?;
+        }
+        connection.execute_batch("COMMIT")?;
+    }
+    if number(connection, "application_id")? != APPLICATION_ID {
+        return Err(Refusal::Foreign);
+    }
+    if number(connection, "user_version")? > VERSION {
+        return Err(Refusal::Newer);
+    }
+    journal(connection)?;
+    // Durable against a crash of any process. After one of the machine nothing is held any more anyway,
+    // and the file is consistent.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", i64::from(WAL_PAGES) * 4096)?;
+    Ok(())
+}
+
+/// Readers and one writer at a time, where the file system can do that; otherwise SQLite keeps its classic journal.
+fn journal(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(tables == 0 && number(connection, "user_version")? == 0 && number(connection, "application_id")? == 0)
+}
+
+fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0))
+}

@@ -1,0 +1,301 @@
+//! The opened file, and one transaction in it.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use uuid::Uuid;
+
+use super::super::{Answer, Request, StoreError, StoreErrorKind};
+use super::leases::{Me, Turn};
+use super::owner::{self, Owner};
+use super::schema::{self, Refusal};
+use super::{boot, directory, failure};
+use crate::engine::clock;
+use crate::lease::Instant;
+
+/// How often a session looks for a deleted owner's file and for leases that ran out, while it is used.
+const SWEEP_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the files are touched, for tidiers that delete what is old.
+const TOUCH_EVERY: Duration = Duration::from_secs(3600);
+
+/// How many free pages the file may have, and how many are given back to the system at once.
+const FREE_PAGES: i64 = 256;
+
+/// Why a transaction was not carried out.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Somebody else had the file locked until the time was over. Nothing is wrong with the session.
+    Busy(StoreError),
+    /// The path names another file now, or none: open it anew.
+    Moved,
+    /// The session had better not be used any more.
+    Broken(StoreError),
+}
+
+/// An opened lock file.
+#[derive(Debug)]
+pub struct Session {
+    path: PathBuf,
+    connection: Connection,
+    /// Which file it is, to notice when the path names another.
+    identity: Identity,
+    owners: PathBuf,
+    boot: Uuid,
+    /// Until when SQLite may wait for other processes, in µs of the engine's clock.
+    patience: Arc<AtomicU64>,
+    /// The key after which the sweep goes on; empty at the beginning of a round.
+    swept: String,
+    sweep_at: Instant,
+    look_at: Instant,
+    touch_at: Instant,
+}
+
+#[cfg(unix)]
+type Identity = (u64, u64);
+#[cfg(unix)]
+fn identity_of(found: &Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt;
+    (found.dev(), found.ino())
+}
+
+/// Elsewhere an open file cannot be replaced.
+#[cfg(not(unix))]
+type Identity = ();
+#[cfg(not(unix))]
+fn identity_of(_: &Metadata) -> Identity {}
+
+impl Session {
+    /// Opens the lock file at `path`, and makes it if it is missing; waits for others until `deadline`.
+    pub fn open(path: &Path, deadline: Instant) -> Result<Self, Trouble> {
+        directory::secure(path).map_err(Trouble::Broken)?;
+        loop {
+            match Self::try_open(path, deadline) {
+                Err(Refusal::Sqlite(error)) if failure::is_busy(&error) && clock::now() < deadline => {
+                    // Two who make the file at once can't wait for each other inside SQLite.
+                    std::thread::sleep(Duration::from_micros(fastrand::u64(500..3000)));
+                }
+                Err(Refusal::Sqlite(error)) => return Err(trouble(path, &error)),
+                Err(refusal) => {
+                    let why = match refusal {
+                        Refusal::Newer => "was made by a newer version of leasehold",
+                        _ => "is a database of another program",
+                    };
+                    let message = format!("{} {why}", path.display());
+                    let error = StoreError::not_done(StoreErrorKind::Unsupported, message);
+                    return Err(Trouble::Broken(error));
+                }
+                Ok(session) => return Ok(session),
+            }
+        }
+    }
+
+    fn try_open(path: &Path, deadline: Instant) -> Result<Self, Refusal> {
+        // No URI flag: a path is taken as it is written.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        // Before the first read, so that a file exchanged meanwhile shows as moved.
+        let identity = path.metadata().map(|found| identity_of(&found)).map_err(|_| cannot_open())?;
+        let patience = Arc::new(AtomicU64::new(deadline.as_micros()));
+        let until = patience.clone();
+        connection.busy_handler(Some(move |tries| wait_for_others(tries, &until)))?;
+        // Also refuses a file that may only be read, which SQLite opens without a word.
+        if connection.is_readonly("main")? {
+            return Err(Refusal::Sqlite(cannot_open()));
+        }
+        schema::prepare(&connection)?;
+        let mut owners = path.as_os_str().to_owned();
+        owners.push(".owners");
+        let now = clock::now();
+        Ok(Self {
+            path: path.into(),
+            connection,
+            identity,
+            owners: owners.into(),
+            boot: boot::id(),
+            patience,
+            swept: String::new(),
+            sweep_at: now,
+            look_at: now,
+            touch_at: now,
+        })
+    }
+
+    /// Carries out `batches` in one transaction; waits for others until `deadline`. No batch at all is a step of the
+    /// sweep alone.
+    pub fn transact(
+        &mut self,
+        owner: &mut Option<Owner>,
+        batches: &[&[Request]],
+        deadline: Instant,
+    ) -> Result<Vec<Vec<Answer>>, Trouble> {
+        let writes = batches.is_empty() || batches.iter().copied().flatten().any(is_change);
+        let owner = self.living_owner(owner)?;
+        self.patience.store(deadline.as_micros(), Ordering::Relaxed);
+        let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        self.execute(begin).map_err(|error| self.trouble(&error))?;
+        match self.carry_out(owner, batches, writes) {
+            Ok(answers) => Ok(answers),
+            Err(trouble) => {
+                if !self.connection.is_autocommit() {
+                    let _ = self.execute("ROLLBACK");
+                }
+                Err(trouble)
+            }
+        }
+    }
+
+    /// What happens between the beginning of a transaction and its end.
+    fn carry_out(
+        &mut self,
+        owner: &Owner,
+        batches: &[&[Request]],
+        writes: bool,
+    ) -> Result<Vec<Vec<Answer>>, Trouble> {
+        // Looked at while nobody else can write: whoever writes to the file then writes to the one that is named.
+        if self.is_moved() {
+            return Err(Trouble::Moved);
+        }
+        // Only now, after all waiting, does time stand for what is done.
+        let now = clock::now();
+        let me = Me { owner: owner.id(), boot: self.boot, owners: &self.owners };
+        let mut turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
+        let answers = batches.iter().map(|batch| turn.batch(batch)).collect::<rusqlite::Result<_>>();
+        let answers = answers.map_err(|error| self.trouble(&error))?;
+        if writes && now >= self.touch_at {
+            self.touch_at = now + TOUCH_EVERY;
+            owner.touch();
+            self.touch();
+            for (dead, handle) in owner::dead(&self.owners) {
+                turn.free(dead, handle).map_err(|error| self.trouble(&error))?;
+            }
+        }
+        if writes && now >= self.sweep_at {
+            self.sweep_at = now + SWEEP_EVERY;
+            let swept = turn.sweep(&self.swept).map_err(|error| self.trouble(&error))?;
+            self.swept = swept.unwrap_or_default();
+        }
+        let freed = turn.finish().map_err(|error| self.trouble(&error))?;
+        self.execute("COMMIT").map_err(|error| match self.trouble(&error) {
+            // It may be in the log already.
+            Trouble::Broken(error) => Trouble::Broken(StoreError { maybe_done: true, ..error }),
+            other => other,
+        })?;
+        for (owner, handle) in freed {
+            owner::bury(&self.owners, owner, handle);
+        }
+        Ok(answers)
+    }
+
+    /// Does, while there is nothing else to do, what must not be put off for ever. Says whether there will
+    /// be more of it.
+    pub fn tidy(&mut self, owner: &mut Option<Owner>, deadline: Instant) -> Result<bool, Trouble> {
+        let any = "SELECT EXISTS (SELECT 1 FROM leases)";
+        let any =
+            self.connection.query_row(any, [], |row| row.get(0)).map_err(|error| self.trouble(&error))?;
+        if any {
+            self.sweep_at = clock::now();
+            self.transact(owner, &[], deadline)?;
+        }
+        let free: i64 = self
+            .connection
+            .pragma_query_value(None, "freelist_count", |row| row.get(0))
+            .map_err(|error| self.trouble(&error))?;
+        if free > FREE_PAGES {
+            let sql = format!("PRAGMA incremental_vacuum({FREE_PAGES})");
+            self.connection.execute_batch(&sql).map_err(|error| self.trouble(&error))?;
+        }
+        Ok(any || free > FREE_PAGES)
+    }
+
+    /// Frees what `owner` still holds and takes its file away, at the end.
+    pub fn retire(&mut self, owner: Owner, deadline: Instant) {
+        self.patience.store(deadline.as_micros(), Ordering::Relaxed);
+        let id = owner.id();
+        // If it fails, the next one who looks finds the file unlocked, and does it.
+        if self.connection.execute("DELETE FROM leases WHERE owner = ?1", [id.as_bytes()]).is_ok() {
+            owner.retire();
+        }
+    }
+
+    /// Whether the path names another file than the opened one, or none.
+    pub fn is_moved(&self) -> bool {
+        self.path.metadata().map(|found| identity_of(&found)).ok() != Some(self.identity)
+    }
+
+    /// The owner, made if there is none or if others can't find its file any more.
+    fn living_owner<'a>(&mut self, owner: &'a mut Option<Owner>) -> Result<&'a Owner, Trouble> {
+        let now = clock::now();
+        if now >= self.look_at {
+            self.look_at = now + LOOK_EVERY;
+            if owner.as_ref().is_some_and(|owner| !owner.is_in_place()) {
+                *owner = None;
+            }
+        }
+        match owner {
+            Some(owner) => Ok(owner),
+            None => {
+                let made =
+                    owner::prepare(&self.owners, &self.path).and_then(|()| Owner::create(&self.owners));
+                let made = made.map_err(|error| Trouble::Broken(failure::of_system(&self.owners, &error)))?;
+                Ok(owner.insert(made))
+            }
+        }
+    }
+
+    /// Makes the files young again, by their names: opening them and closing again would drop SQLite's locks.
+    fn touch(&self) {
+        #[cfg(unix)]
+        for end in ["", "-wal", "-shm"] {
+            use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let mut path = self.path.as_os_str().to_owned();
+            path.push(end);
+            let _ = rustix::fs::utimensat(
+                CWD,
+                path,
+                &Timestamps { last_access: now, last_modification: now },
+                AtFlags::empty(),
+            );
+        }
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(|_| ())
+    }
+
+    fn trouble(&self, error: &rusqlite::Error) -> Trouble {
+        trouble(&self.path, error)
+    }
+}
+
+fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
+    let told = failure::of_sqlite(path, error);
+    if failure::is_busy(error) { Trouble::Busy(told) } else { Trouble::Broken(told) }
+}
+
+fn is_change(request: &Request) -> bool {
+    !matches!(request, Request::Ping | Request::Inspect { .. })
+}
+
+fn cannot_open() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), None)
+}
+
+/// SQLite's busy handler. Its own waits up to 100 ms at a time, which is for ever between processes that hand
+/// a lock to each other; a transaction here takes some tens of µs.
+fn wait_for_others(tries: i32, until: &AtomicU64) -> bool {
+    if clock::now().as_micros() >= until.load(Ordering::Relaxed) {
+        return false;
+    }
+    let longest = 50 * tries.clamp(1, 20).unsigned_abs();
+    std::thread::sleep(Duration::from_micros(fastrand::u32(25..=longest).into()));
+    true
+}

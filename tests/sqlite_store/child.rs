@@ -1,0 +1,166 @@
+//! Another process: this test binary once more, told by its environment what to do.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use leasehold::lease::Token;
+use leasehold::store::sqlite::SqliteStore;
+use leasehold::store::{Reply, Request, Store};
+
+use crate::support::*;
+
+const PART: &str = "LEASEHOLD_TEST_PART";
+const PATH: &str = "LEASEHOLD_TEST_PATH";
+
+/// A running child; killed with the value.
+pub struct Process {
+    child: Child,
+    lines: Box<dyn Iterator<Item = String>>,
+}
+
+impl Process {
+    /// Starts a child that plays `part` on the lock file at `path`.
+    pub fn start(part: &str, path: &Path) -> Self {
+        Self::of(&mut Command::new(std::env::current_exe().unwrap()), part, path)
+    }
+
+    /// The same as a user without rights, should this one be root.
+    #[cfg(unix)]
+    pub fn start_without_rights(part: &str, folder: &Path, path: &Path) -> Self {
+        use std::os::unix::process::CommandExt;
+        // The build directory may be closed to that user.
+        let copy = folder.join("test");
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        let mut command = Command::new(copy);
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534).gid(65534);
+        }
+        Self::of(&mut command, part, path)
+    }
+
+    fn of(command: &mut Command, part: &str, path: &Path) -> Self {
+        let arguments = ["--exact", "child::plays_its_part", "--ignored", "--nocapture"];
+        let command = command.args(arguments).env(PART, part).env(PATH, path);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let lines = lines.filter_map(|line| line.split_once("child: ").map(|(_, said)| said.to_owned()));
+        Self { child, lines: Box::new(lines) }
+    }
+
+    /// The next thing that the child says.
+    pub fn hear(&mut self) -> String {
+        self.lines.next().expect("the child says something before it ends")
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_ref().unwrap(), "{line}").unwrap();
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, and all that follows from it.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for the child to end by itself, well.
+    pub fn end(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn say(said: &str) {
+    println!("child: {said}");
+}
+
+fn hear() -> String {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    line.trim_end().into()
+}
+
+#[test]
+#[ignore = "the part of a child process"]
+fn plays_its_part() {
+    let part = std::env::var(PART).expect("started by another test");
+    let path = PathBuf::from(std::env::var_os(PATH).unwrap());
+    let store = SqliteStore::open(path.clone());
+    run(async {
+        match &*part {
+            "hold" => hold(&store).await,
+            "contend" => contend(&store, &path).await,
+            "ping" => match attempt(&store, Request::Ping).await {
+                Ok(reply) => say(&format!("{reply:?}")),
+                Err(error) => say(&format!("{:?} {error}", error.kind)),
+            },
+            other => match other.strip_prefix("measure ") {
+                Some(at_once) => measure(&path, at_once.parse().unwrap()).await,
+                None => panic!("no such part: {other}"),
+            },
+        }
+        store.close().await;
+    });
+}
+
+async fn measure(path: &Path, at_once: usize) {
+    let (rate, rounds) = crate::measure::pairs(path, at_once).await;
+    let (p50, p99) = (rounds[rounds.len() / 2], rounds[rounds.len() * 99 / 100]);
+    say(&format!("{rate:.0} pairs/s, a round takes {p50:.0?} (p99 {p99:.0?})"));
+}
+
+/// Holds `k` and 99 others for ten minutes, until told to end.
+async fn hold(store: &Rc<SqliteStore>) {
+    for i in 1..100 {
+        granted(store, &format!("k{i}"), Token::random(), 600_000).await;
+    }
+    let fence = granted(store, "k", Token::random(), 600_000).await;
+    say(&fence.0.to_string());
+    hear();
+}
+
+/// Takes turns with whoever else contends for `k`, for two seconds. Each turn adds one to the number in a file
+/// that nothing else protects, and writes when it begins and ends into a log.
+async fn contend(store: &Rc<SqliteStore>, path: &Path) {
+    let (counter, log) = (path.with_file_name("counter"), path.with_file_name("log"));
+    let log = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
+    let (counter, log) = (&counter, &log);
+    let end = Instant::now() + Duration::from_secs(2);
+    let contender = || async move {
+        let mut turns = 0;
+        while Instant::now() < end {
+            let token = Token::random();
+            match ask(store, acquire("k", token, 60_000)).await {
+                Reply::Acquired { fence } => {
+                    (&*log).write_all(format!("begin {}\n", fence.0).as_bytes()).unwrap();
+                    let count: u64 =
+                        std::fs::read_to_string(counter).unwrap_or_default().parse().unwrap_or(0);
+                    tokio::task::yield_now().await;
+                    std::fs::write(counter, (count + 1).to_string()).unwrap();
+                    (&*log).write_all(format!("end {}\n", fence.0).as_bytes()).unwrap();
+                    turns += 1;
+                    assert_eq!(ask(store, release("k", token)).await, Reply::Released);
+                }
+                Reply::Busy { .. } => {
+                    tokio::time::sleep(Duration::from_micros(fastrand::u64(100..1500))).await
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        turns
+    };
+    let turns: u64 = futures_util::future::join_all((0..4).map(|_| contender())).await.iter().sum();
+    say(&turns.to_string());
+}

@@ -1,0 +1,136 @@
+//! Processes that exclude each other, and that end without a word.
+
+use std::time::{Duration, Instant};
+
+use leasehold::lease::Token;
+use leasehold::store::sqlite::SqliteStore;
+use leasehold::store::{Reply, Request, Store};
+
+use crate::child::Process;
+use crate::support::*;
+
+#[test]
+fn a_killed_holders_leases_are_free_to_the_very_next_request() {
+    let folder = Folder::fresh();
+    let mut holder = Process::start("hold", &folder.db());
+    let fence: u64 = holder.hear().parse().unwrap();
+    run(async {
+        let store = SqliteStore::open(folder.db());
+        assert!(is_busy(&store, "k").await);
+        holder.kill();
+        assert_eq!(ask(&store, Request::Inspect { key: "k7".into() }).await, Reply::Inspected(None));
+        assert!(granted(&store, "k", Token::random(), 60_000).await.0 > fence);
+        granted(&store, "k99", Token::random(), 60_000).await;
+        let owners = std::fs::read_dir(folder.join("locks.db.owners")).unwrap().count();
+        assert_eq!(owners, 1, "the dead one's file is gone, ours is there");
+        store.close().await;
+        assert_eq!(std::fs::read_dir(folder.join("locks.db.owners")).unwrap().count(), 0);
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn a_frozen_holder_is_not_taken_for_dead() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let folder = Folder::fresh();
+    let mut holder = Process::start("hold", &folder.db());
+    holder.hear();
+    kill_process(Pid::from_raw(holder.id().cast_signed()).unwrap(), Signal::STOP).unwrap();
+    run(async {
+        let store = SqliteStore::open(folder.db());
+        assert!(is_busy(&store, "k").await);
+        holder.kill();
+        assert!(!is_busy(&store, "k").await);
+    });
+}
+
+#[test]
+fn a_holder_that_ends_in_order_leaves_nothing() {
+    let folder = Folder::fresh();
+    let mut holder = Process::start("hold", &folder.db());
+    holder.hear();
+    holder.tell("end");
+    holder.end();
+    assert_eq!(std::fs::read_dir(folder.join("locks.db.owners")).unwrap().count(), 0);
+    let file = rusqlite::Connection::open(folder.db()).unwrap();
+    let rows: i64 = file.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 0);
+}
+
+/// Every turn in the log ended before the next began, unless its process was killed in it; fences grow.
+fn check_log(folder: &Folder, killed: usize) -> usize {
+    let log = std::fs::read_to_string(folder.join("log")).unwrap();
+    let (mut last, mut inside, mut cut, mut turns) = (0u64, None, 0, 0);
+    for line in log.lines() {
+        let (what, fence) = line.split_once(' ').unwrap();
+        let fence: u64 = fence.parse().unwrap();
+        if what == "begin" {
+            cut += usize::from(inside.is_some());
+            assert!(fence > last, "fence {fence} after {last}");
+            (last, inside) = (fence, Some(fence));
+            turns += 1;
+        } else {
+            assert_eq!(inside.take(), Some(fence), "the turn ended after another had begun");
+        }
+    }
+    assert!(cut <= killed, "{cut} turns cut short by {killed} kills");
+    turns
+}
+
+#[test]
+fn two_processes_never_hold_one_lock_under_load() {
+    let folder = Folder::fresh();
+    let mut both = [0; 2].map(|_| Process::start("contend", &folder.db()));
+    let turns: u64 = both.iter_mut().map(|process| process.hear().parse::<u64>().unwrap()).sum();
+    let counted: u64 = std::fs::read_to_string(folder.join("counter")).unwrap().parse().unwrap();
+    assert_eq!(counted, turns, "an update was lost");
+    assert_eq!(check_log(&folder, 0) as u64, turns);
+    assert!(turns > 100, "{turns} turns in two seconds");
+}
+
+#[test]
+fn nor_while_processes_are_killed_and_started_again_at_random() {
+    let folder = Folder::fresh();
+    let mut steady = Process::start("contend", &folder.db());
+    let (mut kills, start) = (0, Instant::now());
+    while start.elapsed() < Duration::from_millis(1700) {
+        let mut victim = Process::start("contend", &folder.db());
+        std::thread::sleep(Duration::from_millis(fastrand::u64(20..250)));
+        victim.kill();
+        kills += 1;
+    }
+    let turns: u64 = steady.hear().parse().unwrap();
+    assert!(check_log(&folder, kills) as u64 >= turns);
+    assert!(turns > 50 && kills > 4, "{turns} turns, {kills} kills");
+}
+
+#[test]
+fn ten_processes_make_the_file_at_once() {
+    let folder = Folder::fresh();
+    let all: Vec<Process> = (0..10).map(|_| Process::start("ping", &folder.db())).collect();
+    for mut process in all {
+        assert_eq!(process.hear(), "Ready");
+        process.end();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_handle_is_inherited_by_a_child_process() {
+    let folder = Folder::fresh();
+    run(async {
+        let store = SqliteStore::open(folder.db());
+        granted(&store, "k", Token::random(), 60_000).await;
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let handles = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+        let targets: Vec<_> = handles.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok()).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(
+            !targets.is_empty() && targets.iter().all(|target| !target.starts_with(&*folder)),
+            "{targets:?}"
+        );
+        store.close().await;
+    });
+}

@@ -1,0 +1,8 @@
+//! What is true of the embedded store alone, in real processes and on real files.
+
+mod child;
+mod crashes;
+mod default_directory;
+mod files;
+mod measure;
+mod support;
