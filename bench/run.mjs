@@ -1,0 +1,111 @@
+// Measures leasehold and the lock libraries it competes with, in one run.
+//
+//   npm run bench                            three rounds, about four minutes
+//   npm run bench -- --quick                 one short round
+//   npm run bench -- --rows leasehold,redlock
+//   npm run bench -- --rounds 5 --json       every figure, for a program
+//   npm run bench -- --check                 exit code 1 if a budget does not hold
+//
+// It starts a Redis of its own. Each row is measured in a process of its own, one process at a time; the rounds
+// go over all rows and in turn begin at another one, so that the drift of a machine hits them all.
+
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { cpus, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { findRedis, installRedis } from '../__test__/support/redis-server.mjs'
+import { startRedis } from '../__test__/support/servers.mjs'
+import { cpuSource } from './measure.mjs'
+import { subjects } from './peers.mjs'
+import { judge, render, summarize } from './table.mjs'
+
+const HERE = fileURLToPath(new URL('.', import.meta.url))
+
+function parse() {
+  const { values } = parseArgs({
+    options: {
+      rows: { type: 'string' },
+      rounds: { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
+      check: { type: 'boolean', default: false },
+    },
+  })
+  const rounds = Number(values.rounds ?? (values.quick ? 1 : 3))
+  if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds takes a whole number above 0')
+  const wanted = values.rows?.split(',').map((name) => name.trim())
+  const unknown = wanted?.filter((name) => !subjects.some((subject) => subject.name.startsWith(name))) ?? []
+  if (unknown.length) {
+    throw new Error(
+      `no row begins with ${unknown.join(', ')}; there are: ${subjects.map(({ name }) => name).join(', ')}`,
+    )
+  }
+  const chosen = subjects.filter(({ name }) => !wanted || wanted.some((start) => name.startsWith(start)))
+  return { ...values, rounds, chosen, effort: values.quick ? 0.2 : 1 }
+}
+
+function prepare() {
+  if (!existsSync(join(HERE, '..', 'dist', 'index.js')) || !existsSync(join(HERE, '..', 'native.cjs'))) {
+    throw new Error('leasehold is not built: run `npm install` or `npm run build` first')
+  }
+  if (!existsSync(join(HERE, 'node_modules'))) {
+    console.error('installing the libraries to compare with, into bench/node_modules')
+    const args = ['ci', '--no-audit', '--no-fund', '--ignore-scripts']
+    const { status } = spawnSync('npm', args, { cwd: HERE, stdio: ['ignore', process.stderr, process.stderr] })
+    if (status !== 0) throw new Error('npm ci in bench/ failed')
+  }
+  const redis = findRedis() ?? installRedis()
+  if (!redis)
+    throw new Error('no redis-server was found: install Redis 6.2 or later, or name its program in REDIS_SERVER')
+  process.env.REDIS_SERVER = redis
+}
+
+/** Measures one row once, in a new process. */
+function measure(subject, settings) {
+  const { status, signal, stdout, stderr } = spawnSync(
+    process.execPath,
+    [join(HERE, 'measure.mjs'), JSON.stringify({ name: subject.name, ...settings })],
+    { encoding: 'utf8', timeout: 120_000, env: { ...process.env, NODE_ENV: 'production' } },
+  )
+  if (status !== 0) throw new Error(`${subject.name} ended with ${signal ?? status}\n${stderr}`)
+  return JSON.parse(stdout)
+}
+
+async function main() {
+  const { chosen, rounds, effort, json, check } = parse()
+  prepare()
+  const cleanups = []
+  const directory = mkdtempSync(join(tmpdir(), 'leasehold-bench-'))
+  try {
+    const redis = await startRedis({ after: (cleanup) => cleanups.push(cleanup) })
+    const rows = chosen.map(({ name, kind }) => ({ name, kind, rounds: [] }))
+    for (let round = 0; round < rounds; round++) {
+      for (let i = 0; i < chosen.length; i++) {
+        const turn = (i + round) % chosen.length
+        console.error(`round ${round + 1} of ${rounds}: ${chosen[turn].name}`)
+        rows[turn].rounds.push(measure(chosen[turn], { port: redis.port, directory, effort }))
+      }
+    }
+
+    const summary = summarize(rows)
+    const budgets = judge(summary)
+    const cpu = cpuSource().name
+    const processors = cpus()
+    const machine = `Node ${process.version}, ${process.platform} ${process.arch}, ${processors.length} × ${processors[0]?.model ?? 'CPU'}, Redis on loopback, median of ${rounds} round${rounds > 1 ? 's' : ''}`
+    if (json) console.log(JSON.stringify({ machine, cpu, rows: summary, budgets }, null, 2))
+    else console.log(`\n${render(summary, budgets, { cpu, machine })}`)
+    if (check && budgets.some(({ kept }) => !kept)) process.exitCode = 1
+  } finally {
+    for (const cleanup of cleanups.reverse()) await cleanup()
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+try {
+  await main()
+} catch (error) {
+  console.error(error.message)
+  process.exitCode = 1
+}
