@@ -1,89 +1,186 @@
 //! Making a connection that is fit for locks.
 
+use std::io;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{AsyncConnectionConfig, Client, Pipeline, Value};
+use futures_util::future::select_ok;
+use redis::aio::{AsyncStream, MultiplexedConnection};
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, Value};
+use tokio::net::{TcpStream, lookup_host};
 
-use super::address::RedisAddress;
+use super::address::{Endpoint, RedisAddress};
 use super::fault;
+use super::link::Link;
 use super::scripts::SCRIPTS;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How long one attempt to connect may take; the next batch then begins another.
-const ATTEMPT: Duration = Duration::from_secs(2);
 /// After how long without a sign from the other side the kernel asks for one, and how often it asks.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// How long sent data may stay unacknowledged before the kernel gives the connection up: well below the hours that
-/// it would try otherwise, above what a slow network needs.
+/// How long sent data may stay unacknowledged before the kernel gives the connection up: well below the quarter of an
+/// hour that it would try otherwise, above what a slow network needs.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
-/// The oldest server with everything that the scripts use (`SET … PX … GET`, 2021).
+/// The oldest server with everything that the scripts use (`SET … PXAT … GET`, 2021).
 const OLDEST: (u32, u32) = (6, 2);
 
+type Stream = Box<dyn AsyncStream + Send + Unpin>;
+
 /// Connects, logs in, makes sure that the server is fit, and makes the scripts known to it.
-pub async fn connect(address: RedisAddress) -> Result<MultiplexedConnection, StoreError> {
-    match tokio::time::timeout(ATTEMPT, attempt(&address)).await {
-        Ok(result) => result,
-        Err(_) => Err(StoreError::not_done(
-            StoreErrorKind::TimedOut,
-            format!("{address} did not let us in within {} s", ATTEMPT.as_secs()),
-        )),
-    }
-}
-
-async fn attempt(address: &RedisAddress) -> Result<MultiplexedConnection, StoreError> {
-    let failed = |error| fault::failed(address, &error, false);
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
-    let info = address.connection_info().map_err(failed)?.set_tcp_settings(tcp);
-    let client = Client::open(info).map_err(failed)?;
-    // Time-outs are ours: they belong to a batch, not to a connection.
+///
+/// It takes as long as it takes: the time-outs are those of the batches that wait for it.
+pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
+    let stream = dial(&address.endpoint).await.map_err(|error| unreachable(&address, &error))?;
+    // Neither user nor database here: logging in is ours, so that we can say what is wrong with it.
+    let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let mut connection =
-        client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
+    let (mut connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
+        .await
+        .map_err(|error| fault::broken(&address, &error, false))?;
+    // A link from here on: it ends the driver should this future be dropped.
+    let link = Link::new(connection.clone(), tokio::spawn(driver));
 
-    let mut setup = Pipeline::new();
-    setup.cmd("CLIENT").arg("SETNAME").arg("leasehold").cmd("INFO").arg("server");
-    for load in SCRIPTS.load() {
-        setup.add_command(load);
+    let mut greeting = Pipeline::new();
+    let purposes: Vec<Purpose> = greetings(&address)
+        .map(|(purpose, command)| {
+            greeting.add_command(command);
+            purpose
+        })
+        .collect();
+    let replies = connection
+        .send_packed_commands(&greeting, 0, greeting.len())
+        .await
+        .map_err(|error| fault::broken(&address, &error, false))?;
+    for (purpose, reply) in purposes.into_iter().zip(replies) {
+        purpose.check(&address, reply)?;
     }
-    let replies = connection.send_packed_commands(&setup, 0, setup.len()).await.map_err(failed)?;
-    let mut replies = replies.into_iter();
-    // Whether we may name ourselves is not worth a word.
-    let _name = replies.next();
-    check_version(address, replies.next())?;
-    for reply in replies {
-        if let Value::ServerError(error) = reply {
-            let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-            return Err(fault::refused(address, text.trim()));
-        }
-    }
-    Ok(connection)
+    Ok(link)
 }
 
-/// A server that does not tell its version (`INFO` may be forbidden) is taken for new enough; the scripts would say.
-fn check_version(address: &RedisAddress, info: Option<Value>) -> Result<(), StoreError> {
-    let text = match info {
-        Some(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Some(Value::VerbatimString { text, .. }) => text,
-        Some(Value::ServerError(error)) if matches!(error.code(), "NOAUTH" | "LOADING") => {
-            let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-            return Err(fault::refused(address, text.trim()));
+/// What a command of the greeting is for.
+#[derive(Clone, Copy, PartialEq)]
+enum Purpose {
+    LogIn,
+    Select,
+    Name,
+    Version,
+    Load,
+}
+
+fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
+    let command = |words: &[&str]| {
+        let mut command = Cmd::new();
+        command.arg(words);
+        command
+    };
+    let login = match (address.username.as_deref(), address.password.as_deref()) {
+        (None, None) => None,
+        (None, Some(secret)) => Some(command(&["AUTH", secret])),
+        (Some(user), secret) => Some(command(&["AUTH", user, secret.unwrap_or_default()])),
+    };
+    let select = (address.database != 0).then(|| command(&["SELECT", &address.database.to_string()]));
+    let login = login.map(|login| (Purpose::LogIn, login));
+    let name = (Purpose::Name, command(&["CLIENT", "SETNAME", "leasehold"]));
+    let version = (Purpose::Version, command(&["INFO", "server"]));
+    let scripts = SCRIPTS.load().into_iter().map(|load| (Purpose::Load, load));
+    login
+        .into_iter()
+        .chain(select.map(|select| (Purpose::Select, select)))
+        .chain([name, version])
+        .chain(scripts)
+}
+
+impl Purpose {
+    fn check(self, address: &RedisAddress, reply: Value) -> Result<(), StoreError> {
+        let error = match reply {
+            Value::ServerError(error) => error,
+            info if self == Purpose::Version => return check_version(address, info),
+            _ => return Ok(()),
+        };
+        let mut fault = fault::refused(address, &error);
+        // Nothing but the greeting was sent.
+        fault.maybe_done = false;
+        match (self, fault.kind) {
+            // A server that will be fit in a moment: the connection is kept, and says so to each batch by itself.
+            (_, StoreErrorKind::Loading | StoreErrorKind::ReadOnly | StoreErrorKind::Full) => Ok(()),
+            // Whether we may name ourselves, or ask for the version, is not worth an error. Who may not talk to us
+            // at all says so to the other commands.
+            (Purpose::Name | Purpose::Version, _) if !matches!(error.code(), "NOAUTH" | "DENIED") => Ok(()),
+            // The server's own words about the login may repeat it.
+            (Purpose::LogIn, StoreErrorKind::Internal | StoreErrorKind::Unsupported) => {
+                let message = if error.details().unwrap_or_default().contains("without any password") {
+                    format!(
+                        "{address} has no password set, but we were given one; leave it out or set it there"
+                    )
+                } else {
+                    format!("{address} refused the login; check user and password")
+                };
+                Err(StoreError::not_done(StoreErrorKind::Denied, message))
+            }
+            (Purpose::Select, StoreErrorKind::Internal | StoreErrorKind::Unsupported) => {
+                let message = format!(
+                    "{address}: the server has no database {}; its `databases` setting says how many there are",
+                    address.database
+                );
+                Err(StoreError::not_done(StoreErrorKind::Unsupported, message))
+            }
+            _ => Err(fault),
         }
-        _ => return Ok(()),
+    }
+}
+
+async fn dial(endpoint: &Endpoint) -> io::Result<Stream> {
+    match endpoint {
+        Endpoint::Tcp(host, port) => {
+            // All addresses of a name at once: localhost is ::1 and 127.0.0.1, and mostly one of them answers.
+            let places = lookup_host((host.as_str(), *port)).await?;
+            let attempts: Vec<_> = places.map(|place| Box::pin(TcpStream::connect(place))).collect();
+            if attempts.is_empty() {
+                return Err(io::Error::other("the name has no address"));
+            }
+            let (stream, _) = select_ok(attempts).await?;
+            stream.set_nodelay(true)?;
+            let socket = SockRef::from(&stream);
+            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+            socket.set_tcp_keepalive(&keepalive)?;
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+            Ok(Box::new(stream))
+        }
+        #[cfg(unix)]
+        Endpoint::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+        #[cfg(not(unix))]
+        Endpoint::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+fn unreachable(address: &RedisAddress, error: &io::Error) -> StoreError {
+    let (kind, advice) = match error.kind() {
+        io::ErrorKind::PermissionDenied => (StoreErrorKind::Denied, "check the rights of the socket"),
+        io::ErrorKind::ConnectionRefused => (StoreErrorKind::Unreachable, "is the server up?"),
+        io::ErrorKind::NotFound => (StoreErrorKind::Unreachable, "is the server up, with this unix socket?"),
+        _ => (StoreErrorKind::Unreachable, "check the host and the network"),
+    };
+    StoreError::not_done(kind, format!("{address} can't be reached ({error}): {advice}"))
+}
+
+/// A server that tells no version is taken for new enough: the scripts would say.
+fn check_version(address: &RedisAddress, info: Value) -> Result<(), StoreError> {
+    let text = match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text,
+        _ => return Err(fault::not_a_redis(address, false)),
     };
     let Some(version) = text.lines().find_map(|line| line.strip_prefix("redis_version:")) else {
-        return Ok(());
+        return Err(fault::not_a_redis(address, false));
     };
     let mut parts = version.trim().split('.').map_while(|part| part.parse::<u32>().ok());
-    let known = (parts.next().unwrap_or(u32::MAX), parts.next().unwrap_or(0));
-    if known >= OLDEST {
+    if (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= OLDEST {
         return Ok(());
     }
-    let message =
-        format!("{address} runs Redis {}; at least {}.{} is needed", version.trim(), OLDEST.0, OLDEST.1);
+    let message = format!(
+        "{address} runs Redis {}, which is too old: 6.2 or later, or Valkey, is needed",
+        version.trim()
+    );
     Err(StoreError::not_done(StoreErrorKind::Unsupported, message))
 }

@@ -1,75 +1,86 @@
-//! What a Redis server says when it refuses, in the contract's words.
+//! What goes wrong with a Redis server, in the contract's words.
 
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, ServerError};
 
 use super::address::RedisAddress;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// What kind of failure a server's error text tells of, by its first word.
-pub fn kind_of(text: &str) -> StoreErrorKind {
-    match text.split([' ', ':']).next().unwrap_or_default() {
-        "LOADING" | "BUSY" | "TRYAGAIN" => StoreErrorKind::Loading,
-        "READONLY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" => StoreErrorKind::ReadOnly,
-        "OOM" | "MISCONF" => StoreErrorKind::Full,
-        "NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED" => StoreErrorKind::Denied,
-        "WRONGTYPE" => StoreErrorKind::WrongType,
-        "MOVED" | "ASK" | "CROSSSLOT" => StoreErrorKind::Unsupported,
-        _ => StoreErrorKind::Internal,
-    }
-}
+/// What the user of an ACL must be allowed, for messages.
+const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands \
+                      +set +get +getex +mget +del +pttl +pexpire +time +evalsha +script|load";
 
-fn advice(kind: StoreErrorKind) -> &'static str {
-    match kind {
-        StoreErrorKind::ReadOnly => "; it takes no writes: is it a replica, or has there been a failover?",
-        StoreErrorKind::Denied => "; check the user, the password and the user's rights",
-        StoreErrorKind::WrongType => {
-            "; something else than a lock is kept under this key, choose another prefix"
+/// An error that the server answered to a request or to a whole group of them.
+pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
+    let said = shown(error);
+    let (kind, advice) = match error.code() {
+        "LOADING" => {
+            (StoreErrorKind::Loading, "it is reading its data from disk and will answer soon".into())
         }
-        StoreErrorKind::Full => "; it has no room for writes",
-        _ => "",
-    }
-}
-
-/// An error that the server answered to one request.
-pub fn refused(address: &RedisAddress, text: &str) -> StoreError {
-    let kind = kind_of(text);
-    StoreError::not_done(kind, format!("{address} refused: {text}{}", advice(kind)))
-}
-
-/// An error of the connection, or of making it. `sent` says whether requests may have reached the server.
-pub fn failed(address: &RedisAddress, error: &RedisError, sent: bool) -> StoreError {
-    let said = error.to_string();
-    let text = error.detail().unwrap_or(&said);
-    let (kind, message) = match error.kind() {
-        ErrorKind::Io if is_no_redis(error, text) => not_a_redis(address),
-        ErrorKind::Io => (StoreErrorKind::Unreachable, format!("{address} can't be reached: {said}")),
-        ErrorKind::AuthenticationFailed => (
-            StoreErrorKind::Denied,
-            format!("{address} refused the login: {text}{}", advice(StoreErrorKind::Denied)),
+        "BUSY" => {
+            (StoreErrorKind::Loading, "somebody's script runs too long there; SCRIPT KILL ends it".into())
+        }
+        "READONLY" | "MASTERDOWN" => (
+            StoreErrorKind::ReadOnly,
+            "it is a replica; after a failover give the new master's address".into(),
         ),
-        ErrorKind::Parse => not_a_redis(address),
-        ErrorKind::Server(_) | ErrorKind::Extension => {
-            let whole = format!("{} {}", error.code().unwrap_or("ERR"), error.detail().unwrap_or_default());
-            let refused = refused(address, whole.trim());
-            (refused.kind, refused.message.to_string())
+        "NOREPLICAS" => (StoreErrorKind::ReadOnly, "it takes no writes while it has too few replicas".into()),
+        "OOM" => (StoreErrorKind::Full, "its memory is full; raise maxmemory or free some".into()),
+        "MISCONF" => (StoreErrorKind::Full, "it can't save its data to disk and takes no writes".into()),
+        "NOPERM" => (StoreErrorKind::Denied, RIGHTS.into()),
+        "NOAUTH" => (StoreErrorKind::Denied, "it wants a password; give one".into()),
+        "WRONGPASS" => (StoreErrorKind::Denied, "check user and password".into()),
+        "DENIED" => (StoreErrorKind::Denied, "it is in protected mode; set a password there".into()),
+        "WRONGTYPE" => {
+            (StoreErrorKind::WrongType, "other data lies under the lock's key; use another prefix".into())
         }
-        ErrorKind::UnexpectedReturnType => not_a_redis(address),
-        _ if text.contains("database number") || said.contains("database number") => {
-            (StoreErrorKind::Unsupported, format!("{address}: there is no such database on this server"))
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" | "TRYAGAIN" => (
+            StoreErrorKind::Unsupported,
+            "it is a node of a Redis Cluster, which is not supported yet".into(),
+        ),
+        "ERR" if said.contains("max number of clients") => {
+            (StoreErrorKind::Unreachable, "it has too many connections; raise maxclients there".into())
         }
-        _ if said.contains("AUTH") || said.contains("assword") => {
-            (StoreErrorKind::Denied, format!("{address} refused the login{}", advice(StoreErrorKind::Denied)))
+        "ERR" if said.contains("unknown command") => {
+            (StoreErrorKind::Unsupported, format!("Redis 6.2 or later is needed; {RIGHTS}"))
         }
-        _ => (StoreErrorKind::Internal, format!("{address}: {said}")),
+        _ => (StoreErrorKind::Internal, "this was not expected".to_owned()),
     };
-    if sent { StoreError::maybe_done(kind, message) } else { StoreError::not_done(kind, message) }
+    // A script that was broken off may have done its work for some locks.
+    let maybe_done = kind == StoreErrorKind::Internal || said.contains("user_script");
+    StoreError { kind, maybe_done, message: format!("{address} refused ({said}): {advice}").into() }
 }
 
-/// The parser reports what it can't read as an I/O error of its own.
-fn is_no_redis(error: &RedisError, text: &str) -> bool {
-    text.contains("Parse") || error.to_string().contains("parse")
+/// The server's words, but for those in which it repeats ours: they may have a token or password in them.
+fn shown(error: &ServerError) -> String {
+    let details = error.details().unwrap_or_default();
+    let repeated =
+        [", with args", " with args", " script: "].iter().filter_map(|mark| details.find(mark)).min();
+    let details = match repeated {
+        Some(end) if details[end..].starts_with(" script: ") => format!("{} in user_script", &details[..end]),
+        Some(end) => details[..end].to_owned(),
+        None => details.to_owned(),
+    };
+    format!("{} {}", error.code(), details.chars().take(200).collect::<String>()).trim_end().to_owned()
 }
 
-fn not_a_redis(address: &RedisAddress) -> (StoreErrorKind, String) {
-    (StoreErrorKind::Unsupported, format!("what answers at {address} is not a Redis server"))
+/// An error of the connection. `sent` says whether requests may have reached the server.
+pub fn broken(address: &RedisAddress, error: &RedisError, sent: bool) -> StoreError {
+    let (kind, message) = match error.kind() {
+        ErrorKind::Io => (
+            StoreErrorKind::Unreachable,
+            format!("the connection to {address} broke: {error}; is the server up?"),
+        ),
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+            return not_a_redis(address, sent);
+        }
+        _ => (StoreErrorKind::Internal, format!("the connection to {address} failed: {}", error.category())),
+    };
+    StoreError { kind, maybe_done: sent, message: message.into() }
+}
+
+/// What answers speaks no RESP, or says what no Redis says.
+pub fn not_a_redis(address: &RedisAddress, sent: bool) -> StoreError {
+    let message =
+        format!("what answers at {address} is not a Redis server that we understand; check host and port");
+    StoreError { kind: StoreErrorKind::Unsupported, maybe_done: sent, message: message.into() }
 }

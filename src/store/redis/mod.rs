@@ -6,14 +6,18 @@
 //!
 //! - [`address`]: the URL;
 //! - [`connect`]: a connection that is fit for locks;
+//! - [`link`]: the connection in use, and when to give it up;
 //! - [`scripts`]: what the server runs;
-//! - [`plan`]: requests as script calls, replies as answers;
+//! - [`plan`]: requests as script calls;
+//! - [`reply`]: the calls' replies as answers;
 //! - [`fault`]: the server's errors in the contract's words.
 
 mod address;
 mod connect;
 mod fault;
+mod link;
 mod plan;
+mod reply;
 mod scripts;
 
 use std::cell::RefCell;
@@ -22,136 +26,171 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, Shared};
-use redis::Value;
-use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, timeout_at};
 
 pub use address::RedisAddress;
 
-use self::scripts::SCRIPTS;
+use self::link::{Cut, Link};
+use self::plan::Group;
 use super::{Answer, Request, Store, StoreError, StoreErrorKind, all_failed};
 
-type Connecting = Shared<LocalBoxFuture<'static, Result<MultiplexedConnection, StoreError>>>;
+type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError>>>;
 
-/// A Redis server. Connects when it is first needed, and again whenever the connection has failed; requests that
-/// were sent are never sent again, because nobody knows whether they were carried out.
+/// A Redis server. Connects when it is first needed, and again whenever the connection has failed; requests that may
+/// have been carried out are never sent again.
+///
+/// It needs a tokio runtime with I/O and time.
 pub struct RedisStore {
     address: RedisAddress,
-    link: RefCell<Link>,
+    state: RefCell<State>,
 }
 
-/// The connection that all batches share, or the attempt to make it.
-struct Link {
-    connecting: Option<Connecting>,
-    /// Counts connections, so that a batch gives up only the one that failed it.
-    generation: u64,
+enum State {
+    Apart,
+    /// One attempt, for all batches that wait for it, and when it began.
+    Connecting(Connecting, Instant),
+    Connected(Rc<Link>),
+}
+
+/// When a batch has to be answered.
+#[derive(Clone, Copy)]
+struct Limit {
+    deadline: Instant,
+    timeout: Duration,
 }
 
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
-        Rc::new(Self { address, link: RefCell::new(Link { connecting: None, generation: 0 }) })
+        Rc::new(Self { address, state: RefCell::new(State::Apart) })
     }
 
     /// The connection, made unless it is there or being made.
-    fn connection(&self) -> (u64, Connecting) {
-        let mut link = self.link.borrow_mut();
-        let generation = link.generation;
-        let connecting = link
-            .connecting
-            .get_or_insert_with(|| connect::connect(self.address.clone()).boxed_local().shared());
-        (generation, connecting.clone())
-    }
-
-    /// The connection of `generation` is not to be used any more: the next batch makes another.
-    fn give_up(&self, generation: u64) {
-        let mut link = self.link.borrow_mut();
-        if link.generation == generation {
-            link.connecting = None;
-            link.generation += 1;
-        }
-    }
-
-    async fn run(&self, batch: &[Request], timeout: Duration) -> Vec<Answer> {
-        let deadline = Instant::now() + timeout;
-        let (generation, connecting) = self.connection();
-        let mut connection = match timeout_at(deadline, connecting).await {
-            Ok(Ok(connection)) => connection,
+    async fn link(&self, limit: Limit) -> Result<Rc<Link>, StoreError> {
+        let attempt = match &*self.state.borrow() {
+            State::Connected(link) if !link.is_dead() => return Ok(link.clone()),
+            State::Connecting(attempt, _) => Some(attempt.clone()),
+            _ => None,
+        };
+        let attempt = attempt.unwrap_or_else(|| {
+            let attempt =
+                connect::connect(self.address.clone()).map(|link| link.map(Rc::new)).boxed_local().shared();
+            *self.state.borrow_mut() = State::Connecting(attempt.clone(), Instant::now());
+            attempt
+        });
+        let result = timeout_at(limit.deadline, attempt.clone()).await;
+        let mut state = self.state.borrow_mut();
+        let began = match &*state {
+            State::Connecting(current, began) if current.ptr_eq(&attempt) => Some(*began),
+            _ => None,
+        };
+        match result {
+            Ok(Ok(link)) => {
+                if began.is_some() {
+                    *state = State::Connected(link.clone());
+                }
+                Ok(link)
+            }
             Ok(Err(error)) => {
-                self.give_up(generation);
-                return all_failed(batch.len(), &error);
+                if began.is_some() {
+                    *state = State::Apart;
+                }
+                Err(error)
             }
             Err(_) => {
-                let message = format!("{} did not let us in within {} ms", self.address, timeout.as_millis());
-                return all_failed(batch.len(), &StoreError::not_done(StoreErrorKind::TimedOut, message));
+                // An attempt that took all of a batch's time will not come to anything; a younger one may.
+                if began.is_some_and(|began| began.elapsed() >= limit.timeout - limit.timeout / 8) {
+                    *state = State::Apart;
+                }
+                let message = format!(
+                    "{} let nobody in within {} ms: is it a Redis server, and is it overloaded?",
+                    self.address,
+                    limit.timeout.as_millis()
+                );
+                Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
             }
+        }
+    }
+
+    async fn run(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
+        let link = match self.link(limit).await {
+            Ok(link) => link,
+            Err(error) => return all_failed(batch.len(), &error),
         };
         let mut answers: Vec<Option<Answer>> = vec![None; batch.len()];
-        let mut groups = plan::groups(batch);
-        // The second round is for those that met a server which did not know the scripts (any more).
-        for round in 0..2 {
-            let sent = self.send(&mut connection, batch, &groups, round > 0);
-            let replies = match timeout_at(deadline, sent).await {
-                Ok(Ok(replies)) => replies,
-                failed => {
-                    self.give_up(generation);
-                    let error = match failed {
-                        Ok(Err(error)) => fault::failed(&self.address, &error, true),
-                        _ => {
-                            let message =
-                                format!("{} did not answer within {} ms", self.address, timeout.as_millis());
-                            StoreError::maybe_done(StoreErrorKind::TimedOut, message)
-                        }
-                    };
-                    return answers.into_iter().map(|answer| answer.unwrap_or(Err(error.clone()))).collect();
-                }
-            };
-            let mut unknown = Vec::new();
-            for (group, reply) in groups.into_iter().zip(replies) {
-                if round == 0 && plan::is_unknown_script(&reply) {
-                    unknown.push(group);
-                } else {
-                    plan::read(&self.address, &group, reply, &mut answers);
-                }
-            }
-            if unknown.is_empty() {
-                break;
-            }
-            groups = unknown;
-        }
-        let answers: Vec<Answer> = answers
-            .into_iter()
-            .map(|answer| answer.unwrap_or_else(|| Err(plan::not_understood(&self.address))))
-            .collect();
+        let missing = match self.ask(&link, batch, limit, &mut answers).await {
+            Ok(()) => fault::not_a_redis(&self.address, true),
+            Err(cut) => self.cut(&cut, limit),
+        };
+        let answers: Vec<Answer> =
+            answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(missing.clone()))).collect();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(wants_new_connection)) {
-            self.give_up(generation);
+            let mut state = self.state.borrow_mut();
+            if matches!(&*state, State::Connected(current) if Rc::ptr_eq(current, &link)) {
+                *state = State::Apart;
+            }
         }
         answers
     }
 
-    /// Sends `groups`, behind the scripts themselves if `load`. Returns a reply for each group.
-    async fn send(
+    /// Fills in the answers that the server gives.
+    async fn ask(
         &self,
-        connection: &mut MultiplexedConnection,
+        link: &Link,
         batch: &[Request],
-        groups: &[plan::Group],
-        load: bool,
-    ) -> Result<Vec<Value>, redis::RedisError> {
-        if load {
-            let mut scripts = redis::Pipeline::new();
-            SCRIPTS.load().for_each(|command| {
-                scripts.add_command(command);
-            });
-            connection.send_packed_commands(&scripts, 0, scripts.len()).await?;
+        limit: Limit,
+        answers: &mut [Option<Answer>],
+    ) -> Result<(), Cut> {
+        let mut groups = plan::groups(batch);
+        let mut load = false;
+        // More than one round only for groups that were refused as a whole, and so certainly not carried out:
+        // because the server did not know the scripts (any more), or for the rights on one of their keys.
+        for round in 0..3 {
+            let pipeline = plan::pipeline(batch, &groups, load);
+            let mut replies = link.send(&pipeline, limit.deadline, limit.timeout).await?.into_iter();
+            let loaded = replies.by_ref().take(pipeline.len() - groups.len()).find_map(reply::server_error);
+            let mut again: Vec<Group> = Vec::new();
+            load = false;
+            for (group, reply) in groups.into_iter().zip(replies) {
+                match (reply::refusal(&reply), &loaded) {
+                    (Some("NOSCRIPT"), None) if round < 2 => {
+                        load = true;
+                        again.push(group);
+                    }
+                    // Why the script could not be loaded says more than that it is missing.
+                    (Some("NOSCRIPT"), Some(error)) => reply::refuse(&self.address, &group, error, answers),
+                    (Some("NOPERM"), _) if round < 2 && group.members.len() > 1 => {
+                        again.extend(group.apart())
+                    }
+                    _ => reply::read(&self.address, &group, reply, answers),
+                }
+            }
+            if again.is_empty() {
+                break;
+            }
+            groups = again;
         }
-        let pipeline = plan::pipeline(batch, groups.iter());
-        connection.send_packed_commands(&pipeline, 0, pipeline.len()).await
+        Ok(())
+    }
+
+    fn cut(&self, cut: &Cut, limit: Limit) -> StoreError {
+        let late = |what| {
+            let message =
+                format!("{} did not answer within {} ms{what}", self.address, limit.timeout.as_millis());
+            StoreError::maybe_done(StoreErrorKind::TimedOut, message)
+        };
+        match cut {
+            Cut::TimedOut => late(""),
+            Cut::GivenUp => late(" to somebody else on the same connection, which was given up"),
+            Cut::Broken(error) => fault::broken(&self.address, error, true),
+        }
     }
 }
 
-/// After a failover the name may lead to the new master; what answers nonsense may have been replaced.
+/// After a failover the name may lead to the new master; rights may have been granted; what answers nonsense may have
+/// been replaced.
 fn wants_new_connection(error: &StoreError) -> bool {
-    matches!(error.kind, StoreErrorKind::ReadOnly | StoreErrorKind::Unsupported | StoreErrorKind::Denied)
+    matches!(error.kind, StoreErrorKind::ReadOnly | StoreErrorKind::Unsupported)
 }
 
 impl Store for RedisStore {
@@ -160,12 +199,22 @@ impl Store for RedisStore {
         batch: Vec<Request>,
         timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>> {
-        async move { self.run(&batch, timeout).await }.boxed_local()
+        async move {
+            if batch.is_empty() {
+                return Vec::new();
+            }
+            let limit = Limit { deadline: Instant::now() + timeout, timeout };
+            self.run(&batch, limit).await
+        }
+        .boxed_local()
     }
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
-        let generation = self.link.borrow().generation;
-        self.give_up(generation);
-        async {}.boxed_local()
+        async move {
+            *self.state.borrow_mut() = State::Apart;
+            // The driver, which holds the socket, ends when it is next scheduled.
+            tokio::task::yield_now().await;
+        }
+        .boxed_local()
     }
 }

@@ -1,211 +1,158 @@
-//! A batch of requests as a pipeline of script calls, and the pipeline's replies as answers.
+//! A batch of requests as a pipeline of script calls.
 
-use std::time::Duration;
+use std::io::Write;
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline, RedisWrite};
+use rustc_hash::FxHashSet;
 
-use super::address::RedisAddress;
-use super::fault;
-use super::scripts::{SCRIPTS, fence_key};
-use crate::lease::{Fence, Token};
-use crate::store::{Absence, Answer, LeaseInfo, Reply, Request, StoreError, StoreErrorKind};
+use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS, fence_key};
+use crate::lease::{Key, Token, Ttl};
+use crate::store::Request;
 
 /// The most requests in one script call: the server does nothing else meanwhile, and answers only when it is done.
 const MOST: usize = 64;
+/// How many groups back to look for one that a request fits into.
+const LOOK_BACK: usize = 16;
+/// By how many ms more a renewal prolongs the life of the fence key than it needs, so that few renewals have to.
+const SLACK: u64 = 300_000;
 
-/// What a script call, or a PING, asks.
+/// Requests of one class go into one script call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Class<'a> {
     Ping,
-    Acquire,
-    Renew,
+    Acquire(Ttl, &'a str),
+    Renew(Ttl),
     Release,
     Inspect,
 }
 
-impl Kind {
-    fn of(request: &Request) -> Self {
+impl<'a> Class<'a> {
+    fn of(request: &'a Request) -> (Self, Option<&'a Key>) {
         match request {
-            Request::Ping => Kind::Ping,
-            Request::Acquire { .. } => Kind::Acquire,
-            Request::Renew { .. } => Kind::Renew,
-            Request::Release { .. } => Kind::Release,
-            Request::Inspect { .. } => Kind::Inspect,
+            Request::Ping => (Class::Ping, None),
+            Request::Acquire { key, ttl, holder, .. } => (Class::Acquire(*ttl, holder), Some(key)),
+            Request::Renew { key, ttl, .. } => (Class::Renew(*ttl), Some(key)),
+            Request::Release { key, .. } => (Class::Release, Some(key)),
+            Request::Inspect { key } => (Class::Inspect, Some(key)),
         }
     }
 }
 
-/// Neighbouring requests of one kind, which are one command.
-#[derive(Debug)]
-pub struct Group {
-    kind: Kind,
-    first: usize,
-    len: usize,
+/// Requests that are one command.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Group<'a> {
+    pub class: Class<'a>,
+    /// Their places in the batch.
+    pub members: Vec<usize>,
 }
 
-/// Splits a batch into groups, in its order.
-pub fn groups(batch: &[Request]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+impl<'a> Group<'a> {
+    /// A group for each of the requests.
+    pub fn apart(self) -> impl Iterator<Item = Group<'a>> {
+        self.members.into_iter().map(move |member| Group { class: self.class, members: vec![member] })
+    }
+}
+
+/// Gathers the requests of a batch into groups.
+///
+/// Requests on different keys may change places, so that a batch in which acquires and releases alternate, as they do
+/// under load, is still a few calls. Requests on one key may not: a *stretch* of the batch in which they may has each
+/// key in one class only, and ends where that would cease to be so.
+pub fn groups(batch: &[Request]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut keys = FxHashSet::default();
+    // Where the stretch begins, in the batch and in the groups, and whether it has a second class, from where on its
+    // keys are known. As long as it has one class only, which is common, it can do without knowing them.
+    let (mut start, mut first_group, mut mixed) = (0, 0, false);
     for (index, request) in batch.iter().enumerate() {
-        let kind = Kind::of(request);
-        match groups.last_mut() {
-            Some(group) if group.kind == kind && group.len < MOST && kind != Kind::Ping => group.len += 1,
-            _ => groups.push(Group { kind, first: index, len: 1 }),
+        let (class, key) = Class::of(request);
+        if !mixed && groups.len() > first_group && groups[first_group].class != class {
+            mixed = true;
+            keys.extend(batch[start..index].iter().filter_map(|request| Class::of(request).1));
+        }
+        if mixed && key.is_some_and(|key| !keys.insert(key)) {
+            (start, first_group, mixed) = (index, groups.len(), false);
+            keys.clear();
+        }
+        let look_back = first_group.max(groups.len().saturating_sub(LOOK_BACK));
+        let fits = |group: &&mut Group<'_>| group.class == class && group.members.len() < MOST;
+        match groups[look_back..].iter_mut().rev().find(fits) {
+            Some(group) => group.members.push(index),
+            None => groups.push(Group { class, members: vec![index] }),
         }
     }
     groups
 }
 
-/// The commands for `groups`.
-pub fn pipeline<'a>(batch: &[Request], groups: impl ExactSizeIterator<Item = &'a Group>) -> Pipeline {
+/// The commands for `groups`, behind the scripts themselves if `load`.
+pub fn pipeline(batch: &[Request], groups: &[Group<'_>], load: bool) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(groups.len());
+    if load {
+        for command in SCRIPTS.load() {
+            pipeline.add_command(command);
+        }
+    }
     for group in groups {
-        pipeline.add_command(command(group.kind, &batch[group.first..group.first + group.len]));
+        pipeline.add_command(command(batch, group));
     }
     pipeline
 }
 
-fn command(kind: Kind, requests: &[Request]) -> Cmd {
-    let (script, keys) = match kind {
-        Kind::Ping => return redis::cmd("PING"),
-        Kind::Acquire => (&SCRIPTS.acquire, 2),
-        Kind::Renew => (&SCRIPTS.renew, 2),
-        Kind::Release => (&SCRIPTS.release, 1),
-        Kind::Inspect => (&SCRIPTS.inspect, 2),
-    };
-    let mut command = Cmd::with_capacity(3 + 5 * requests.len(), 64 + 160 * requests.len());
-    command.arg("EVALSHA").arg(&script.hash).arg(keys * requests.len());
-    for request in requests {
-        if let Request::Acquire { key, .. }
-        | Request::Renew { key, .. }
-        | Request::Release { key, .. }
-        | Request::Inspect { key } = request
-        {
-            command.arg(&**key);
-            if keys == 2 {
-                command.arg(fence_key(key));
+fn command(batch: &[Request], group: &Group<'_>) -> Cmd {
+    let count = group.members.len();
+    let call = |script: &LockScript, keys: usize, words: usize| {
+        // Room for all at once: the words of a request are its keys and its token.
+        let size: usize =
+            group.members.iter().map(|&m| Class::of(&batch[m]).1.map_or(0, |key| key.len())).sum();
+        let mut command =
+            Cmd::with_capacity(6 + count * words, 128 + size * 2 * keys + count * (Token::LENGTH + 8));
+        command.arg("EVALSHA").arg(&script.hash).arg(count * keys);
+        for key in keys_of(batch, group) {
+            command.write_arg(key.as_bytes());
+        }
+        if keys == 2 {
+            for key in keys_of(batch, group) {
+                let mut fence = command.writer_for_next_arg();
+                for piece in fence_key(key) {
+                    // Writing into memory does not fail.
+                    let _ = fence.write_all(piece.as_bytes());
+                }
             }
         }
-    }
+        command
+    };
+    let life = |ttl: Ttl| u64::from(ttl.as_millis()) + FENCE_LIFE.as_millis() as u64;
+    let mut command = match group.class {
+        Class::Ping => return redis::cmd("INFO").arg("replication").take(),
+        Class::Inspect => return call(&SCRIPTS.inspect, 2, 2),
+        Class::Release => call(&SCRIPTS.release, 1, 2),
+        Class::Acquire(ttl, holder) => {
+            let mut command = call(&SCRIPTS.acquire, 2, 3);
+            command.arg(ttl.as_millis()).arg(life(ttl)).arg(holder);
+            command
+        }
+        Class::Renew(ttl) => {
+            let mut command = call(&SCRIPTS.renew, 2, 3);
+            command.arg(ttl.as_millis()).arg(life(ttl)).arg(life(ttl) + SLACK);
+            command
+        }
+    };
     let mut buffer = [0; Token::LENGTH];
-    for request in requests {
-        match request {
-            Request::Acquire { token, ttl, holder, .. } => {
-                command.arg(token.encode(&mut buffer)).arg(ttl.as_millis()).arg(&**holder);
-            }
-            Request::Renew { token, ttl, .. } => {
-                command.arg(token.encode(&mut buffer)).arg(ttl.as_millis());
-            }
-            Request::Release { token, .. } => {
-                command.arg(token.encode(&mut buffer));
-            }
-            Request::Inspect { .. } | Request::Ping => {}
+    for &member in &group.members {
+        if let Request::Acquire { token, .. }
+        | Request::Renew { token, .. }
+        | Request::Release { token, .. } = &batch[member]
+        {
+            command.write_arg(token.encode(&mut buffer).as_bytes());
         }
     }
     command
 }
 
-/// Whether the server did not know the group's script, and therefore did nothing.
-pub fn is_unknown_script(value: &Value) -> bool {
-    matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
-}
-
-/// Reads a group's reply into the answers of its requests.
-pub fn read(address: &RedisAddress, group: &Group, value: Value, answers: &mut [Option<Answer>]) {
-    let answers = &mut answers[group.first..group.first + group.len];
-    match value {
-        Value::ServerError(error) => {
-            let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-            let error = fault::refused(address, text.trim());
-            answers.fill(Some(Err(error)));
-        }
-        Value::SimpleString(_) | Value::BulkString(_) if group.kind == Kind::Ping => {
-            answers[0] = Some(Ok(Reply::Ready));
-        }
-        Value::Array(items) if group.kind == Kind::Release && items.len() == group.len => {
-            for (answer, item) in answers.iter_mut().zip(items) {
-                if let Value::Int(code) = item {
-                    *answer = one(address, group.kind, code, Value::Nil);
-                }
-            }
-        }
-        Value::Array(items) if items.len() == 2 * group.len => {
-            let mut items = items.into_iter();
-            for answer in answers {
-                if let (Some(Value::Int(code)), Some(value)) = (items.next(), items.next()) {
-                    *answer = one(address, group.kind, code, value);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The answer to an answer that nobody understands.
-pub fn not_understood(address: &RedisAddress) -> StoreError {
-    StoreError::maybe_done(StoreErrorKind::Unsupported, format!("{address} answered what no Redis answers"))
-}
-
-fn one(address: &RedisAddress, kind: Kind, code: i64, value: Value) -> Option<Answer> {
-    Some(Ok(match (kind, code, value) {
-        (_, -1, value) => return Some(Err(fault::refused(address, &text(value)?))),
-        (Kind::Acquire, 1, fence) => Reply::Acquired { fence: Fence(text(fence)?.parse().ok()?) },
-        (Kind::Acquire, 0, Value::Int(left)) => Reply::Busy { remaining: remaining(left) },
-        (Kind::Renew, 1, _) => Reply::Renewed,
-        (Kind::Release, 1, _) => Reply::Released,
-        (Kind::Renew | Kind::Release, 2, _) => Reply::NotHeld(Absence::Missing),
-        (Kind::Renew | Kind::Release, 3, _) => Reply::NotHeld(Absence::Taken),
-        (Kind::Inspect, 2, _) => Reply::Inspected(None),
-        (Kind::Inspect, 1, Value::Array(parts)) => {
-            let [Value::Int(left), fence, holder] = <[Value; 3]>::try_from(parts).ok()? else { return None };
-            let fence = text(fence)?.parse().ok().map(Fence);
-            let holder = fence.and(Some(text(holder)?.into()));
-            Reply::Inspected(Some(LeaseInfo { holder, fence, remaining: remaining(left) }))
-        }
-        _ => return None,
-    }))
-}
-
-/// PTTL's −1 is a key that never expires; −2, one that is gone by now.
-fn remaining(left: i64) -> Option<Duration> {
-    (left != -1).then(|| Duration::from_millis(u64::try_from(left).unwrap_or(0)))
-}
-
-fn text(value: Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
+fn keys_of<'a>(batch: &'a [Request], group: &Group<'_>) -> impl Iterator<Item = &'a Key> {
+    group.members.iter().filter_map(|&member| Class::of(&batch[member]).1)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lease::{Key, Ttl};
-
-    #[test]
-    fn neighbours_of_a_kind_are_one_call_in_the_batchs_order() {
-        let key: Key = "k".into();
-        let release = Request::Release { key: key.clone(), token: Token::random() };
-        let renew = Request::Renew { key: key.clone(), token: Token::random(), ttl: Ttl::MIN };
-        let inspect = Request::Inspect { key };
-        let mut batch = vec![release; 200];
-        batch.extend([renew, inspect.clone(), inspect, Request::Ping, Request::Ping]);
-        let groups = groups(&batch);
-        let shape: Vec<_> = groups.iter().map(|g| (g.kind, g.first, g.len)).collect();
-        assert_eq!(
-            shape,
-            [
-                (Kind::Release, 0, 64),
-                (Kind::Release, 64, 64),
-                (Kind::Release, 128, 64),
-                (Kind::Release, 192, 8),
-                (Kind::Renew, 200, 1),
-                (Kind::Inspect, 201, 2),
-                (Kind::Ping, 203, 1),
-                (Kind::Ping, 204, 1),
-            ]
-        );
-    }
-}
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,68 +1,78 @@
--- Grants leases. KEYS has a lock and its fence key for each request, ARGV a token, a ttl in ms and a holder's name.
--- Answers two values for each: 1 and the fence, 0 and the holder's remaining ms (-1: it never expires), or -1 and
--- an error's text.
+-- Grants leases of one ttl and holder. KEYS: the locks, then their fence keys; ARGV: the ttl and the fence keys' life
+-- in ms, the holder's name, and a token for each lock.
+-- Answers one value for each: the fence if granted; if not, -1 when the holder's key never expires, else -2 - the ms
+-- until it does; or the server's error.
 --
--- Fences are handled as texts of 16 digits, which compare like the numbers: to format one number costs the server as
--- much as to set a key.
-local HOUR = 3600000
-local KEYS, ARGV, call, pcall, sub, format = KEYS, ARGV, redis.call, redis.pcall, string.sub, string.format
+-- To format one number costs the server as much as to set a key, and to set a key "in 10 s" half as much again as to
+-- set it "until noon". So the times are formatted once, and fences are handled as texts of 16 digits, which compare
+-- like the numbers.
+local call, sub, format = redis.pcall, string.sub, string.format
+local count = #KEYS / 2
+local ttl, life, holder = ARGV[1], ARGV[2], ' ' .. ARGV[3]
 local answers = {}
-local now -- The server's clock in microseconds; one look at it serves all requests, which run at one instant.
-local lives = {} -- How long a fence key lives, by the lease's ttl.
 
-local function clock()
-  if not now then
-    local time = call('TIME')
-    now = time[1] .. sub('000000' .. time[2], -6)
-  end
-  return now
+local time = call('TIME')
+local now = sub('000000' .. time[1], -10) .. sub('000000' .. time[2], -6)
+local now_us = tonumber(now)
+
+local unit, lock_end, fence_end = 'PX', ttl, life
+if count > 1 then
+  local now_ms = math.floor(now_us / 1000)
+  unit, lock_end, fence_end = 'PXAT', format('%.0f', now_ms + ttl), format('%.0f', now_ms + life)
 end
 
--- The clock gives the lease's fence, unless the last one was larger: then the clock was set back, or two leases came in
--- one microsecond, and the fence counts on from there. Its key may expire once the clock alone makes every later fence
--- larger, with an hour to spare for a clock that is set back.
-local function next_fence(side, token, ttl, holder)
-  local fence = clock()
-  local life = lives[ttl]
-  if not life then
-    life = format('%.0f', ttl + HOUR)
-    lives[ttl] = life
+-- The clock gives the fence, unless the last one was not smaller: then the clock was set back, or two leases came in
+-- one microsecond, and the fence counts on from there. Its key must then last until the clock has caught up.
+local function next_fence(lock, side, token)
+  local last = call('SET', side, now .. ' ' .. token .. holder, unit, fence_end, 'GET')
+  if not last then return now_us end
+  if last.err then
+    call('DEL', lock)
+    return last
   end
-  local whose = ' ' .. token .. ' ' .. holder
-  local last = pcall('SET', side, fence .. whose, 'PX', life, 'GET')
-  if not last then return fence end
-  if type(last) == 'table' then
-    -- Something else is kept there. It is our place, and a fence has to be.
-    call('SET', side, fence .. whose, 'PX', life)
-    return fence
-  end
-  if sub(last, 1, 16) < fence then return fence end
-  local before = tonumber(string.match(last, '^%d+')) or 0
-  if before >= tonumber(fence) then
-    local ahead = math.ceil((before + 1 - fence) / 1000)
-    fence = format('%016.0f', before + 1)
-    call('SET', side, fence .. whose, 'PX', format('%.0f', ttl + HOUR + ahead))
+  if sub(last, 1, 16) < now then return now_us end
+  last = tonumber(string.match(last, '^%d+')) or 0
+  if last < now_us then return now_us end
+  local fence = math.min(last + 1, 9007199254740991) -- 2^53 - 1, the last integer that Lua and JavaScript tell apart
+  local ahead = math.ceil((fence - now_us) / 1000)
+  local text = format('%016.0f', fence) .. ' ' .. token .. holder
+  local set = call('SET', side, text, 'PX', format('%.0f', life + ahead))
+  if set.err then
+    call('DEL', lock)
+    return set
   end
   return fence
 end
 
-local function acquire(lock, side, token, ttl, holder)
-  local set = pcall('SET', lock, token, 'NX', 'PX', ttl)
-  if set and set.err then return -1, set.err end
-  if not set then
-    local owner = pcall('GET', lock)
-    if type(owner) == 'table' then return -1, owner.err end
-    if owner ~= token then return 0, call('PTTL', lock) end
-    -- The same request again: the same lease, with all of its ttl.
-    call('PEXPIRE', lock, ttl)
-    local fence, whose = string.match(call('GET', side) or '', '^(%d+) (%S+)')
-    if whose == token then return 1, fence end
+-- Somebody holds the lock: another token, or this one, whose first answer was lost.
+local function held(lock, side, token)
+  local owner = call('GET', lock)
+  if owner ~= token then
+    if owner and owner.err then return owner end
+    local left = redis.call('PTTL', lock)
+    if left == -1 then return -1 end
+    return -2 - math.max(left, 0)
   end
-  return 1, next_fence(side, token, ttl, holder)
+  local done = call('PEXPIRE', lock, ttl)
+  if done ~= 1 then return done end
+  local last = call('GET', side)
+  local fence, whose = string.match(last and not last.err and last or '', '^(%d+) (%S+)')
+  if whose ~= token then return next_fence(lock, side, token) end
+  -- Its key lives as long as the lease needs, and is never made to live shorter.
+  local left = redis.call('PTTL', side)
+  if left >= 0 and left < tonumber(life) then call('PEXPIRE', side, life) end
+  return tonumber(fence)
 end
 
-for i = 1, #KEYS / 2 do
-  local key, arg = 2 * i, 3 * i
-  answers[key - 1], answers[key] = acquire(KEYS[key - 1], KEYS[key], ARGV[arg - 2], ARGV[arg - 1], ARGV[arg])
+for i = 1, count do
+  local lock, token = KEYS[i], ARGV[i + 3]
+  local set = call('SET', lock, token, unit, lock_end, 'NX')
+  if not set then
+    answers[i] = held(lock, KEYS[count + i], token)
+  elseif set.err then
+    answers[i] = set
+  else
+    answers[i] = next_fence(lock, KEYS[count + i], token)
+  end
 end
 return answers

@@ -1,21 +1,22 @@
--- Tells who holds locks. KEYS has a lock and its fence key for each request.
--- Answers two values for each: 2 and 0 if nobody does; -1 and an error's text; or 1 and a list of the remaining ms
--- (-1: it never expires), the fence and the holder's name, the last two empty if another library holds the lock.
+-- Tells who holds locks. KEYS: the locks, then their fence keys.
+-- Answers one value for each: nil if nobody does; a list of the remaining ms (-1: it never expires) and, unless
+-- another library holds the lock, the fence and the holder's name; or the server's error.
+local call = redis.pcall
+local count = #KEYS / 2
 local answers = {}
 
 local function inspect(lock, side)
-  local owner = redis.pcall('GET', lock)
-  if not owner then return 2, 0 end
-  if type(owner) == 'table' then return -1, owner.err end
-  local known = redis.pcall('GET', side)
-  local fence, whose, holder = string.match(type(known) == 'string' and known or '', '^(%d+) (%S+) (.*)$')
-  if whose ~= owner then fence, holder = '', '' end
-  return 1, { redis.call('PTTL', lock), fence, holder }
+  -- GETEX is a write, which a replica with old data refuses.
+  local owner = call('GETEX', lock)
+  if not owner or owner.err then return owner end
+  local left = redis.call('PTTL', lock)
+  local known = call('GET', side)
+  local fence, whose, holder = string.match(known and not known.err and known or '', '^(%d+) (%S+) (.*)$')
+  if whose ~= owner then return { left } end
+  return { left, tonumber(fence), holder }
 end
 
-for i = 1, #KEYS / 2 do
-  local code, value = inspect(KEYS[2 * i - 1], KEYS[2 * i])
-  answers[2 * i - 1] = code
-  answers[2 * i] = value
+for i = 1, count do
+  answers[i] = inspect(KEYS[i], KEYS[count + i])
 end
 return answers

@@ -1,27 +1,28 @@
--- Lets leases live on. KEYS has a lock and its fence key for each request, ARGV a token and a ttl in ms.
--- Answers two values for each: 1 if the token holds the lock, 2 if nobody does, 3 if somebody else does, each with
--- a 0; or -1 and an error's text.
-local HOUR = 3600000
+-- Lets leases live on. KEYS: the locks, then their fence keys; ARGV: the ttl in ms, the life that a fence key needs
+-- with it and the one that it gets, which is a little more so that not every renewal has to prolong it, and a token
+-- for each lock.
+-- Answers one value for each: 1 if the token holds the lock, 0 if nobody does, -1 if somebody else does; or the
+-- server's error.
+local call = redis.pcall
+local count = #KEYS / 2
+local ttl, life, long_life = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local answers = {}
 
-local function renew(lock, side, token, ttl)
-  local owner = redis.pcall('GET', lock)
-  if not owner then return 2, 0 end
-  if type(owner) == 'table' then return -1, owner.err end
-  if owner ~= token then return 3, 0 end
-  local done = redis.pcall('PEXPIRE', lock, ttl)
-  if type(done) == 'table' then return -1, done.err end
+local function renew(lock, side, token)
+  -- GETEX and not GET, because it is a write: a read-only replica must refuse, rather than tell a holder by its old
+  -- data that the lease is gone.
+  local owner = call('GETEX', lock)
+  if not owner then return 0 end
+  if owner.err then return owner end
+  if owner ~= token then return -1 end
+  local done = call('PEXPIRE', lock, ttl)
   -- The fence outlives the lease, and is never made to live shorter.
   local left = redis.call('PTTL', side)
-  if left >= 0 and left < ttl + HOUR / 2 then
-    redis.call('PEXPIRE', side, string.format('%.0f', ttl + HOUR))
-  end
-  return 1, 0
+  if left >= 0 and left < life then call('PEXPIRE', side, long_life) end
+  return done
 end
 
-for i = 1, #KEYS / 2 do
-  local code, value = renew(KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], ARGV[2 * i])
-  answers[2 * i - 1] = code
-  answers[2 * i] = value
+for i = 1, count do
+  answers[i] = renew(KEYS[i], KEYS[count + i], ARGV[i + 3])
 end
 return answers

@@ -1,0 +1,99 @@
+use super::*;
+
+fn parse(url: &str) -> RedisAddress {
+    RedisAddress::parse(url, None, None).unwrap_or_else(|error| panic!("{url}: {error}"))
+}
+
+fn tcp(host: &str, port: u16) -> Endpoint {
+    Endpoint::Tcp(host.into(), port)
+}
+
+#[test]
+fn every_part_of_a_url_is_read() {
+    let address = parse("redis://us%40er:p%2Fw@Example.org:7000/3");
+    assert_eq!(address.endpoint, tcp("example.org", 7000));
+    assert_eq!((address.username.as_deref(), address.password.as_deref()), (Some("us@er"), Some("p/w")));
+    assert_eq!(address.database, 3);
+    assert_eq!(parse("redis://localhost").endpoint, tcp("localhost", 6379));
+    assert_eq!(parse("REDIS://localhost/").database, 0);
+    assert_eq!(parse("redis://localhost?db=4").database, 4);
+    assert_eq!(parse("redis://[::1]:7").endpoint, tcp("::1", 7));
+    assert_eq!(parse("redis://[fe80::1%25eth0]").endpoint, tcp("fe80::1%eth0", 6379));
+    assert_eq!(parse("redis://:p@ss@host").password.as_deref(), Some("p@ss"));
+    assert_eq!(parse("redis://user:@host").password.as_deref(), Some(""));
+    assert_eq!(parse("redis://:@host").password, None);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_unix_socket_is_read() {
+    let socket = parse("redis+unix:///run/redis%20one@2.sock?db=2&pass=x&user=y");
+    assert_eq!(socket.endpoint, Endpoint::Unix("/run/redis one@2.sock".into()));
+    assert_eq!(
+        (socket.database, socket.username.as_deref(), socket.password.as_deref()),
+        (2, Some("y"), Some("x"))
+    );
+    assert_eq!(parse("redis+unix://u:p@/a.sock").password.as_deref(), Some("p"));
+    assert_eq!(socket.to_string(), "redis+unix://y@/run/redis one@2.sock?db=2");
+}
+
+#[test]
+fn what_can_not_be_meant_is_refused_without_the_secret() {
+    let long = format!("redis+unix:///{}.sock", "a".repeat(200));
+    for (url, said) in [
+        ("localhost:6379", "begins with redis://"),
+        ("http://host", "begins with redis://"),
+        ("rediss://:secret@host", "TLS comes later"),
+        ("redis://", "names no host"),
+        ("redis:///0", "names no host"),
+        ("redis://:secret@", "names no host"),
+        ("redis://:secret@host:", "port"),
+        ("redis://:secret@host:0", "port"),
+        ("redis://:secret@host:99999", "port"),
+        ("redis://:secret@host:+5", "port"),
+        ("redis://:secret@host/x", "database"),
+        ("redis://:secret@host/-1", "database"),
+        ("redis://:secret@host/+1", "database"),
+        ("redis://:secret@host/1/2", "database"),
+        ("redis://:secret@host/99999999999", "database"),
+        ("redis://:secret@host/1?db=2", "two databases"),
+        ("redis://:secret@host?timeout=3", "unknown parameter \"timeout\""),
+        ("redis://:secret@host#x", "fragment"),
+        ("redis://:sec#secret@host", "percent-encoded"),
+        ("redis://:sec/secret@host", "percent-encoded"),
+        ("redis://user:12/secret@host", "percent-encoded"),
+        ("redis://:sec?secret@host", "percent-encoded"),
+        ("redis://:%zzsecret@host", "two hex digits"),
+        ("redis://:%FFsecret@host", "UTF-8"),
+        ("redis://:%00secret@host", "NUL"),
+        ("redis://::1", "brackets"),
+        ("redis://[::1", "lacks its ]"),
+        ("redis://[::x]", "no IPv6 address"),
+        ("redis://ho st", "' '"),
+        ("redis+unix://relative.sock", "three slashes"),
+        ("redis+unix://", "absolute path"),
+        ("redis+unix:///", "absolute path"),
+        ("redis+unix:///a%00.sock", "absolute path"),
+        (&long, "longer"),
+    ] {
+        let error = RedisAddress::parse(url, None, None).expect_err(url);
+        assert!(error.contains(said), "{url}: {error}");
+        assert!(!error.contains("secret"), "{url}: {error}");
+    }
+}
+
+#[test]
+fn options_take_the_place_of_the_urls_and_make_another_identity() {
+    let url = "redis://a:secret@host/2";
+    let other = RedisAddress::parse(url, Some("c"), Some("hidden")).unwrap();
+    assert_eq!((other.username.as_deref(), other.password.as_deref()), (Some("c"), Some("hidden")));
+    assert_eq!(other.to_string(), "redis://c@host:6379/2");
+    assert_eq!(parse(url).identity(), parse(url).identity());
+    for url in
+        ["redis://a:other@host/2", "redis://b:secret@host/2", "redis://a:secret@host", "redis://a:secret@h/2"]
+    {
+        assert_ne!(parse(url).identity(), parse("redis://a:secret@host/2").identity(), "{url}");
+    }
+    let shown = format!("{other} {other:?} {}", other.identity());
+    assert!(!shown.contains("hidden") && !shown.contains("secret"), "{shown}");
+}

@@ -1,0 +1,115 @@
+//! One connection, and what is under way on it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, RedisError, Value};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+/// A connection to a server. All batches share it; replies come in the order of the requests.
+pub struct Link {
+    connection: MultiplexedConnection,
+    /// Reads and writes the socket. It ends when the connection does.
+    driver: JoinHandle<()>,
+    given_up: Cell<bool>,
+    /// When each unanswered pipeline was sent, the oldest in front.
+    in_flight: RefCell<VecDeque<(u64, Instant)>>,
+    sent: Cell<u64>,
+}
+
+/// Why a pipeline got no replies.
+pub enum Cut {
+    /// Its time is over.
+    TimedOut,
+    /// The connection was given up because the server did not answer on it in time.
+    GivenUp,
+    /// The connection broke, or what came was no RESP.
+    Broken(RedisError),
+}
+
+impl Link {
+    /// The connection whose socket is served by the task `driver`.
+    pub fn new(connection: MultiplexedConnection, driver: JoinHandle<()>) -> Self {
+        let in_flight = RefCell::default();
+        Self { connection, driver, given_up: Cell::new(false), in_flight, sent: Cell::new(0) }
+    }
+
+    /// Whether nothing can be sent any more. A connection that the server closed while it was idle is known to be
+    /// dead before anything is lost on it.
+    pub fn is_dead(&self) -> bool {
+        self.given_up.get() || self.driver.is_finished()
+    }
+
+    /// Sends `pipeline` and waits for its replies until `deadline`, which is `timeout` after its batch came.
+    pub async fn send(
+        &self,
+        pipeline: &Pipeline,
+        deadline: Instant,
+        timeout: Duration,
+    ) -> Result<Vec<Value>, Cut> {
+        let flight = Flight::begin(self);
+        let mut connection = self.connection.clone();
+        let replies = connection.send_packed_commands(pipeline, 0, pipeline.len());
+        match timeout_at(deadline, replies).await {
+            Ok(Ok(replies)) => Ok(replies),
+            Ok(Err(_)) if self.given_up.get() => Err(Cut::GivenUp),
+            Ok(Err(error)) => {
+                self.give_up();
+                Err(Cut::Broken(error))
+            }
+            Err(_) => {
+                // A batch that waited long for the connection says little about it; one that had all of its time
+                // on it says that the server hangs or the network swallows what we send. An eighth of tolerance,
+                // because packing takes time, too.
+                if flight.oldest().elapsed() >= timeout - timeout / 8 {
+                    self.give_up();
+                }
+                Err(Cut::TimedOut)
+            }
+        }
+    }
+
+    /// Closes the connection. Whatever is in flight on it ends with [`Cut::GivenUp`].
+    fn give_up(&self) {
+        self.given_up.set(true);
+        self.driver.abort();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// A pipeline's entry among those in flight, for as long as somebody waits for it.
+struct Flight<'a> {
+    link: &'a Link,
+    number: u64,
+}
+
+impl<'a> Flight<'a> {
+    fn begin(link: &'a Link) -> Self {
+        let number = link.sent.get();
+        link.sent.set(number + 1);
+        link.in_flight.borrow_mut().push_back((number, Instant::now()));
+        Self { link, number }
+    }
+
+    /// When the oldest pipeline that is still unanswered was sent.
+    fn oldest(&self) -> Instant {
+        self.link.in_flight.borrow().front().map_or_else(Instant::now, |&(_, sent)| sent)
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let mut in_flight = self.link.in_flight.borrow_mut();
+        if let Some(place) = in_flight.iter().position(|&(number, _)| number == self.number) {
+            in_flight.remove(place);
+        }
+    }
+}
