@@ -4,4 +4,10 @@
 mod contract;
 mod fixture;
 mod memory;
+#[cfg(unix)]
+mod redis;
+#[cfg(unix)]
+#[path = "../store_redis/server.rs"]
+#[allow(dead_code, reason = "the suite needs less of it than the Redis store's own tests")]
+mod server;
 mod sqlite;

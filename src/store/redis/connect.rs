@@ -6,11 +6,12 @@ use std::time::Duration;
 use futures_util::future::select_ok;
 use redis::aio::{AsyncStream, MultiplexedConnection};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::address::{Endpoint, RedisAddress};
 use super::fault;
+use super::greeting::{self, End};
 use super::link::Link;
 use super::scripts::SCRIPTS;
 use crate::store::{StoreError, StoreErrorKind};
@@ -30,31 +31,32 @@ type Stream = Box<dyn AsyncStream + Send + Unpin>;
 ///
 /// It takes as long as it takes: the time-outs are those of the batches that wait for it.
 pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
-    let stream = dial(&address.endpoint).await.map_err(|error| unreachable(&address, &error))?;
-    // Neither user nor database here: logging in is ours, so that we can say what is wrong with it.
-    let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
-    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let (mut connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
-        .await
-        .map_err(|error| fault::broken(&address, &error, false))?;
-    // A link from here on: it ends the driver should this future be dropped.
-    let link = Link::new(connection.clone(), tokio::spawn(driver));
-
-    let mut greeting = Pipeline::new();
-    let purposes: Vec<Purpose> = greetings(&address)
-        .map(|(purpose, command)| {
-            greeting.add_command(command);
-            purpose
-        })
-        .collect();
-    let replies = connection
-        .send_packed_commands(&greeting, 0, greeting.len())
-        .await
-        .map_err(|error| fault::broken(&address, &error, false))?;
-    for (purpose, reply) in purposes.into_iter().zip(replies) {
+    let mut stream = dial(&address.endpoint).await.map_err(|error| unreachable(&address, &error))?;
+    let (purposes, commands): (Vec<_>, Vec<_>) = greetings(&address).unzip();
+    let replies = greeting::exchange(&mut stream, &commands).await;
+    for (purpose, reply) in purposes.iter().zip(&replies.values) {
         purpose.check(&address, reply)?;
     }
-    Ok(link)
+    match replies.end {
+        Some(End::Nonsense) => return Err(fault::not_a_redis(&address, false)),
+        Some(End::HungUp(error)) => {
+            let words = replies.values.iter().find_map(|value| match value {
+                Value::ServerError(error) => Some(error),
+                _ => None,
+            });
+            return Err(
+                words.map_or_else(|| unreachable(&address, &error), |said| fault::refused(&address, said))
+            );
+        }
+        None => {}
+    }
+    // Neither user nor database here: that is done.
+    let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
+        .await
+        .map_err(|error| fault::broken(&address, &error, false))?;
+    Ok(Link::new(connection, tokio::spawn(driver)))
 }
 
 /// What a command of the greeting is for.
@@ -91,13 +93,13 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
 }
 
 impl Purpose {
-    fn check(self, address: &RedisAddress, reply: Value) -> Result<(), StoreError> {
+    fn check(self, address: &RedisAddress, reply: &Value) -> Result<(), StoreError> {
         let error = match reply {
             Value::ServerError(error) => error,
             info if self == Purpose::Version => return check_version(address, info),
             _ => return Ok(()),
         };
-        let mut fault = fault::refused(address, &error);
+        let mut fault = fault::refused(address, error);
         // Nothing but the greeting was sent.
         fault.maybe_done = false;
         match (self, fault.kind) {
@@ -165,10 +167,10 @@ fn unreachable(address: &RedisAddress, error: &io::Error) -> StoreError {
 }
 
 /// A server that tells no version is taken for new enough: the scripts would say.
-fn check_version(address: &RedisAddress, info: Value) -> Result<(), StoreError> {
+fn check_version(address: &RedisAddress, info: &Value) -> Result<(), StoreError> {
     let text = match info {
-        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Value::VerbatimString { text, .. } => text,
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
+        Value::VerbatimString { text, .. } => text.into(),
         _ => return Err(fault::not_a_redis(address, false)),
     };
     let Some(version) = text.lines().find_map(|line| line.strip_prefix("redis_version:")) else {

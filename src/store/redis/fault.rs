@@ -27,6 +27,10 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
         "OOM" => (StoreErrorKind::Full, "its memory is full; raise maxmemory or free some".into()),
         "MISCONF" => (StoreErrorKind::Full, "it can't save its data to disk and takes no writes".into()),
         "NOPERM" => (StoreErrorKind::Denied, RIGHTS.into()),
+        // What a script meets, Redis up to 7.0 and from 7.2 on.
+        "ERR" if said.contains("user executing the script") || said.contains("ACL failure") => {
+            (StoreErrorKind::Denied, RIGHTS.into())
+        }
         "NOAUTH" => (StoreErrorKind::Denied, "it wants a password; give one".into()),
         "WRONGPASS" => (StoreErrorKind::Denied, "check user and password".into()),
         "DENIED" => (StoreErrorKind::Denied, "it is in protected mode; set a password there".into()),

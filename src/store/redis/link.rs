@@ -14,6 +14,7 @@ pub struct Link {
     connection: MultiplexedConnection,
     /// Reads and writes the socket. It ends when the connection does.
     driver: JoinHandle<()>,
+    /// Nothing more is sent. Who still waits for an answer here may; the last one to leave closes the connection.
     given_up: Cell<bool>,
     /// When each unanswered pipeline was sent, the oldest in front.
     in_flight: RefCell<VecDeque<(u64, Instant)>>,
@@ -24,8 +25,6 @@ pub struct Link {
 pub enum Cut {
     /// Its time is over.
     TimedOut,
-    /// The connection was given up because the server did not answer on it in time.
-    GivenUp,
     /// The connection broke, or what came was no RESP.
     Broken(RedisError),
 }
@@ -55,9 +54,8 @@ impl Link {
         let replies = connection.send_packed_commands(pipeline, 0, pipeline.len());
         match timeout_at(deadline, replies).await {
             Ok(Ok(replies)) => Ok(replies),
-            Ok(Err(_)) if self.given_up.get() => Err(Cut::GivenUp),
             Ok(Err(error)) => {
-                self.give_up();
+                self.given_up.set(true);
                 Err(Cut::Broken(error))
             }
             Err(_) => {
@@ -65,17 +63,11 @@ impl Link {
                 // on it says that the server hangs or the network swallows what we send. An eighth of tolerance,
                 // because packing takes time, too.
                 if flight.oldest().elapsed() >= timeout - timeout / 8 {
-                    self.give_up();
+                    self.given_up.set(true);
                 }
                 Err(Cut::TimedOut)
             }
         }
-    }
-
-    /// Closes the connection. Whatever is in flight on it ends with [`Cut::GivenUp`].
-    fn give_up(&self) {
-        self.given_up.set(true);
-        self.driver.abort();
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! - [`address`]: the URL;
 //! - [`connect`]: a connection that is fit for locks;
+//! - [`greeting`]: the first words on it;
 //! - [`link`]: the connection in use, and when to give it up;
 //! - [`scripts`]: what the server runs;
 //! - [`plan`]: requests as script calls;
@@ -15,6 +16,7 @@
 mod address;
 mod connect;
 mod fault;
+mod greeting;
 mod link;
 mod plan;
 mod reply;
@@ -174,14 +176,12 @@ impl RedisStore {
     }
 
     fn cut(&self, cut: &Cut, limit: Limit) -> StoreError {
-        let late = |what| {
-            let message =
-                format!("{} did not answer within {} ms{what}", self.address, limit.timeout.as_millis());
-            StoreError::maybe_done(StoreErrorKind::TimedOut, message)
-        };
         match cut {
-            Cut::TimedOut => late(""),
-            Cut::GivenUp => late(" to somebody else on the same connection, which was given up"),
+            Cut::TimedOut => {
+                let message =
+                    format!("{} did not answer within {} ms", self.address, limit.timeout.as_millis());
+                StoreError::maybe_done(StoreErrorKind::TimedOut, message)
+            }
             Cut::Broken(error) => fault::broken(&self.address, error, true),
         }
     }

@@ -11,7 +11,7 @@ local count = #KEYS / 2
 local ttl, life, holder = ARGV[1], ARGV[2], ' ' .. ARGV[3]
 local answers = {}
 
-local time = call('TIME')
+local time = redis.call('TIME')
 local now = sub('000000' .. time[1], -10) .. sub('000000' .. time[2], -6)
 local now_us = tonumber(now)
 

@@ -1,0 +1,252 @@
+//! Servers that refuse, told apart.
+
+use std::time::Duration;
+
+use leasehold::lease::Token;
+use leasehold::store::{Reply, Request, StoreError, StoreErrorKind};
+
+use crate::ask::{acquire, all, ask, granted, inspect, refused, release, renew, run, within};
+use crate::server::{Server, send, store};
+
+const PASSWORD: &str = "hunter2-secret";
+
+#[track_caller]
+fn assert_refused(error: &StoreError, kind: StoreErrorKind, said: &str) {
+    assert_eq!(error.kind, kind, "{error}");
+    assert!(!error.maybe_done, "{error}");
+    assert!(error.message.contains(said), "{error}");
+    assert!(!error.message.contains(PASSWORD), "{error}");
+}
+
+/// Each kind of request, on keys of which a server with old data would say something about all.
+fn one_of_each() -> Vec<Request> {
+    let token = Token::random();
+    vec![
+        acquire("lock:new", token, 1_000),
+        renew("lock:held", token, 1_000),
+        renew("lock:none", token, 1_000),
+        release("lock:held", token),
+        release("lock:none", token),
+        inspect("lock:held"),
+    ]
+}
+
+#[test]
+fn a_wrong_login_is_denied() {
+    run(async {
+        let server = Server::start(&["--requirepass", PASSWORD]);
+        let at = |login: &str| store(&server.url().replace("redis://", &format!("redis://{login}")));
+        assert_eq!(ask(&at(&format!(":{PASSWORD}@")), Request::Ping).await, Reply::Ready);
+        assert_eq!(ask(&at(&format!("default:{PASSWORD}@")), Request::Ping).await, Reply::Ready);
+        assert_refused(&refused(&at(""), Request::Ping).await, StoreErrorKind::Denied, "wants a password");
+        for login in [":hunter2-secret-not@", "nobody:hunter2-secret@", "default@"] {
+            let error = refused(&at(login), Request::Ping).await;
+            assert_refused(&error, StoreErrorKind::Denied, "check user and password");
+        }
+        let open = Server::start(&[]);
+        let error =
+            refused(&store(&open.url().replace("://", &format!("://:{PASSWORD}@"))), Request::Ping).await;
+        assert_refused(&error, StoreErrorKind::Denied, "no password set");
+    });
+}
+
+#[test]
+fn what_an_acl_forbids_is_denied_and_nothing_else() {
+    run(async {
+        let server = Server::start(&[]);
+        let user = |rules: &str| {
+            let rules = format!("ACL SETUSER app reset on >{PASSWORD} {rules}");
+            assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), "OK");
+            store(&server.url().replace("://", &format!("://app:{PASSWORD}@")))
+        };
+        // What the error message asks for is enough, though it forbids to name the connection and to ask for INFO.
+        let least = "~lock:* ~{* +set +get +getex +mget +del +pttl +pexpire +time +evalsha +script|load";
+        let app = user(least);
+        let token = Token::random();
+        assert_eq!(ask(&app, Request::Ping).await, Reply::Ready);
+        granted(&app, "lock:a", token).await;
+        granted(&app, "lock:a", token).await;
+        let batch = vec![inspect("lock:a"), renew("lock:a", token, 1_000), release("lock:a", token)];
+        assert!(all(&app, batch).await.iter().all(Result::is_ok));
+
+        // A key that the user may not touch is no fault of the others in the same call.
+        let batch = vec![
+            acquire("lock:b", token, 1_000),
+            acquire("other:b", token, 1_000),
+            acquire("lock:c", token, 1_000),
+        ];
+        let answers = all(&app, batch).await;
+        assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
+        assert_refused(answers[1].as_ref().unwrap_err(), StoreErrorKind::Denied, "~PREFIX*");
+        assert_eq!(server.command(&["EXISTS", "other:b"]), "0");
+
+        for missing in ["+script|load", "+evalsha", "+set", "+getex", "+time"] {
+            server.command(&["DEL", "lock:d"]);
+            let app = user(&least.replace(missing, "-hset"));
+            let batch = vec![
+                acquire("lock:d", token, 1_000),
+                renew("lock:d", token, 1_000),
+                release("lock:d", token),
+            ];
+            let answers = all(&app, batch).await;
+            let error = answers.iter().find_map(|answer| answer.as_ref().err()).unwrap();
+            assert_eq!(error.kind, StoreErrorKind::Denied, "{missing}: {error}");
+            assert!(error.message.contains("+script|load"), "{missing}: {error}");
+        }
+    });
+}
+
+#[test]
+fn a_database_that_does_not_exist_is_unsupported() {
+    run(async {
+        let server = Server::start(&["--databases", "4"]);
+        let error = refused(&store(&format!("{}/4", server.url())), Request::Ping).await;
+        assert_refused(&error, StoreErrorKind::Unsupported, "no database 4");
+        assert_eq!(ask(&store(&format!("{}/3", server.url())), Request::Ping).await, Reply::Ready);
+    });
+}
+
+#[test]
+fn a_replica_refuses_every_request_and_is_left_for_a_new_connection() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        granted(&store, "lock:held", Token::random()).await;
+        // Port 1 is no master: the replica keeps what it has, as after a failover.
+        server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        let connections = server.info("stats", "total_connections_received");
+        let requests = one_of_each();
+        let count = requests.len() as u64;
+        for request in requests {
+            let error = refused(&store, request).await;
+            assert_refused(&error, StoreErrorKind::ReadOnly, "failover");
+        }
+        // The first one came on the old connection; one more is the command that looks.
+        assert_eq!(server.info("stats", "total_connections_received"), connections + count);
+        assert_refused(&refused(&store, Request::Ping).await, StoreErrorKind::ReadOnly, "master");
+        server.command(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+        assert_refused(&refused(&store, inspect("lock:held")).await, StoreErrorKind::ReadOnly, "MASTERDOWN");
+        server.command(&["REPLICAOF", "NO", "ONE"]);
+        assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
+        granted(&store, "lock:new", Token::random()).await;
+    });
+}
+
+#[test]
+fn too_few_replicas_are_told() {
+    run(async {
+        let server = Server::start(&["--min-replicas-to-write", "1"]);
+        for request in one_of_each() {
+            assert_refused(&refused(&server.store(), request).await, StoreErrorKind::ReadOnly, "replicas");
+        }
+    });
+}
+
+#[test]
+fn a_server_that_loads_its_data_says_so_on_a_connection_that_is_kept() {
+    run(async {
+        let mut server = Server::start(&["--enable-debug-command", "local"]);
+        let token = Token::random();
+        granted(&server.store(), "lock:a", token).await;
+        server.command(&["DEBUG", "POPULATE", "5000"]);
+        server.command(&["SAVE"]);
+        // 5000 keys of 2 ms each: long enough, and ended by us.
+        let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"];
+        server.restart(&slowly, "Loading RDB");
+        let store = server.store();
+        for request in one_of_each() {
+            assert_refused(&refused(&store, request).await, StoreErrorKind::Loading, "from disk");
+        }
+        let before = server.info("stats", "total_connections_received");
+        server.command(&["CONFIG", "SET", "key-load-delay", "0"]);
+        let fresh = Token::random();
+        loop {
+            match within(&store, 10_000, acquire("lock:a", fresh, 1_000)).await {
+                Err(error) => assert_refused(&error, StoreErrorKind::Loading, "from disk"),
+                reply => break assert!(matches!(reply, Ok(Reply::Busy { .. })), "the lease survived"),
+            }
+        }
+        assert_eq!(server.info("stats", "total_connections_received"), before + 2, "ours, and no other");
+    });
+}
+
+#[test]
+fn a_server_busy_with_a_script_says_so() {
+    run(async {
+        let server = Server::start(&["--lua-time-limit", "10"]);
+        let store = server.store();
+        granted(&store, "lock:a", Token::random()).await;
+        let mut other = std::os::unix::net::UnixStream::connect(server.folder().join("redis.sock")).unwrap();
+        send(&mut other, &["EVAL", "while true do end", "0"]);
+        let error = loop {
+            // Until the script runs.
+            if let Err(error) = within(&store, 10_000, inspect("lock:a")).await {
+                break error;
+            }
+        };
+        assert_refused(&error, StoreErrorKind::Loading, "SCRIPT KILL");
+        assert_eq!(server.command(&["SCRIPT", "KILL"]), "OK");
+        // The script ends at its next look.
+        while let Err(error) = within(&store, 10_000, inspect("lock:a")).await {
+            assert_refused(&error, StoreErrorKind::Loading, "SCRIPT KILL");
+        }
+    });
+}
+
+#[test]
+fn a_full_server_takes_no_new_lease_but_gives_up_the_old_ones() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let token = Token::random();
+        granted(&store, "lock:a", token).await;
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        let error = refused(&store, acquire("lock:b", token, 1_000)).await;
+        assert_refused(&error, StoreErrorKind::Full, "maxmemory");
+        let answers = all(&store, vec![renew("lock:a", token, 1_000), release("lock:a", token)]).await;
+        assert_eq!(
+            answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(),
+            [Reply::Renewed, Reply::Released]
+        );
+    });
+}
+
+#[test]
+fn a_server_that_can_not_save_says_so() {
+    run(async {
+        let server = Server::start(&["--enable-protected-configs", "local"]);
+        let gone = server.folder().join("gone");
+        std::fs::create_dir(&gone).unwrap();
+        assert_eq!(server.command(&["CONFIG", "SET", "save", "3600 1", "dir", gone.to_str().unwrap()]), "OK");
+        std::fs::remove_dir(&gone).unwrap();
+        server.command(&["BGSAVE"]);
+        while !server.command(&["INFO", "persistence"]).contains("rdb_last_bgsave_status:err") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for request in one_of_each() {
+            assert_refused(&refused(&server.store(), request).await, StoreErrorKind::Full, "save");
+        }
+    });
+}
+
+#[test]
+fn a_server_with_too_many_connections_is_unreachable() {
+    run(async {
+        let server = Server::start(&["--maxclients", "1"]);
+        let first = server.store();
+        assert_eq!(ask(&first, Request::Ping).await, Reply::Ready);
+        let error = refused(&server.store(), Request::Ping).await;
+        assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unreachable, false), "{error}");
+    });
+}
+
+#[test]
+fn a_node_of_a_cluster_is_not_supported_yet() {
+    run(async {
+        let server = Server::start(&["--cluster-enabled", "yes"]);
+        let error = refused(&server.store(), acquire("lock:a", Token::random(), 1_000)).await;
+        assert_refused(&error, StoreErrorKind::Unsupported, "Cluster");
+        let error = refused(&store(&format!("{}/1", server.url())), Request::Ping).await;
+        assert_refused(&error, StoreErrorKind::Unsupported, "no database 1");
+    });
+}

@@ -1,0 +1,112 @@
+//! Nobody there, and those who are there but are no Redis that we can use.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use leasehold::store::{Request, StoreError, StoreErrorKind};
+
+use crate::ask::{run, within};
+use crate::server::store;
+
+/// A listener that treats each connection with `serve`. Its thread ends with the test's process.
+fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://user:hunter2-secret@{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
+    url
+}
+
+/// Says `text` to whoever connects, and listens to the end.
+fn says(text: &'static str) -> String {
+    impostor(move |mut stream| {
+        let _ = stream.write_all(text.as_bytes());
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    })
+}
+
+fn ping(url: &str, timeout_ms: u64) -> StoreError {
+    let began = Instant::now();
+    let error = run(within(&store(url), timeout_ms, Request::Ping)).expect_err("it is no Redis");
+    assert!(began.elapsed() < Duration::from_millis(timeout_ms + 500), "{:?}", began.elapsed());
+    assert!(!error.maybe_done && !error.message.contains("hunter2"), "{error}");
+    error
+}
+
+#[test]
+fn a_closed_port_a_missing_socket_and_an_unknown_name_are_unreachable() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for url in [
+        &format!("redis://127.0.0.1:{free}"),
+        &format!("redis://localhost:{free}"),
+        "redis+unix:///nowhere/redis.sock",
+        "redis://no-such-host.invalid",
+    ] {
+        let error = ping(url, 10_000);
+        assert_eq!(error.kind, StoreErrorKind::Unreachable, "{error}");
+        assert!(error.message.starts_with(url), "{error}");
+    }
+}
+
+#[test]
+fn what_speaks_something_else_is_unsupported() {
+    for text in [
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.2\r\n",
+        "\u{15}\u{3}\u{3}\0\u{2}\u{2}\n",
+        "\r\n\r\n\r\n",
+        "*x\r\n",
+        "%x\r\n",
+        // It speaks the protocol, but tells no version.
+        "+OK\r\n+OK\r\n$5\r\nhello\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+        "+OK\r\n+OK\r\n:5\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+    ] {
+        let error = ping(&says(text), 10_000);
+        assert_eq!(error.kind, StoreErrorKind::Unsupported, "{text:?}: {error}");
+        assert!(error.message.contains("not a Redis server"), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_redis_that_is_too_old_is_unsupported() {
+    let error =
+        ping(&says("+OK\r\n+OK\r\n$20\r\nredis_version:6.0.16\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n"), 10_000);
+    assert_eq!(error.kind, StoreErrorKind::Unsupported, "{error}");
+    assert!(error.message.contains("6.0.16") && error.message.contains("6.2"), "{error}");
+}
+
+#[test]
+fn a_refusal_that_repeats_our_words_is_told_without_them() {
+    let error = ping(
+        &says(
+            "-ERR unknown command `AUTH`, with args beginning with: `user`, `hunter2-secret`, \r\n\
+             +OK\r\n$0\r\n\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+        ),
+        10_000,
+    );
+    assert_eq!(error.kind, StoreErrorKind::Denied, "{error}");
+}
+
+#[test]
+fn who_hangs_up_at_once_is_unreachable() {
+    let error = ping(&impostor(drop), 10_000);
+    assert_eq!(error.kind, StoreErrorKind::Unreachable, "{error}");
+}
+
+#[test]
+fn who_hangs_up_in_the_middle_of_a_word_is_no_redis() {
+    let url = impostor(|mut stream| {
+        let _ = stream.read(&mut [0; 64]);
+        let _ = stream.write_all(b"+O");
+    });
+    let error = ping(&url, 10_000);
+    assert!(matches!(error.kind, StoreErrorKind::Unreachable | StoreErrorKind::Unsupported), "{error}");
+}
+
+#[test]
+fn who_says_nothing_is_timed_out() {
+    let error = ping(&says(""), 200);
+    assert_eq!(error.kind, StoreErrorKind::TimedOut, "{error}");
+    // Half a reply is as good as none.
+    assert_eq!(ping(&says("$1000000000\r\nx"), 200).kind, StoreErrorKind::TimedOut);
+}

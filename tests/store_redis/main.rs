@@ -1,0 +1,12 @@
+//! What the Redis store promises beyond the contract, against real servers that each test starts for itself, and
+//! against things that are no Redis.
+
+#![cfg(unix)]
+
+mod ask;
+mod connection;
+mod faults;
+mod impostors;
+mod layout;
+mod measure;
+mod server;

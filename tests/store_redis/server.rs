@@ -1,0 +1,165 @@
+//! A Redis server of the test's own, and a plain client to look into it with.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+
+use leasehold::lease::Token;
+use leasehold::store::redis::{RedisAddress, RedisStore};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What the server's log says when it takes requests.
+const READY: &str = "Ready to accept connections";
+
+/// A server, killed when the value goes.
+pub struct Server {
+    child: Child,
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    /// A server without data that takes requests.
+    pub fn start(settings: &[&str]) -> Self {
+        let folder = std::env::temp_dir().join(format!("leasehold-redis-{}", Token::random()));
+        std::fs::create_dir(&folder).unwrap();
+        // Another process may take the port before the server does: then with another one.
+        for _ in 0..10 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            if let Some(child) = launch(&folder, port, settings, READY) {
+                return Self { child, folder, port };
+            }
+        }
+        panic!("redis-server does not start with {settings:?}");
+    }
+
+    /// Kills the server and starts it again in the same place; what it had not saved is gone. Waits until its log
+    /// says `until`.
+    pub fn restart(&mut self, settings: &[&str], until: &str) {
+        self.kill();
+        self.child = launch(&self.folder, self.port, settings, until).expect("the port is still free");
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn socket_url(&self) -> String {
+        format!("redis+unix://{}/redis.sock", self.folder.display())
+    }
+
+    /// A store that connects over TCP.
+    pub fn store(&self) -> Rc<RedisStore> {
+        store(&self.url())
+    }
+
+    /// One command over a connection of its own. Errors begin with a minus, lists have a line for each item.
+    pub fn command(&self, words: &[&str]) -> String {
+        self.commands(&[words]).pop().unwrap()
+    }
+
+    /// Commands over one connection.
+    pub fn commands(&self, commands: &[&[&str]]) -> Vec<String> {
+        let mut stream = UnixStream::connect(self.folder.join("redis.sock")).unwrap();
+        for words in commands {
+            send(&mut stream, words);
+        }
+        let mut replies = BufReader::new(stream);
+        commands.iter().map(|_| receive(&mut replies)).collect()
+    }
+
+    /// The number behind `name:` in INFO, or behind `name=` in one of its lists.
+    pub fn info(&self, section: &str, name: &str) -> u64 {
+        let text = self.command(&["INFO", section]);
+        let (_, rest) = text.split_once(name).unwrap_or_else(|| panic!("no {name} in {text}"));
+        let digits: String = rest.chars().skip(1).take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or_else(|_| panic!("no number behind {name} in {text}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub fn store(url: &str) -> Rc<RedisStore> {
+    RedisStore::new(RedisAddress::parse(url, None, None).unwrap())
+}
+
+/// The server, once its log says `until`; `None` if it ended before.
+fn launch(folder: &Path, port: u16, settings: &[&str], until: &str) -> Option<Child> {
+    let mut child = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--unixsocket"])
+        .arg(folder.join("redis.sock"))
+        .arg("--dir")
+        .arg(folder)
+        .args(["--save", "", "--appendonly", "no"])
+        .args(settings)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| {
+            panic!(
+                "these tests need redis-server ({error}); install it: apt install redis-server, \
+                 or brew install redis"
+            )
+        });
+    let mut log = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while log.read_line(&mut line).unwrap() > 0 {
+        if line.contains(until) {
+            // Somebody has to read on, or the server would wait for it.
+            std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+            return Some(child);
+        }
+        line.clear();
+    }
+    let _ = child.wait();
+    None
+}
+
+pub fn send(stream: &mut impl Write, words: &[&str]) {
+    let mut text = format!("*{}\r\n", words.len());
+    for word in words {
+        text += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    stream.write_all(text.as_bytes()).unwrap();
+}
+
+fn receive(replies: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    replies.read_line(&mut line).unwrap();
+    let line = line.trim_end();
+    let (kind, rest) = line.split_at(1);
+    match kind {
+        "-" => line.to_owned(),
+        "$" => match rest.parse::<usize>() {
+            Ok(length) => {
+                let mut bytes = vec![0; length + 2];
+                replies.read_exact(&mut bytes).unwrap();
+                String::from_utf8(bytes[..length].to_vec()).unwrap()
+            }
+            Err(_) => "(nil)".to_owned(),
+        },
+        "*" => (0..rest.parse::<i64>().unwrap()).map(|_| receive(replies)).collect::<Vec<_>>().join("\n"),
+        _ => rest.to_owned(),
+    }
+}
