@@ -130,10 +130,12 @@ impl RedisAddress {
 }
 
 fn decode(part: &str) -> Result<String, String> {
+    let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    if !part.split('%').skip(1).all(is_escape) {
+        return Err("the Redis URL has a % that is no escape; a % itself is written as %25".into());
+    }
     let decoded = percent_decode_str(part).decode_utf8();
-    decoded
-        .map(|text| text.into_owned())
-        .map_err(|_| "the Redis URL is not UTF-8 when it is percent-decoded".into())
+    decoded.map(|text| text.into_owned()).map_err(|_| "the Redis URL is not UTF-8 when it is percent-decoded".into())
 }
 
 fn database(number: &str) -> Result<u32, String> {
@@ -197,6 +199,7 @@ mod tests {
             "redis://:secret@host?timeout=3",
             "redis://:sec#secret@host",
             "redis://user@host",
+            "redis://:%zzsecret@host",
             "rediss://:secret@host",
             "redis+unix://relative.sock",
             "redis+unix:///",
