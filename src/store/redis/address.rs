@@ -135,7 +135,9 @@ fn decode(part: &str) -> Result<String, String> {
         return Err("the Redis URL has a % that is no escape; a % itself is written as %25".into());
     }
     let decoded = percent_decode_str(part).decode_utf8();
-    decoded.map(|text| text.into_owned()).map_err(|_| "the Redis URL is not UTF-8 when it is percent-decoded".into())
+    decoded
+        .map(|text| text.into_owned())
+        .map_err(|_| "the Redis URL is not UTF-8 when it is percent-decoded".into())
 }
 
 fn database(number: &str) -> Result<u32, String> {
