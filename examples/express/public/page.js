@@ -27,7 +27,7 @@ function showHolder() {
   const since = tenures.find(({ fence }) => fence === holder?.fence)?.at
   const seconds = since === undefined ? undefined : Math.max(0, Math.round((Date.now() - since) / 1000))
   $('holder').style.setProperty('--hue', holder ? hue(holder.name ?? '') : '0')
-  $('holder').style.setProperty('--colour', holder ? '65%' : '0%')
+  $('holder').style.setProperty('--colour', holder ? '0.13' : '0')
   $('holder-name').textContent = holder ? (holder.name ?? 'another library') : 'nobody'
   $('holder-details').textContent = [
     seconds !== undefined && `for ${seconds} s, since ${time(since)}`,
