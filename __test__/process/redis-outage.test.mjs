@@ -6,6 +6,7 @@ import { describe, test } from 'node:test'
 import { createLockClient, LockAbortedError, LockTimeoutError, StoreUnavailableError } from 'leasehold'
 import { startChild } from '../support/child.mjs'
 import { now, sleep, timed, until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { aborted } from '../support/leases.mjs'
 import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
@@ -14,7 +15,7 @@ const TTL = 2_000
 
 const clientOf = (t, store, options = {}) => {
   const client = createLockClient({ store, ...options })
-  t.after(() => client.close())
+  atEnd(t, () => client.close())
   return client
 }
 
