@@ -240,10 +240,10 @@ impl Core {
         let held: Vec<OpId> =
             self.tenures.iter().filter(|(_, t)| t.client == client).map(|(op, _)| *op).collect();
         let held: Vec<Tenure> = held.into_iter().filter_map(|op| self.close_tenure(op)).collect();
-        if let Some(client) = self.clients.remove(&client) {
-            if let Some(link) = self.stores.get_mut(&client.store) {
-                link.clients -= 1;
-            }
+        if let Some(client) = self.clients.remove(&client)
+            && let Some(link) = self.stores.get_mut(&client.store)
+        {
+            link.clients -= 1;
         }
         held
     }

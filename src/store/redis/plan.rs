@@ -7,7 +7,7 @@ use redis::{Cmd, Pipeline, Value};
 use super::address::RedisAddress;
 use super::fault;
 use super::scripts::{SCRIPTS, fence_key};
-use crate::lease::{Fence, Token};
+use crate::lease::{Fence, Token, Ttl};
 use crate::store::{Absence, Answer, LeaseInfo, Reply, Request, StoreError, StoreErrorKind};
 
 /// The most requests in one script call: the server does nothing else meanwhile, and answers only when it is done.
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// Neighbouring requests of one kind, which are one command.
+/// Neighbouring requests that one command can carry.
 #[derive(Debug)]
 pub struct Group {
     kind: Kind,
@@ -47,13 +47,25 @@ pub struct Group {
 pub fn groups(batch: &[Request]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, request) in batch.iter().enumerate() {
-        let kind = Kind::of(request);
         match groups.last_mut() {
-            Some(group) if group.kind == kind && group.len < MOST && kind != Kind::Ping => group.len += 1,
-            _ => groups.push(Group { kind, first: index, len: 1 }),
+            Some(group) if group.len < MOST && goes_with(&batch[group.first], request) => group.len += 1,
+            _ => groups.push(Group { kind: Kind::of(request), first: index, len: 1 }),
         }
     }
     groups
+}
+
+/// Whether two requests can share a command: the same thing is to be done, with the same arguments but for key and token.
+fn goes_with(first: &Request, next: &Request) -> bool {
+    match (first, next) {
+        (Request::Acquire { ttl: a, holder: x, .. }, Request::Acquire { ttl: b, holder: y, .. }) => {
+            a == b && x == y
+        }
+        (Request::Renew { ttl: a, .. }, Request::Renew { ttl: b, .. }) => a == b,
+        (Request::Release { .. }, Request::Release { .. })
+        | (Request::Inspect { .. }, Request::Inspect { .. }) => true,
+        _ => false,
+    }
 }
 
 /// The commands for `groups`.
@@ -73,7 +85,7 @@ fn command(kind: Kind, requests: &[Request]) -> Cmd {
         Kind::Release => (&SCRIPTS.release, 1),
         Kind::Inspect => (&SCRIPTS.inspect, 2),
     };
-    let mut command = Cmd::with_capacity(3 + 5 * requests.len(), 64 + 160 * requests.len());
+    let mut command = Cmd::with_capacity(6 + 3 * requests.len(), 96 + 128 * requests.len());
     command.arg("EVALSHA").arg(&script.hash).arg(keys * requests.len());
     for request in requests {
         if let Request::Acquire { key, .. }
@@ -87,22 +99,30 @@ fn command(kind: Kind, requests: &[Request]) -> Cmd {
             }
         }
     }
+    match &requests[0] {
+        Request::Acquire { ttl, holder, .. } => {
+            command.arg(ttl.as_millis()).arg(fence_life(*ttl)).arg(&**holder);
+        }
+        Request::Renew { ttl, .. } => {
+            command.arg(ttl.as_millis()).arg(fence_life(*ttl));
+        }
+        Request::Release { .. } | Request::Inspect { .. } | Request::Ping => {}
+    }
     let mut buffer = [0; Token::LENGTH];
     for request in requests {
-        match request {
-            Request::Acquire { token, ttl, holder, .. } => {
-                command.arg(token.encode(&mut buffer)).arg(ttl.as_millis()).arg(&**holder);
-            }
-            Request::Renew { token, ttl, .. } => {
-                command.arg(token.encode(&mut buffer)).arg(ttl.as_millis());
-            }
-            Request::Release { token, .. } => {
-                command.arg(token.encode(&mut buffer));
-            }
-            Request::Inspect { .. } | Request::Ping => {}
+        if let Request::Acquire { token, .. }
+        | Request::Renew { token, .. }
+        | Request::Release { token, .. } = request
+        {
+            command.arg(token.encode(&mut buffer));
         }
     }
     command
+}
+
+/// How long the server remembers the fence of a lease that is not renewed, in ms: an hour longer than the lease.
+fn fence_life(ttl: Ttl) -> u64 {
+    u64::from(ttl.as_millis()) + 3_600_000
 }
 
 /// Whether the server did not know the group's script, and therefore did nothing.
@@ -182,16 +202,24 @@ fn text(value: Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{Key, Ttl};
+    use crate::lease::Key;
 
     #[test]
-    fn neighbours_of_a_kind_are_one_call_in_the_batchs_order() {
+    fn neighbours_are_one_call_if_they_can_be_in_the_batchs_order() {
         let key: Key = "k".into();
         let release = Request::Release { key: key.clone(), token: Token::random() };
-        let renew = Request::Renew { key: key.clone(), token: Token::random(), ttl: Ttl::MIN };
-        let inspect = Request::Inspect { key };
+        let renew = |ttl| Request::Renew { key: key.clone(), token: Token::random(), ttl };
+        let inspect = Request::Inspect { key: key.clone() };
         let mut batch = vec![release; 200];
-        batch.extend([renew, inspect.clone(), inspect, Request::Ping, Request::Ping]);
+        batch.extend([
+            renew(Ttl::MIN),
+            renew(Ttl::MAX),
+            renew(Ttl::MAX),
+            inspect.clone(),
+            inspect,
+            Request::Ping,
+            Request::Ping,
+        ]);
         let groups = groups(&batch);
         let shape: Vec<_> = groups.iter().map(|g| (g.kind, g.first, g.len)).collect();
         assert_eq!(
@@ -202,9 +230,10 @@ mod tests {
                 (Kind::Release, 128, 64),
                 (Kind::Release, 192, 8),
                 (Kind::Renew, 200, 1),
-                (Kind::Inspect, 201, 2),
-                (Kind::Ping, 203, 1),
-                (Kind::Ping, 204, 1),
+                (Kind::Renew, 201, 2),
+                (Kind::Inspect, 203, 2),
+                (Kind::Ping, 205, 1),
+                (Kind::Ping, 206, 1),
             ]
         );
     }
