@@ -4,4 +4,7 @@
 mod contract;
 mod fixture;
 mod memory;
+mod redis;
+#[path = "../support/redis_server.rs"]
+mod redis_server;
 mod sqlite;

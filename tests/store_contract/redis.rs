@@ -1,0 +1,46 @@
+//! One Redis server.
+
+use std::any::Any;
+use std::rc::Rc;
+
+use futures_util::future::LocalBoxFuture;
+use leasehold::store::Store;
+use leasehold::store::redis::{RedisAddress, RedisStore};
+
+use crate::fixture::Fixture;
+use crate::redis_server::RedisServer;
+
+struct Redis(Rc<RedisServer>);
+
+impl Redis {
+    fn fresh() -> Self {
+        Self(RedisServer::start(&[]))
+    }
+}
+
+impl Fixture for Redis {
+    fn open(&self) -> Rc<dyn Store> {
+        RedisStore::new(RedisAddress::parse(&self.0.url(), None, None).unwrap())
+    }
+
+    /// The hardest restart: the server has lost all that it knew.
+    fn reopen(&self, stores: Vec<Rc<dyn Store>>) -> LocalBoxFuture<'_, Rc<dyn Store>> {
+        Box::pin(async move {
+            for store in stores {
+                store.close().await;
+            }
+            self.0.restart();
+            self.open()
+        })
+    }
+
+    fn traces(&self) -> LocalBoxFuture<'_, usize> {
+        Box::pin(std::future::ready(self.0.keys_without_expiry()))
+    }
+
+    fn stall(&self) -> Option<Box<dyn Any>> {
+        Some(Box::new(self.0.stall()))
+    }
+}
+
+crate::contract!(Redis::fresh());
