@@ -19,7 +19,10 @@ export async function openWire(port) {
     const { resolve, reject } = waiting[next]
     waiting[next++] = undefined
     // The settled ones are cut off now and then: shift() on a long array costs more than the command.
-    if (next === waiting.length || next === 4096) next = (waiting.splice(0, next), 0)
+    if (next === waiting.length || next === 4096) {
+      waiting.splice(0, next)
+      next = 0
+    }
     if (error) reject(error)
     else resolve(reply)
   }

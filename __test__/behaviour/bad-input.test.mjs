@@ -5,6 +5,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { createLockClient, createLockWorker } from 'leasehold'
 import { timed } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 
 const TYPE = [TypeError, 'ERR_INVALID_ARG_TYPE']
 const VALUE = [TypeError, 'ERR_INVALID_ARG_VALUE']
@@ -143,7 +144,7 @@ describe('bad input: arguments', () => {
   for (const [what, expected, call] of ARGUMENTS) {
     test(what, async (t) => {
       const locks = createLockClient('memory:bad-input')
-      t.after(() => locks.close())
+      atEnd(t, () => locks.close())
       await refused(expected, () => call(locks))
     })
   }
@@ -156,7 +157,7 @@ describe('bad input: createLockClient', () => {
 
   test('no URL in production', async (t) => {
     const { NODE_ENV, LEASEHOLD_URL, REDIS_URL } = process.env
-    t.after(() => {
+    atEnd(t, () => {
       for (const [name, value] of Object.entries({ NODE_ENV, LEASEHOLD_URL, REDIS_URL })) {
         if (value === undefined) delete process.env[name]
         else process.env[name] = value
@@ -170,7 +171,7 @@ describe('bad input: createLockClient', () => {
 
   test('a bad URL in the environment', async (t) => {
     const { LEASEHOLD_URL } = process.env
-    t.after(() => {
+    atEnd(t, () => {
       if (LEASEHOLD_URL === undefined) delete process.env.LEASEHOLD_URL
       else process.env.LEASEHOLD_URL = LEASEHOLD_URL
     })

@@ -7,6 +7,7 @@ import { describe, test } from 'node:test'
 import { inspect } from 'node:util'
 import { createLockClient, LockError, LockTimeoutError, StoreUnavailableError } from 'leasehold'
 import { timed, until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { freePort, startRedis, startTcp, temporaryFolder } from '../support/servers.mjs'
 
 const SECRET = 'hunter2-is-a-secret'
@@ -18,7 +19,7 @@ const BOUND = 2 * STORE_TIMEOUT + 3_000
 /** Asks in every way there is; each has to fail with `reason`, in time, and to show no password. */
 async function unusable(t, options, ...reasons) {
   const locks = createLockClient({ storeTimeout: STORE_TIMEOUT, ...options })
-  t.after(() => locks.close())
+  atEnd(t, () => locks.close())
   const ways = {
     ready: () => locks.ready(),
     tryAcquire: () => locks.tryAcquire('k'),
@@ -69,7 +70,7 @@ describe('bad servers', { timeout: 240_000 }, () => {
   test('a user without the right to our keys', async (t) => {
     const server = await startRedis(t, { user: { name: 'other', password: SECRET, rules: '~other:* &* +@all' } })
     const locks = createLockClient({ store: server.url(`other:${SECRET}`) })
-    t.after(() => locks.close())
+    atEnd(t, () => locks.close())
     await assert.rejects(locks.acquire('k', { wait: 5_000 }), (error) => {
       assert.ok(error instanceof StoreUnavailableError, error.stack)
       assert.equal(error.reason, 'denied')
@@ -113,7 +114,7 @@ describe('bad servers', { timeout: 240_000 }, () => {
     const look = await replica.command()
     await until('the replica to follow', async () => /master_link_status:up/.test(await look('INFO', 'replication')))
     const locks = createLockClient({ store: replica.url() })
-    t.after(() => locks.close())
+    atEnd(t, () => locks.close())
     for (const ask of [() => locks.tryAcquire('k'), () => locks.acquire('k', { wait: 300 })]) {
       const { error, ms } = await timed(ask)
       assert.ok(error instanceof StoreUnavailableError, error?.stack)
@@ -125,7 +126,7 @@ describe('bad servers', { timeout: 240_000 }, () => {
   test('a server that is full', async (t) => {
     const server = await startRedis(t, { args: ['--maxmemory', '1', '--maxmemory-policy', 'noeviction'] })
     const locks = createLockClient({ store: server.url() })
-    t.after(() => locks.close())
+    atEnd(t, () => locks.close())
     const { error, ms } = await timed(() => locks.acquire('k', { wait: 300 }))
     assert.ok(error instanceof StoreUnavailableError, error?.stack)
     assert.equal(error.reason, 'full')
@@ -135,13 +136,13 @@ describe('bad servers', { timeout: 240_000 }, () => {
   test('a server that is still loading, and then is not', async (t) => {
     const server = await startRedis(t, { args: ['--enable-debug-command', 'yes'] })
     const fill = await server.command()
-    await fill('DEBUG', 'POPULATE', 400)
+    await fill('DEBUG', 'POPULATE', 8_000)
     await fill('SAVE')
     await server.kill()
-    // 400 keys of 10 ms each.
-    await server.start('--key-load-delay', '10000', '--loading-process-events-interval-bytes', '1024')
+    // 8 000 keys of half a ms each. In between it answers: often enough for a few round trips.
+    await server.start('--key-load-delay', '500', '--loading-process-events-interval-bytes', '1024')
     const locks = createLockClient({ store: server.url() })
-    t.after(() => locks.close())
+    atEnd(t, () => locks.close())
     await assert.rejects(locks.tryAcquire('k'), (error) => {
       assert.ok(error instanceof StoreUnavailableError, error.stack)
       assert.equal(error.reason, 'loading')
@@ -187,7 +188,7 @@ describe('bad servers', { timeout: 240_000 }, () => {
   test('an outage is not a contention: StoreUnavailableError only while the last look failed', async (t) => {
     const server = await startRedis(t)
     const [a, b] = [1, 2].map(() => createLockClient({ store: server.url(), storeTimeout: STORE_TIMEOUT }))
-    t.after(() => Promise.all([a.close(), b.close()]))
+    atEnd(t, () => Promise.all([a.close(), b.close()]))
     await a.acquire('k')
     await assert.rejects(b.acquire('k', { wait: 200 }), LockTimeoutError)
     await server.kill()
@@ -201,7 +202,7 @@ describe('bad servers', { timeout: 240_000 }, () => {
     const server = await startRedis(t)
     await server.kill()
     const locks = createLockClient({ store: server.url(), storeTimeout: STORE_TIMEOUT })
-    t.after(() => locks.close())
+    atEnd(t, () => locks.close())
     const waiting = locks.acquire('k', { wait: 60_000 })
     await assert.rejects(locks.tryAcquire('k'), StoreUnavailableError)
     await server.start()

@@ -5,13 +5,14 @@ import { randomUUID } from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
 import { createLockClient, LockTimeoutError, StoreUnavailableError } from 'leasehold'
 import { until } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { keysWithTtl } from '../support/resp.mjs'
 import { startRedis } from '../support/servers.mjs'
 
 const clientOf = (t, store, options = {}) => {
   const client = createLockClient({ store, ...options })
-  t.after(() => client.close())
+  atEnd(t, () => client.close())
   return client
 }
 

@@ -8,6 +8,7 @@ import { Worker } from 'node:worker_threads'
 import { createLockClient } from 'leasehold'
 import { startChild } from '../support/child.mjs'
 import { now, sleep, until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
 /** Asserts that the locks of many.mjs are free now: the process is gone, and it must have released them before. */
@@ -28,7 +29,7 @@ for (const name of sharedStoreNames) {
       test(title, async (t) => {
         const store = await openStore(name, t)
         const locks = createLockClient({ store, prefix: 'many:' })
-        t.after(() => locks.close())
+        atEnd(t, () => locks.close())
         const child = startChild(t, 'many.mjs', { store, count, ttl: 60_000, end })
         assert.equal((await child.next('held', 60_000)).count, count)
         assert.ok(await locks.inspect('k0'))
@@ -47,7 +48,7 @@ for (const name of sharedStoreNames) {
     test('releaseOnSignal: SIGTERM releases, and the process still ends of SIGTERM', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store, prefix: 'many:' })
-      t.after(() => locks.close())
+      atEnd(t, () => locks.close())
       const child = startChild(t, 'many.mjs', {
         store,
         count: 50,
@@ -65,7 +66,7 @@ for (const name of sharedStoreNames) {
     test('releaseOnSignal leaves the end to a user who listens to the signal', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store, prefix: 'many:' })
-      t.after(() => locks.close())
+      atEnd(t, () => locks.close())
       const child = startChild(t, 'listener.mjs', { store })
       await child.next('held')
       child.signal('SIGTERM')
@@ -87,12 +88,12 @@ for (const name of sharedStoreNames) {
     test('worker-thread terminate() releases what the thread held', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient(store)
-      t.after(() => locks.close())
+      atEnd(t, () => locks.close())
       const key = randomUUID()
       const thread = new Worker(new URL('fixtures/thread.mjs', import.meta.url), {
         workerData: { store, keys: [key], ttl: 60_000, act: 'hang' },
       })
-      t.after(() => thread.terminate())
+      atEnd(t, () => thread.terminate())
       await within('the thread to hold', once(thread, 'message'))
       assert.equal(await locks.tryAcquire(key), null)
       const terminated = now()

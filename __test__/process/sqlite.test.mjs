@@ -6,11 +6,12 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient, StoreUnavailableError } from 'leasehold'
 import { startChild } from '../support/child.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const clientOf = (t, store) => {
   const client = createLockClient({ store })
-  t.after(() => client.close())
+  atEnd(t, () => client.close())
   return client
 }
 

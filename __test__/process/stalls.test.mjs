@@ -6,6 +6,7 @@ import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { startChild } from '../support/child.mjs'
 import { timed, until } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
 const TTL = 500
@@ -15,7 +16,7 @@ for (const name of sharedStoreNames) {
     const setUp = async (t, options = {}) => {
       const store = await openStore(name, t)
       const locks = createLockClient(store)
-      t.after(() => locks.close())
+      atEnd(t, () => locks.close())
       const key = randomUUID()
       const holder = startChild(t, 'holder.mjs', { store, key, ttl: TTL, ...options })
       const held = await holder.next('held')

@@ -7,13 +7,14 @@ import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { createLockClient } from 'leasehold'
 import { until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { openStore, storeNames } from '../support/stores.mjs'
 
 const THREAD = new URL('fixtures/thread.mjs', import.meta.url)
 
 function startThread(t, workerData) {
   const thread = new Worker(THREAD, { workerData })
-  t.after(() => thread.terminate())
+  atEnd(t, () => thread.terminate())
   return thread
 }
 
@@ -42,7 +43,7 @@ for (const name of storeNames) {
     test('a thread that ends, is terminated or blocks does not disturb the others', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store })
-      t.after(() => locks.close())
+      atEnd(t, () => locks.close())
       const mine = await locks.acquire('mine', { ttl: 600 })
       const keys = { end: randomUUID(), hang: randomUUID(), block: randomUUID() }
       for (const [act, key] of Object.entries(keys)) {
@@ -61,7 +62,7 @@ for (const name of storeNames) {
     test('many threads come and go', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store })
-      t.after(() => locks.close())
+      atEnd(t, () => locks.close())
       for (let i = 0; i < 10; i++) {
         const thread = startThread(t, {
           store,

@@ -8,6 +8,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { within } from './clock.mjs'
+import { atEnd } from './endings.mjs'
 
 const FIXTURES = new URL('../process/fixtures/', import.meta.url)
 
@@ -91,6 +92,6 @@ class Child {
 /** Starts process/fixtures/`script` with `options` in its first argument. It is killed when the test is over. */
 export function startChild(t, script, options = {}, settings) {
   const child = new Child(script, options, settings)
-  t.after(() => child.kill())
+  atEnd(t, () => child.kill())
   return child
 }

@@ -4,6 +4,7 @@
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import { now } from './clock.mjs'
+import { atEnd } from './endings.mjs'
 
 /**
  * Starts a relay to 127.0.0.1:`port`. `sent` is when the newest answered request came by: no earlier than it was sent.
@@ -34,7 +35,7 @@ export async function startRelay(t, port) {
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   relay.port = server.address().port
-  t.after(() => {
+  atEnd(t, () => {
     for (const socket of relay.sockets) socket.destroy()
     server.close()
   })

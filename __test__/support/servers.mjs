@@ -7,12 +7,13 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { now, sleep } from './clock.mjs'
+import { atEnd } from './endings.mjs'
 import { openResp } from './resp.mjs'
 
 /** A temporary folder that is gone when the test is over. */
 export function temporaryFolder(t) {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-test-'))
-  t.after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
+  atEnd(t, () => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
   return folder
 }
 
@@ -131,7 +132,7 @@ class RedisServer {
 export async function startRedis(t, settings = {}) {
   const folder = temporaryFolder(t)
   const server = new RedisServer(settings.port ?? (await freePort()), folder, settings)
-  t.after(() => server.kill())
+  atEnd(t, () => server.kill())
   return server.start()
 }
 
@@ -145,7 +146,7 @@ export async function startTcp(t, talk) {
     talk(socket)
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
-  t.after(() => {
+  atEnd(t, () => {
     for (const socket of sockets) socket.destroy()
     server.close()
   })

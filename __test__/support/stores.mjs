@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { after, before, describe } from 'node:test'
 import { createLockClient } from 'leasehold'
+import { atEnd } from './endings.mjs'
 import { startRedis, temporaryFolder } from './servers.mjs'
 
 /** Each opens a place where leases live and returns its URL. `t` has an `after`. */
@@ -35,7 +36,7 @@ export function overStores(title, define, names = storeNames) {
         key: () => `key-${randomUUID()}`,
         client(t, options = {}) {
           const client = createLockClient({ store: store.url, ...options })
-          t.after(() => client.close())
+          atEnd(t, () => client.close())
           return client
         },
       }

@@ -2,6 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { createLockWorker } from 'leasehold'
+import { atEnd } from './endings.mjs'
 
 /**
  * Starts a worker that is stopped after the test: { worker, key, states, calls, errors, lost }. `calls` has one line
@@ -26,6 +27,6 @@ export function startWorker(t, store, options = {}) {
   worker.on('state', (state) => record.states.push(state))
   worker.on('error', (error) => record.errors.push(error))
   worker.on('lost', (_, error) => record.lost.push(error.reason))
-  t.after(() => worker.stop())
+  atEnd(t, () => worker.stop())
   return Object.assign(record, { key, worker: worker.start() })
 }

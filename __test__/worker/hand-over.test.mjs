@@ -6,6 +6,7 @@ import { describe, test } from 'node:test'
 import { createLockClient, createLockWorker } from 'leasehold'
 import { startChild } from '../support/child.mjs'
 import { timed, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
@@ -157,7 +158,7 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
 
   test('a worker on the client of its user leaves it open', async (t) => {
     const locks = createLockClient(`memory:${randomUUID()}`)
-    t.after(() => locks.close())
+    atEnd(t, () => locks.close())
     const worker = createLockWorker({ client: locks, key: 'k', startWork() {} }).start()
     await new Promise((resolve) => worker.once('acquired', resolve))
     await worker.stop()

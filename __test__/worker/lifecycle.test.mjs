@@ -6,6 +6,7 @@ import { EventEmitter, once } from 'node:events'
 import { describe, test } from 'node:test'
 import { createLockClient, createLockWorker, LockTimeoutError } from 'leasehold'
 import { sleep, until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { overStores } from '../support/stores.mjs'
 import { startWorker } from '../support/workers.mjs'
 
@@ -204,7 +205,7 @@ overStores('worker', (store) => {
     const [lease] = await once(worker, 'acquired')
     // The thread is blocked for longer than the lease may live without it.
     const stalled = createLockClient({ store: store.url, maxStall: 100 })
-    t.after(() => stalled.close())
+    atEnd(t, () => stalled.close())
     const second = startWorker(t, undefined, {
       client: stalled,
       store: undefined,
@@ -229,7 +230,7 @@ overStores('worker', (store) => {
 describe('worker: alone', () => {
   test('workerId is a UUID, or what it is told to be', (t) => {
     const locks = createLockClient(`memory:${randomUUID()}`)
-    t.after(() => locks.close())
+    atEnd(t, () => locks.close())
     const make = (options) => createLockWorker({ client: locks, key: 'k', startWork() {}, ...options })
     assert.match(make().workerId, /^[0-9a-f-]{36}$/)
     assert.notEqual(make().workerId, make().workerId)

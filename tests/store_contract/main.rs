@@ -4,10 +4,7 @@
 mod contract;
 mod fixture;
 mod memory;
-#[cfg(unix)]
 mod redis;
-#[cfg(unix)]
-#[path = "../store_redis/server.rs"]
-#[allow(dead_code, reason = "the suite needs less of it than the Redis store's own tests")]
-mod server;
+#[path = "../support/redis_server.rs"]
+mod redis_server;
 mod sqlite;

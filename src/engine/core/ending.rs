@@ -201,15 +201,27 @@ impl Core {
     }
 
     pub(super) fn close_client(&mut self, client: ClientId, op: OpId, patience: Duration) {
+        let store = self.clients.get(&client).map(|client| client.store);
         let held = self.shut(client);
         self.release_and_tell(op.env, held, patience, Waits::Operation(op), false);
+        // Not before: what was held is still to be released there.
+        if let Some(store) = store {
+            self.drop_if_unused(store);
+        }
     }
 
     pub(super) fn close_env(&mut self, env: EnvId, done: SyncSender<()>, patience: Duration) {
-        let clients: Vec<ClientId> =
-            self.clients.iter().filter(|(_, c)| c.settings.env == env).map(|(id, _)| *id).collect();
-        let held = clients.into_iter().flat_map(|client| self.shut(client)).collect();
+        let clients: Vec<(ClientId, StoreId)> = self
+            .clients
+            .iter()
+            .filter(|(_, c)| c.settings.env == env)
+            .map(|(id, c)| (*id, c.store))
+            .collect();
+        let held = clients.iter().flat_map(|(client, _)| self.shut(*client)).collect();
         self.release_and_tell(env, held, patience, Waits::Thread(done), true);
+        for (_, store) in clients {
+            self.drop_if_unused(store);
+        }
     }
 
     pub(super) fn release_all(&mut self, env: EnvId, done: SyncSender<()>, patience: Duration) {
@@ -228,11 +240,10 @@ impl Core {
         let held: Vec<OpId> =
             self.tenures.iter().filter(|(_, t)| t.client == client).map(|(op, _)| *op).collect();
         let held: Vec<Tenure> = held.into_iter().filter_map(|op| self.close_tenure(op)).collect();
-        if let Some(client) = self.clients.remove(&client) {
-            if let Some(link) = self.stores.get_mut(&client.store) {
-                link.clients -= 1;
-            }
-            self.drop_if_unused(client.store);
+        if let Some(client) = self.clients.remove(&client)
+            && let Some(link) = self.stores.get_mut(&client.store)
+        {
+            link.clients -= 1;
         }
         held
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use super::outgoing::Link;
-use super::{Batch, Core};
+use super::{Batch, Core, Effects};
 use crate::engine::command::{
     AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
@@ -461,7 +461,8 @@ fn closing_ends_waiters_and_leases_and_waits_for_the_releases() {
     world.answer(batch, [busy()]);
     let op = world.op();
     world.give(Command::CloseClient { client: CLIENT, op, patience: Duration::from_millis(500) });
-    let settled = world.settled();
+    let Effects { settled, unused, .. } = world.core.take_effects();
+    assert!(unused.is_empty(), "the store is needed until the lease is released there");
     assert!(settled.iter().any(|s| s.op == waiter.op && matches!(s.outcome, Outcome::Closed)));
     assert!(
         settled.iter().any(|s| s.op == held.op && matches!(s.outcome, Outcome::Lost(LossReason::Closed)))

@@ -1,14 +1,14 @@
 //! The embedded store: one SQLite file, shared by every process of one host.
 //!
 //! - this file: the store as the engine sees it;
-//! - [`thread`]: the one thread that owns the file, so that the engine's never blocks;
-//! - [`session`]: the opened file, and one transaction in it;
-//! - [`leases`]: the store contract as rules on rows, handed the time;
-//! - [`schema`]: the file's layout, and which files are refused;
-//! - [`owner`]: how processes tell which of them still live;
-//! - [`boot`]: which run of the machine this is;
-//! - [`directory`]: where the default file lies, and when it is refused;
-//! - [`failure`]: SQLite's errors in the contract's words.
+//! - `thread`: the one thread that owns the file, so that the engine's never blocks;
+//! - `session`: the opened file, and one transaction in it;
+//! - `leases`: the store contract as rules on rows, handed the time;
+//! - `schema`: the file's layout, and which files are refused;
+//! - `owner`: how processes tell which of them still live;
+//! - `boot`: which run of the machine this is;
+//! - `directory`: where the default file lies, and when it is refused;
+//! - `failure`: SQLite's errors in the contract's words.
 //!
 //! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host share and
 //! nobody can set. It begins anew at each boot, so every lease names its boot and is free in another one.

@@ -17,8 +17,9 @@ use super::{boot, directory, failure};
 use crate::engine::clock;
 use crate::lease::Instant;
 
-/// How often a session looks for a deleted owner's file and for leases that ran out, while it is used.
+/// How often a session that is used takes a step of the sweep.
 const SWEEP_EVERY: Duration = Duration::from_millis(20);
+/// How often it looks whether its owner's file is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the files are touched, for tidiers that delete what is old.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
@@ -141,15 +142,11 @@ impl Session {
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
         self.execute(begin).map_err(|error| self.trouble(&error))?;
-        match self.carry_out(owner, batches, writes) {
-            Ok(answers) => Ok(answers),
-            Err(trouble) => {
-                if !self.connection.is_autocommit() {
-                    let _ = self.execute("ROLLBACK");
-                }
-                Err(trouble)
-            }
+        let result = self.carry_out(owner, batches, writes);
+        if result.is_err() && !self.connection.is_autocommit() {
+            let _ = self.execute("ROLLBACK");
         }
+        result
     }
 
     /// What happens between the beginning of a transaction and its end.

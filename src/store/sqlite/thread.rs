@@ -220,3 +220,58 @@ fn fail(job: Job, error: &StoreError) {
     let count = job.batch.len();
     let _ = job.answers.send(all_failed(count, error));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Token, Ttl};
+    use crate::store::Reply;
+
+    fn keeper() -> (Keeper, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("leasehold-thread-{}", Token::random()));
+        std::fs::create_dir(&folder).unwrap();
+        (Keeper { path: folder.join("locks.db"), session: None, owner: None }, folder)
+    }
+
+    fn job(request: Request) -> (Job, Claim, oneshot::Receiver<Vec<Answer>>) {
+        let (claim, (answers, receiver)) = (Claim::default(), oneshot::channel());
+        let deadline = clock::now() + Duration::from_secs(5);
+        (Job { batch: vec![request], deadline, claim: claim.clone(), answers }, claim, receiver)
+    }
+
+    fn acquire() -> Request {
+        Request::Acquire {
+            key: "k".into(),
+            token: Token::random(),
+            ttl: Ttl::from_millis(60_000).unwrap(),
+            holder: "h".into(),
+        }
+    }
+
+    #[test]
+    fn what_was_given_up_before_it_was_begun_is_never_done() {
+        let (mut keeper, folder) = keeper();
+        let ((given_up, claim, mut silent), (asked, _, mut heard)) = (job(acquire()), job(acquire()));
+        assert!(claim.take(), "the time-out was first");
+        keeper.work(vec![given_up, asked]);
+        assert!(silent.try_recv().is_err());
+        assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
+        keeper.end();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_and_the_next_batch_is_carried_out() {
+        let (mut keeper, folder) = keeper();
+        let (ping, _, mut heard) = job(Request::Ping);
+        keeper.work(vec![ping]);
+        assert!(heard.try_recv().unwrap()[0].is_ok());
+        let error = keeper.guarded::<()>(|_| panic!("on purpose")).unwrap_err();
+        assert!(error.kind == StoreErrorKind::Internal && error.maybe_done);
+        let (again, _, mut heard) = job(acquire());
+        keeper.work(vec![again]);
+        assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
+        keeper.end();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,28 +1,31 @@
 -- Ends leases. KEYS: the locks; ARGV: a token for each.
 -- Answers one value for each: 1 if the token held the lock, 0 if nobody did, -1 if somebody else does; or the server's
 -- error.
-local call = redis.pcall
-local count, held = #KEYS, 0
-local answers, ended = {}, {}
-local owners = call('MGET', unpack(KEYS))
+--
+-- Who holds a lock is asked by GETEX, a write, where the answer is no: a read-only replica must refuse, rather than say
+-- by its old data that the lease is gone. And MGET shows no difference between nothing and no string.
+local KEYS, ARGV, call = KEYS, ARGV, redis.pcall
+local count = #KEYS
 
-local function not_held(lock)
-  if owners.err then return owners end
-  -- A read-only replica does not know what it says, and MGET shows no difference between nothing and no string.
-  -- GETEX is a write and thus refused by the former; it tells the latter.
-  local owner = call('GETEX', lock)
-  if not owner then return 0 end
-  if owner.err then return owner end
-  return -1
+-- One by itself goes without the tables that many share.
+if count == 1 then
+  local owner = call('GETEX', KEYS[1])
+  if owner == ARGV[1] then return { call('DEL', KEYS[1]) } end
+  if not owner then return { 0 } end
+  return { owner.err and owner or -1 }
 end
 
+local answers, ended, held = {}, {}, 0
+local owners = call('MGET', unpack(KEYS))
+if owners.err then return owners end
 for i = 1, count do
   if owners[i] == ARGV[i] then
-    answers[i] = 1
     held = held + 1
     ended[held] = KEYS[i]
+    answers[i] = 1
   else
-    answers[i] = not_held(KEYS[i])
+    local owner = call('GETEX', KEYS[i])
+    answers[i] = not owner and 0 or owner.err and owner or -1
   end
 end
 if held == 0 then return answers end

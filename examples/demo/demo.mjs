@@ -1,0 +1,132 @@
+// Real processes compete for one lock, and whoever holds it does the next jobs of a list, in order.
+//
+//   npm run demo                                    on the embedded store, in a temporary directory
+//   npm run demo -- --store redis://127.0.0.1       the same on Redis
+//   npm run demo -- --ttl 5000                      another time to live, ms
+//   npm run demo -- --without-lock                  what happens when nobody asks for the lock
+//
+// The first holder is stopped, the second is killed with SIGKILL, a third finishes the list. The exit code is 0 only
+// if the ledger then shows every job once and in order.
+
+import { randomUUID } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { compete, race } from './acts.mjs'
+import { faultsOf, readLedger } from './ledger.mjs'
+import { now, Racer } from './racer.mjs'
+import { Timeline } from './timeline.mjs'
+
+const NAMES = ['anna', 'ben', 'cleo']
+const JOBS = 30
+/** How long a job takes, ms. */
+const PACE = 200
+/** When the whole demo must be over, ms, the ttl that a crash may cost aside. */
+const LIMIT = 30_000
+
+function parse() {
+  const { values } = parseArgs({
+    options: {
+      store: { type: 'string' },
+      // Short, because on Redis this is what a crash costs; and still long enough for a machine that is busy.
+      ttl: { type: 'string', default: '2000' },
+      'without-lock': { type: 'boolean', default: false },
+    },
+  })
+  return { store: values.store, ttl: Number(values.ttl), withoutLock: values['without-lock'] }
+}
+
+/** Fails now, with a message for people, if the library is not built or the store can't be used. */
+async function checkStore(store, ttl) {
+  if (store.startsWith('memory:')) throw new Error('memory: is known to one process only; this demo has several')
+  let leasehold
+  try {
+    leasehold = createRequire(import.meta.url)('../..')
+  } catch (cause) {
+    throw new Error('leasehold is not built here: run `npm install` first (it needs Rust, see README.md)', { cause })
+  }
+  const locks = leasehold.createLockClient({ store, ttl })
+  await locks.ready()
+  await locks.close()
+}
+
+/** A store's URL without what must not be shown. */
+const shown = (store) => store.replace(/\/\/[^/@]*@/, '//…@')
+
+function summary(timeline, { store, ttl, handOvers, entries }) {
+  const { released, killed } = handOvers
+  timeline.say()
+  timeline.say(
+    `hand-over after a stop     ${released.toFixed(1).padStart(8)} ms   lock given back → next holder at work`,
+  )
+  const price = store.startsWith('sqlite:')
+    ? 'the embedded store sees that the process is gone'
+    : `Redis cannot see a crash: up to the ttl, ${ttl} ms`
+  timeline.say(`hand-over after SIGKILL    ${killed.toFixed(1).padStart(8)} ms   ${price}`)
+  const tenures = new Map(entries.map(({ fence, by }) => [fence, by]))
+  timeline.say(`fences                     ${[...tenures].map(([fence, by]) => `${by} ${fence}`).join(' < ')}`)
+}
+
+async function main() {
+  const { store: given, ttl, withoutLock } = parse()
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-demo-'))
+  const racers = []
+  const timeline = new Timeline(process.stdout, NAMES)
+  const end = (code) => {
+    for (const racer of racers) racer.kill()
+    process.exitCode = code
+  }
+  process.once('SIGINT', () => end(130)).once('SIGTERM', () => end(143))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+
+  const store = given ?? `sqlite:${join(folder, 'locks.db')}`
+  const ledger = join(folder, 'ledger.jsonl')
+  writeFileSync(ledger, '')
+  await checkStore(store, ttl)
+
+  timeline.say(`${JOBS} jobs, to be done once each and in order, by whoever holds the lock.`, true)
+  timeline.say(withoutLock ? 'This time nobody asks for the lock.' : `store ${shown(store)}, ttl ${ttl} ms`)
+  timeline.say()
+  timeline.begin(now())
+
+  // A key of its own: what another run left at the store is of no concern.
+  const settings = { store, ttl, ledger, withoutLock, key: `demo-${randomUUID()}`, jobs: JOBS, pace: PACE }
+  const start = (name) => {
+    const racer = new Racer(name, settings, timeline)
+    racers.push(racer)
+    return racer
+  }
+  const overtime = new AbortController()
+  try {
+    const act = withoutLock ? race(start, NAMES) : compete(start, NAMES, timeline)
+    const late = sleep(LIMIT + ttl, undefined, { signal: overtime.signal }).then(() => {
+      throw new Error(`the demo was not over after ${(LIMIT + ttl) / 1000} s`)
+    })
+    late.catch(() => {})
+    const handOvers = await Promise.race([act, late])
+    const entries = readLedger(ledger)
+    if (handOvers) summary(timeline, { store, ttl, handOvers, entries })
+    const faults = faultsOf(entries, JOBS)
+    timeline.say()
+    for (const fault of faults) timeline.bad(fault)
+    if (faults.length) return end(1)
+    const holders = new Set(entries.map(({ by }) => by)).size
+    timeline.good(`${JOBS} jobs by ${holders} processes: no job was lost, doubled or out of order.`)
+  } catch (error) {
+    if (process.exitCode) return
+    timeline.bad(error.message)
+    end(1)
+  } finally {
+    overtime.abort()
+  }
+}
+
+try {
+  await main()
+} catch (error) {
+  console.error(error.message)
+  process.exitCode = 1
+}

@@ -1,0 +1,37 @@
+// The ordered job list: what the journal's entries amount to.
+//   { added: 10 }                         ten more jobs
+//   { tenure: 'server-3000', fence }      that server holds the lock from now on
+//   { done: 7, by: 'server-3000', fence } job 7 is done
+
+export class Jobs {
+  #journal
+
+  constructor(journal) {
+    this.#journal = journal
+  }
+
+  add = (count) => this.#journal.append({ added: count, at: Date.now() })
+
+  begin = (by, fence) => this.#journal.append({ tenure: by, fence, at: Date.now() })
+
+  finish = (job, by, fence) => this.#journal.append({ done: job, by, fence, at: Date.now() })
+
+  /** How many jobs there are, the done ones in the order in which they were done, and who held the lock when. */
+  async list() {
+    const entries = await this.#journal.read()
+    return {
+      count: entries.reduce((sum, { added = 0 }) => sum + added, 0),
+      done: entries.filter((entry) => entry.done),
+      tenures: entries.filter((entry) => entry.tenure),
+    }
+  }
+
+  /** The number of the job that comes next; undefined if all are done. */
+  async next() {
+    const { count, done } = await this.list()
+    const job = (done.at(-1)?.done ?? 0) + 1
+    return job <= count ? job : undefined
+  }
+
+  close = () => this.#journal.close()
+}

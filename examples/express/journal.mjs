@@ -1,0 +1,89 @@
+// Where the job list is kept, for all servers alike: a list of entries that only grows. In a file, or in Redis.
+//
+// An entry with a `fence` is refused when one with a larger fence came before. So a server that lost the lock and
+// does not know it yet can't do harm: that is what fences are for.
+
+import { mkdirSync } from 'node:fs'
+import { appendFile, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createClient } from 'redis'
+
+export class StaleFenceError extends Error {
+  constructor(fence, newest) {
+    super(`fence ${fence} is older than ${newest}: somebody else has had the lock since`)
+  }
+}
+
+export const openJournal = ({ redisUrl, dataDir }) => (redisUrl ? openRedis(redisUrl) : openFile(dataDir))
+
+/** One JSON line per entry. For servers of one machine. */
+async function openFile(folder) {
+  mkdirSync(folder, { recursive: true })
+  const path = join(folder, 'jobs.jsonl')
+  await writeFile(path, '', { flag: 'a' })
+  let size = -1
+  let entries = []
+
+  async function read() {
+    const now = await stat(path)
+    if (now.size !== size) {
+      const text = await readFile(path, 'utf8')
+      size = Buffer.byteLength(text)
+      entries = text
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line))
+    }
+    return entries
+  }
+
+  return {
+    read,
+    async append(entry) {
+      // Looking and writing are two steps here: a file can't compare. Redis, below, does both in one.
+      const newest = (await read()).findLast(({ fence }) => fence)?.fence ?? 0
+      if (entry.fence < newest) throw new StaleFenceError(entry.fence, newest)
+      await appendFile(path, `${JSON.stringify(entry)}\n`)
+    },
+    close: async () => {},
+  }
+}
+
+const LIST = 'leasehold-example:journal'
+const NEWEST = 'leasehold-example:journal-fence'
+
+const APPEND = `
+local newest = redis.call('get', KEYS[2])
+if ARGV[2] ~= '' then
+  if newest and tonumber(ARGV[2]) < tonumber(newest) then return newest end
+  redis.call('set', KEYS[2], ARGV[2])
+end
+redis.call('rpush', KEYS[1], ARGV[1])
+return false`
+
+async function openRedis(url) {
+  const redis = createClient({ url })
+  redis.on('error', (error) => console.error('Redis:', error.message))
+  await redis.connect()
+  let entries = []
+
+  return {
+    async read() {
+      // What was read is not read again, unless the list was emptied. Several reads may be under way; their
+      // answers come in order, so the last one to be put in place is the newest.
+      if ((await redis.lLen(LIST)) < entries.length) entries = []
+      const from = entries.length
+      const more = await redis.lRange(LIST, from, -1)
+      entries = [...entries.slice(0, from), ...more.map((line) => JSON.parse(line))]
+      return entries
+    },
+    async append(entry) {
+      const newest = await redis.eval(APPEND, {
+        keys: [LIST, NEWEST],
+        arguments: [JSON.stringify(entry), entry.fence ? String(entry.fence) : ''],
+      })
+      if (newest) throw new StaleFenceError(entry.fence, newest)
+    },
+    close: () => redis.close(),
+  }
+}

@@ -1,0 +1,49 @@
+// The lock worker: whichever server holds the lock does the jobs, one after the other, in order.
+
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createLockWorker } from 'leasehold'
+
+/** Which lock. */
+export const KEY = 'express-example-jobs'
+
+/** How many jobs an empty list is given, so that there is something to see. */
+const FIRST_JOBS = 12
+
+export function createJobWorker({ client, jobs, jobMs, workerId }) {
+  const worker = createLockWorker({
+    client,
+    key: KEY,
+    workerId,
+
+    async startWork(lease, signal) {
+      console.log('Lock acquired. Starting work', { workerId })
+      await jobs.begin(workerId, lease.fence)
+      if ((await jobs.list()).count === 0) await jobs.add(FIRST_JOBS)
+
+      // `signal` aborts when the work has to end: after the job in hand, if the lock is still ours.
+      while (!signal.aborted) {
+        const job = await jobs.next()
+        if (job === undefined) {
+          await sleep(200)
+          continue
+        }
+        console.log('Doing some heavy work...', { workerId, job })
+        // `lease.signal` aborts when the lock is lost: then the job in hand is somebody else's.
+        await sleep(jobMs, undefined, { signal: lease.signal })
+        await jobs.finish(job, workerId, lease.fence)
+      }
+    },
+
+    // Everything ends by the signal here. The lock is released when startWork has returned.
+    stopWork: (reason) => console.log('Stop work', { workerId, reason }),
+  })
+
+  worker.on('state', (state) => {
+    if (state === 'acquiring') console.log('Trying to acquire lock', { workerId })
+    if (state === 'waiting') console.log('Waiting for the lock', { workerId })
+    if (state === 'releasing') console.log('Releasing lock', { workerId })
+  })
+  worker.on('lost', (_lease, { reason }) => console.log('Lock lost', { workerId, reason }))
+  worker.on('error', (error) => console.error('Worker:', error.message, { workerId }))
+  return worker
+}

@@ -1,0 +1,150 @@
+//! The engine's thread with stores that misbehave: what JavaScript would see, without JavaScript.
+
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use leasehold::engine::command::{
+    AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
+};
+use leasehold::engine::driver::{Engine, Message, Outbox};
+use leasehold::engine::stats::Stats;
+use leasehold::lease::{LeaseState, Token, Ttl};
+use leasehold::store::memory::MemoryStore;
+use leasehold::store::spec::StoreSpec;
+use leasehold::store::{Answer, Request, Store, StoreErrorKind};
+
+const ENV: u32 = 1;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Fails in the way that the key of the first request names, else works like the store in memory.
+struct Moody(Rc<dyn Store>);
+
+impl Store for Moody {
+    fn execute(
+        self: Rc<Self>,
+        batch: Vec<Request>,
+        timeout: Duration,
+    ) -> LocalBoxFuture<'static, Vec<Answer>> {
+        match &batch[0] {
+            Request::Acquire { key, .. } if &**key == "panics at once" => panic!("at once"),
+            Request::Acquire { key, .. } if &**key == "panics later" => {
+                async { panic!("later") }.boxed_local()
+            }
+            Request::Acquire { key, .. } if &**key == "answers too little" => async { vec![] }.boxed_local(),
+            _ => self.0.clone().execute(batch, timeout),
+        }
+    }
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        async { panic!("on closing") }.boxed_local()
+    }
+}
+
+struct Collected {
+    settled: Mutex<Sender<Settlement>>,
+}
+
+impl Outbox for Collected {
+    fn deliver(&self, settled: Vec<Settlement>) {
+        let sender = self.settled.lock().unwrap();
+        settled.into_iter().for_each(|settlement| sender.send(settlement).unwrap());
+    }
+
+    fn ask_for_a_sign_of_life(&self) {}
+}
+
+struct Environment {
+    engine: Engine,
+    settled: Receiver<Settlement>,
+    slots: u32,
+}
+
+impl Environment {
+    fn begin() -> Self {
+        let engine = Engine::start(|_| Rc::new(Moody(MemoryStore::new()))).unwrap();
+        let (sender, settled) = channel();
+        let outbox = Arc::new(Collected { settled: Mutex::new(sender) });
+        engine.send(Message::OpenEnv { env: ENV, pulse: Arc::new(Pulse::default()), outbox });
+        Self { engine, settled, slots: 0 }
+    }
+
+    fn open_client(&self, client: u32) {
+        let settings = ClientSettings {
+            env: ENV,
+            name: "test".into(),
+            max_stall: Duration::from_secs(60),
+            store_timeout: Duration::from_secs(1),
+            stats: Arc::new(Stats::default()),
+        };
+        let spec = StoreSpec::parse("memory:x", None, None).unwrap();
+        self.engine.send(Message::OpenClient { client, spec, settings });
+    }
+
+    fn acquire(&mut self, key: &str) -> Outcome {
+        self.slots += 1;
+        let op = OpId { env: ENV, slot: self.slots };
+        self.give(Command::Acquire(AcquireCommand {
+            op,
+            client: 1,
+            key: key.into(),
+            token: Token::random(),
+            ttl: Ttl::from_millis(60_000).unwrap(),
+            wait: Wait::Never,
+            max_hold: None,
+            auto_renew: true,
+            report: false,
+            state: Arc::new(LeaseState::default()),
+        }));
+        self.next(op)
+    }
+
+    fn give(&self, command: Command) {
+        self.engine.send(Message::Commands(vec![command]));
+    }
+
+    fn next(&self, op: OpId) -> Outcome {
+        let settlement = self.settled.recv_timeout(PATIENCE).expect("the engine answers");
+        assert_eq!(settlement.op, op);
+        settlement.outcome
+    }
+}
+
+#[test]
+fn a_store_that_panics_fails_its_batch_and_the_engine_goes_on() {
+    let mut environment = Environment::begin();
+    environment.open_client(1);
+    for (key, said) in [
+        ("panics at once", "at once"),
+        ("panics later", "later"),
+        ("answers too little", "did not answer every request"),
+    ] {
+        match environment.acquire(key) {
+            Outcome::Failed(error) => {
+                assert_eq!(error.kind, StoreErrorKind::Internal, "{key}");
+                assert!(error.message.contains(said), "{key}: {error}");
+            }
+            other => panic!("{key}: {other:?}"),
+        }
+        assert!(matches!(environment.acquire(&format!("after {key}")), Outcome::Acquired(_)));
+    }
+}
+
+#[test]
+fn a_store_that_panics_when_it_is_closed_is_closed_and_opened_afresh() {
+    let mut environment = Environment::begin();
+    for round in 1..=3 {
+        environment.open_client(1);
+        // The store in memory forgets with its last client, so the key is free each time.
+        assert!(matches!(environment.acquire("k"), Outcome::Acquired(_)), "round {round}");
+        environment.slots += 1;
+        let op = OpId { env: ENV, slot: environment.slots };
+        environment.give(Command::CloseClient { client: 1, op, patience: PATIENCE });
+        let lease = OpId { env: ENV, slot: environment.slots - 1 };
+        assert!(matches!(environment.next(lease), Outcome::Lost(_)));
+        assert!(matches!(environment.next(op), Outcome::Done));
+    }
+}
