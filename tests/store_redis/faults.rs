@@ -145,7 +145,7 @@ fn too_few_replicas_are_told() {
 #[test]
 fn a_server_that_loads_its_data_says_so_on_a_connection_that_is_kept() {
     run(async {
-        let mut server = Server::start(&["--enable-debug-command", "local"]);
+        let mut server = Server::start_allowing("--enable-debug-command");
         let token = Token::random();
         granted(&server.store(), "lock:a", token).await;
         server.command(&["DEBUG", "POPULATE", "5000"]);
@@ -214,10 +214,12 @@ fn a_full_server_takes_no_new_lease_but_gives_up_the_old_ones() {
 #[test]
 fn a_server_that_can_not_save_says_so() {
     run(async {
-        let server = Server::start(&["--enable-protected-configs", "local"]);
+        let server = Server::start_allowing("--enable-protected-configs");
         let gone = server.folder().join("gone");
         std::fs::create_dir(&gone).unwrap();
-        assert_eq!(server.command(&["CONFIG", "SET", "save", "3600 1", "dir", gone.to_str().unwrap()]), "OK");
+        for (name, value) in [("save", "3600 1"), ("dir", gone.to_str().unwrap())] {
+            assert_eq!(server.command(&["CONFIG", "SET", name, value]), "OK");
+        }
         std::fs::remove_dir(&gone).unwrap();
         server.command(&["BGSAVE"]);
         while !server.command(&["INFO", "persistence"]).contains("rdb_last_bgsave_status:err") {

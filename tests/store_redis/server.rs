@@ -36,6 +36,14 @@ impl Server {
         panic!("redis-server does not start with {settings:?}");
     }
 
+    /// A server that lets its clients do what is `forbidden` (a setting's name) unless it is older than 7.
+    pub fn start_allowing(forbidden: &str) -> Self {
+        let version = Command::new(program()).arg("--version").output().map(|output| output.stdout);
+        let old = version.is_ok_and(|text| String::from_utf8_lossy(&text).contains("v=6."));
+        let settings = [forbidden, "local"];
+        Self::start(&settings[if old { 2 } else { 0 }..])
+    }
+
     /// Kills the server and starts it again in the same place; what it had not saved is gone. Waits until its log
     /// says `until`.
     pub fn restart(&mut self, settings: &[&str], until: &str) {
@@ -105,9 +113,13 @@ pub fn store(url: &str) -> Rc<RedisStore> {
     RedisStore::new(RedisAddress::parse(url, None, None).unwrap())
 }
 
+fn program() -> PathBuf {
+    std::env::var_os("REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
+}
+
 /// The server, once its log says `until`; `None` if it ended before.
 fn launch(folder: &Path, port: u16, settings: &[&str], until: &str) -> Option<Child> {
-    let mut child = Command::new("redis-server")
+    let mut child = Command::new(program())
         .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--unixsocket"])
         .arg(folder.join("redis.sock"))
         .arg("--dir")
@@ -118,8 +130,9 @@ fn launch(folder: &Path, port: u16, settings: &[&str], until: &str) -> Option<Ch
         .spawn()
         .unwrap_or_else(|error| {
             panic!(
-                "these tests need redis-server ({error}); install it: apt install redis-server, \
-                 or brew install redis"
+                "these tests need {} ({error}); install it (apt-get install redis-server, brew install redis), \
+                 or name one with REDIS_SERVER=/path/to/it",
+                program().display()
             )
         });
     let mut log = BufReader::new(child.stdout.take().unwrap());

@@ -11,8 +11,12 @@ const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands 
 
 /// An error that the server answered to a request or to a whole group of them.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
-    let said = shown(error);
-    let (kind, advice) = match error.code() {
+    let Words { said, broken_off } = words(error);
+    let (kind, advice) = match said.split(' ').next().unwrap_or_default() {
+        // What a script meets: Redis 6.2, 7.0, and later.
+        _ if said.contains("user executing the script") || said.contains("ACL failure") => {
+            (StoreErrorKind::Denied, RIGHTS.into())
+        }
         "LOADING" => {
             (StoreErrorKind::Loading, "it is reading its data from disk and will answer soon".into())
         }
@@ -27,10 +31,6 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
         "OOM" => (StoreErrorKind::Full, "its memory is full; raise maxmemory or free some".into()),
         "MISCONF" => (StoreErrorKind::Full, "it can't save its data to disk and takes no writes".into()),
         "NOPERM" => (StoreErrorKind::Denied, RIGHTS.into()),
-        // What a script meets, Redis up to 7.0 and from 7.2 on.
-        "ERR" if said.contains("user executing the script") || said.contains("ACL failure") => {
-            (StoreErrorKind::Denied, RIGHTS.into())
-        }
         "NOAUTH" => (StoreErrorKind::Denied, "it wants a password; give one".into()),
         "WRONGPASS" => (StoreErrorKind::Denied, "check user and password".into()),
         "DENIED" => (StoreErrorKind::Denied, "it is in protected mode; set a password there".into()),
@@ -49,22 +49,31 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
         }
         _ => (StoreErrorKind::Internal, "this was not expected".to_owned()),
     };
-    // A script that was broken off may have done its work for some locks.
-    let maybe_done = kind == StoreErrorKind::Internal || said.contains("user_script");
+    let maybe_done = broken_off || kind == StoreErrorKind::Internal;
     StoreError { kind, maybe_done, message: format!("{address} refused ({said}): {advice}").into() }
 }
 
-/// The server's words, but for those in which it repeats ours: they may have a token or password in them.
-fn shown(error: &ServerError) -> String {
-    let details = error.details().unwrap_or_default();
-    let repeated =
-        [", with args", " with args", " script: "].iter().filter_map(|mark| details.find(mark)).min();
-    let details = match repeated {
-        Some(end) if details[end..].starts_with(" script: ") => format!("{} in user_script", &details[..end]),
-        Some(end) => details[..end].to_owned(),
-        None => details.to_owned(),
-    };
-    format!("{} {}", error.code(), details.chars().take(200).collect::<String>()).trim_end().to_owned()
+/// What a server said.
+struct Words {
+    /// Beginning with the word that tells the error's kind, and without what it repeats of ours: that may have a
+    /// token or a password in it.
+    said: String,
+    /// Whether a script was broken off, and may have done its work for some locks.
+    broken_off: bool,
+}
+
+fn words(error: &ServerError) -> Words {
+    const IN_SCRIPT: &str = "@user_script: ";
+    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    // Redis 6.2 puts the place in the script before the error, later ones behind it:
+    // "@user_script: 29: -READONLY You can't …", "READONLY You can't … script: HASH, on @user_script:29."
+    let broken_off = text.contains("Error running script") || text.contains(" script: ");
+    let said = text.rfind(IN_SCRIPT).map_or(&text[..], |place| {
+        text[place + IN_SCRIPT.len()..].trim_start_matches(|c: char| c.is_ascii_digit() || ": -".contains(c))
+    });
+    let ours = [", with args", " with args", " script: "].iter().filter_map(|mark| said.find(mark)).min();
+    let said = said[..ours.unwrap_or(said.len())].trim_end().chars().take(200).collect();
+    Words { said, broken_off }
 }
 
 /// An error of the connection. `sent` says whether requests may have reached the server.
