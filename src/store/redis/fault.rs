@@ -7,6 +7,9 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// What kind of failure a server's error text tells of, by its first word.
 pub fn kind_of(text: &str) -> StoreErrorKind {
+    if text.contains("DB index is out of range") {
+        return StoreErrorKind::Unsupported;
+    }
     match text.split([' ', ':']).next().unwrap_or_default() {
         "LOADING" | "BUSY" | "TRYAGAIN" => StoreErrorKind::Loading,
         "READONLY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" => StoreErrorKind::ReadOnly,
