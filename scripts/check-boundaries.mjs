@@ -51,7 +51,8 @@ for (const path of sources) {
 }
 for (const path of [...sources, ...filesBelow('lib', ['.ts']), ...filesBelow('__test__', ['.mjs', '.ts'])]) {
   const lines = readFileSync(join(ROOT, path), 'utf8').split('\n').length - 1
-  if (lines > MAX_LINES) faults.push(`${path}: ${lines} lines; a file of more than ${MAX_LINES} wants to be two`)
+  if (lines > MAX_LINES)
+    console.warn(`note: ${path} has ${lines} lines; a file of more than ${MAX_LINES} wants to be two`)
 }
 
 if (faults.length) {

@@ -151,6 +151,19 @@ overStores('client', (store) => {
     }
   })
 
+  test('a client that opens while another closes is not closed with it', async (t) => {
+    for (let i = 0; i < 300; i++) {
+      const first = store.client(t)
+      await first.acquire(store.key())
+      const closing = first.close()
+      if (i % 2) await new Promise(setImmediate)
+      const second = store.client(t)
+      const lease = await second.acquire(store.key())
+      assert.equal(await lease.release(), true)
+      await Promise.all([closing, second.close()])
+    }
+  })
+
   test('closing one client leaves the others alone', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()

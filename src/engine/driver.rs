@@ -238,6 +238,10 @@ impl Driver {
             let _ = thread.send(());
         }
         for id in effects.unused {
+            // A client that was opened since then has taken it over.
+            if self.core.is_used(id) {
+                continue;
+            }
             self.names.retain(|_, store| *store != id);
             if let Some(store) = self.stores.remove(&id) {
                 self.calls.push(Box::pin(async move {

@@ -150,6 +150,11 @@ impl Core {
         list.push((request, tag));
     }
 
+    /// Whether a client, a request or a clean-up still needs `store`.
+    pub fn is_used(&self, store: StoreId) -> bool {
+        self.stores.contains_key(&store)
+    }
+
     /// Lets go of `store` when nothing needs it any more.
     pub(super) fn drop_if_unused(&mut self, store: StoreId) {
         if self.stores.get(&store).is_some_and(Link::is_unused) {
