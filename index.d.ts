@@ -145,7 +145,7 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
 
 /** The events of a {@link LockClient}. */
 export interface LockClientEvents {
-  /** A lease was lost: its holder did not want that. */
+  /** A lease was lost: its holder did not want that. Not told of one that no caller of acquire received. */
   lost: [lease: Lease, error: LockLostError]
   /** A release that nobody waits for failed. Not thrown when there is no listener. */
   error: [error: LockError]
@@ -198,7 +198,8 @@ export interface Lease {
    */
   assertHeld(): void
   /**
-   * Renews it now. Only needed with `autoRenew: false`, or for another ttl.
+   * Renews it now. Only needed with `autoRenew: false`, or for another ttl. Never makes it end earlier than it
+   * would have: a shorter ttl takes effect with the renewals after this one.
    *
    * @param ttl its ttl from now on, 10 to 2 147 483 647. Default: the one it has.
    * @throws {LockLostError} it was lost
@@ -266,7 +267,8 @@ export interface LockWorkerOptions {
   ttl?: number | undefined
   /**
    * How often to look again while somebody else holds the lock, and how long to rest when the store cannot be
-   * reached or `startWork` failed: 1 to 2 147 483 647. A release is noticed without it. Default 5000.
+   * reached, `startWork` failed or the lease was released under it: 1 to 2 147 483 647. That somebody else releases
+   * the lock is noticed without it. Default 5000.
    */
   retryInterval?: number | undefined
   /** Tells this worker from others; 1 to 255 bytes. Names the worker's own client. Default: a random UUID. */
@@ -276,7 +278,8 @@ export interface LockWorkerOptions {
   /**
    * Begins the work; called once per tenure. Its promise may be that of the beginning or that of the whole
    * work: when it resolves, the worker still holds the lease. When it rejects, at any time, the work has failed:
-   * `stopWork` runs, the lease is released and others get their chance for `retryInterval`.
+   * `stopWork` runs, the lease is released and others get their chance for `retryInterval`. To release the lease
+   * ends the tenure likewise, as `released`.
    *
    * @param signal aborts when the work has to end, for whatever reason
    */
@@ -314,7 +317,7 @@ export interface LockWorkerEvents {
   renewed: [lease: Lease]
   /** The lease was lost; `stopWork` is next. */
   lost: [lease: Lease, error: LockLostError]
-  /** The lease was given back. */
+  /** The lease was given back, and its work has ended. */
   released: [lease: Lease]
   /** Something failed: the store, `startWork`, `stopWork`. It goes on anyway. Not thrown without a listener. */
   error: [error: unknown]
@@ -322,13 +325,16 @@ export interface LockWorkerEvents {
 
 /**
  * `idle`: not started. `acquiring`: asks for the lock. `waiting`: in line for it, or resting after a failure.
- * `working`: holds it. `pausing`: ends its work because the lease was lost or `startWork` failed. `cleanup`: ends its
- * work because it was stopped. `releasing`: gives the lease back.
+ * `working`: holds it. `pausing`: ends its work because the lease was lost or released, or `startWork` failed. `cleanup`:
+ * ends its work because it was stopped. `releasing`: gives the lease back.
  */
 export type WorkerState = 'idle' | 'acquiring' | 'waiting' | 'working' | 'pausing' | 'cleanup' | 'releasing'
 
-/** Why work has to end: `stopped` by {@link LockWorker.stop}, `failed` by itself, or why the lease was lost. */
-export type StopReason = 'stopped' | 'failed' | LossReason
+/**
+ * Why work has to end: `stopped` by {@link LockWorker.stop}, `failed` by itself, `released` by somebody who called
+ * {@link Lease.release} (or left an `await using` of the lease), or why the lease was lost.
+ */
+export type StopReason = 'stopped' | 'failed' | 'released' | LossReason
 
 /**
  * Why a lease was lost. `expired`: not renewed in time, or `maxHold` old. `taken`: somebody else holds it now. `missing`:

@@ -24,6 +24,8 @@ export interface Owner {
 /** Who is told, beside the owner, what becomes of a lease: a worker. */
 export interface Observer {
   renewed(lease: api.Lease): void
+  /** Its release was asked for, by whomever; told once, while release() runs. */
+  released(lease: api.Lease): void
   lost(lease: api.Lease, error: api.LockLostError): void
 }
 
@@ -42,6 +44,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   #ttl: number
   #fence = 0
   #token = ''
+  /** Whether whoever asked for it has it. */
+  #handedOver = false
   /** Settle what was asked for last: the lease, or its release. `undefined` once it is. */
   #resolve: ((value: never) => void) | undefined
   #reject: ((make: Make) => void) | undefined
@@ -128,12 +132,15 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   release(): Promise<boolean> {
-    this.#released ??= this.#release()
+    if (this.#released !== undefined) return this.#released
+    const held = this.#phase === Phase.Held
+    this.#released = held ? this.#release() : Promise.resolve(false)
+    // Last: it may run code of the user, to which the lease has to look released.
+    if (held && this.#handedOver) guarded(() => this.#observer?.released(this))
     return this.#released
   }
 
   #release(): Promise<boolean> {
-    if (this.#phase !== Phase.Held) return Promise.resolve(false)
     bridge.release(this.#slot)
     this.#phase = Phase.Released
     return this.#promise()
@@ -183,7 +190,7 @@ export class Lease implements api.Lease, Slot, Abortable {
         // Aborted by what was told just before, and released.
         if (this.#released !== undefined) break
         // Lost again while this thread was away: nobody may start work on it.
-        if (this.#phase === Phase.Held) this.#settle(this as never)
+        if (this.#phase === Phase.Held) this.#handOver()
         else this.#fail(() => (this.#phase === Phase.Closed ? errors.closed(this.#key) : this.#ended()))
         break
       case Kind.Released:
@@ -227,6 +234,11 @@ export class Lease implements api.Lease, Slot, Abortable {
     }
   }
 
+  #handOver(): void {
+    this.#handedOver = true
+    this.#settle(this as never)
+  }
+
   #settle(value: never): void {
     const resolve = this.#resolve
     this.#forget()
@@ -255,6 +267,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   #tellLoss(): void {
+    // A rejected acquire told it, or the caller had given up before: nobody knows of this lease.
+    if (!this.#handedOver) return
     if (this.#controller === undefined && this.#observer === undefined && !this.#owner.hearsLosses()) return
     const error = this.#lossTold()
     this.#controller?.abort(error)

@@ -3,6 +3,9 @@
 import type * as api from '../index'
 import { LockTimeoutError, quote } from './errors'
 
+/** What a lease that has ended answers. */
+const ENDED: readonly unknown[] = ['ERR_LOCK_LOST', 'ERR_LOCK_RELEASED']
+
 export interface Work {
   start(lease: api.Lease, signal: AbortSignal): unknown
   stop(reason: api.StopReason): unknown
@@ -42,7 +45,7 @@ export class Tenure {
     }
     // Work that ends with its signal or its lease ends as it should, whatever it says about that.
     const { name, code } = Object(error) as { name?: unknown; code?: unknown }
-    if (error !== signal.reason && name !== 'AbortError' && code !== 'ERR_LOCK_LOST') this.#work.report(error)
+    if (error !== signal.reason && name !== 'AbortError' && !ENDED.includes(code)) this.#work.report(error)
   }
 
   /** Resolves when the work has ended, or its time is over; never rejects. */

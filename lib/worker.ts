@@ -8,7 +8,7 @@ import type * as api from '../index'
 import { badType } from './arguments'
 import { LockClient } from './client'
 import { defineDispose } from './dispose'
-import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote } from './errors'
+import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote, released } from './errors'
 import type { Lease, Observer } from './lease'
 import { bridge, createMachine, Flag, type WorkerMachine } from './native'
 import { parseWorker, type WorkerSettings } from './options'
@@ -84,7 +84,8 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
   }
 
   get lease(): api.Lease | null {
-    return this.#lease
+    // What its user has released is not held any more, though the worker is not done with it.
+    return this.#lease?.isHeld ? this.#lease : null
   }
 
   start(): this {
@@ -136,10 +137,10 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
   #act(effect: number): void {
     switch (effect) {
       case Effect.TryAcquire:
-        this.#ask(-1).then((events) => this.#send(...events))
+        this.#ask(-1).then(this.#answered)
         break
       case Effect.Queue:
-        this.#ask(this.#settings.retryInterval).then((events) => this.#send(...events))
+        this.#ask(this.#settings.retryInterval).then(this.#answered)
         break
       case Effect.Sleep:
         this.#sleep().then(() => this.#send(Event.Rested))
@@ -163,24 +164,34 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
     }
   }
 
-  /** Asks for the lock, and says what happened. */
-  async #ask(wait: number): Promise<number[]> {
+  /** Asks for the lock: the lease, or what happened instead. */
+  async #ask(wait: number): Promise<Lease | number[]> {
     const { signal } = this.#campaign
     try {
       this.#client ??= this.#openClient()
       const { key, ttl = LockClient.ttlOf(this.#client) } = this.#settings
       const asked = { ttl, wait, maxHold: 0, flags: Flag.ReportRenewals, signal }
-      const lease = await LockClient.request(this.#client, key, asked, this.#observer)
-      // Lost again before this thread came to it: nobody has it now, as far as we know.
-      if (!lease?.isHeld) return [Event.Busy]
-      this.#lease = lease
-      return [Event.Granted]
+      return (await LockClient.request(this.#client, key, asked, this.#observer)) ?? [Event.Busy]
     } catch (error) {
       if (error instanceof LockTimeoutError || error instanceof LockLostError) return [Event.Busy]
       if (error instanceof LockAbortedError) return [Event.Unavailable]
       this.#report(error)
       // No use in going on: a closed client stays closed.
       return error instanceof LockClosedError ? [Event.Stop, Event.Unavailable] : [Event.Unavailable]
+    }
+  }
+
+  // In one go: as soon as others can see the lease, the machine knows of it, and so of its end.
+  readonly #answered = (answer: Lease | number[]): void => {
+    if (Array.isArray(answer)) {
+      this.#send(...answer)
+    } else if (answer.isHeld) {
+      this.#lease = answer
+      this.#end = undefined
+      this.#send(Event.Granted)
+    } else {
+      // Lost again before this thread came to it: nobody has it now, as far as we know.
+      this.#send(Event.Busy)
     }
   }
 
@@ -192,7 +203,6 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
   #startWork(): void {
     const lease = this.#lease as Lease
     guarded(() => this.emit('acquired', lease))
-    this.#end = undefined
     this.#tenure = new Tenure(lease, this.#work)
     this.#tenure.start()
   }
@@ -250,6 +260,13 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
   readonly #observer: Observer = {
     renewed: (lease) => {
       if (this.#lease === lease) this.emit('renewed', lease)
+    },
+    released: (lease) => {
+      // In any other state its work is being ended already, or the release is the worker's own.
+      if (this.#lease !== lease || this.state !== 'working') return
+      this.#end ??= { reason: 'released', cause: released(lease.key) }
+      // As after a failure: whoever gave the lease away did not mean to have it back at once.
+      this.#send(Event.WorkFailed)
     },
     lost: (lease, error) => this.#lost(lease, error),
   }

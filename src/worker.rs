@@ -27,7 +27,7 @@ pub enum State {
     Waiting,
     /// Holds the lock, and works.
     Working,
-    /// Ends its work, because the lease was lost or the work failed.
+    /// Ends its work, because the lease was lost, or the work failed or gave it away.
     Pausing,
     /// Ends its work, because it was stopped.
     Cleanup,
@@ -52,7 +52,7 @@ pub enum Event {
     Rested,
     /// The lease is lost.
     Lost,
-    /// The work failed, at its start or later.
+    /// The work failed, at its start or later, or gave the lease away: either way it wants no more of it for now.
     WorkFailed,
     /// The end of [`Effect::EndWork`]: the work is over, or its time is.
     WorkEnded,
@@ -91,7 +91,7 @@ pub struct Worker {
     stopping: bool,
     /// Whether the lease is still to be given back.
     holding: bool,
-    /// Whether the work has failed, and others shall have their chance first.
+    /// Whether the work has failed or given the lease away, and others shall have their chance first.
     failed: bool,
 }
 

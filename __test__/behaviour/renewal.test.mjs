@@ -64,17 +64,23 @@ overStores('renewal and loss', (store) => {
     assert.equal(lease.isHeld, true)
   })
 
-  test('renew(ttl) gives another ttl, longer or shorter', async (t) => {
+  test('renew(ttl) gives another ttl, and never makes the lease end earlier', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const lease = await a.acquire(key, { ttl: 1_000, autoRenew: false })
     await lease.renew(60_000)
     assert.ok(lease.remaining > 30_000, `${lease.remaining}`)
     await lease.renew(200)
-    assert.ok(lease.remaining <= 200, `${lease.remaining}`)
+    assert.equal(lease.ttl, 200)
+    assert.ok(lease.remaining > 30_000, `${lease.remaining}`)
+    assert.equal(await b.tryAcquire(key), null)
+    await lease.release()
+
+    const brief = await a.acquire(key, { ttl: 100, autoRenew: false })
+    await brief.renew(300)
     const { ms } = await timed(() => b.acquire(key, { wait: 20_000 }))
-    assert.equal(lease.isHeld, false)
-    assert.ok(ms < 200 + SLACK, `the store knows of the shorter ttl: ${ms} ms`)
+    assert.equal(brief.isHeld, false)
+    assert.ok(ms > 200 && ms < 300 + SLACK, `the store knows of the longer ttl: ${ms} ms`)
   })
 
   test('many renewals at once are all answered', async (t) => {

@@ -25,7 +25,7 @@ createLockWorker({
   },
   stopWork: async (reason) => {
     same<typeof reason, StopReason>()
-    same<StopReason, 'stopped' | 'failed' | LossReason>()
+    same<StopReason, 'stopped' | 'failed' | 'released' | LossReason>()
   },
 })
 // @ts-expect-error: no key

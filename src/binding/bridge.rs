@@ -238,12 +238,13 @@ impl Bridge {
         self.keep_alive(env);
     }
 
-    /// Blocks until this environment's leases are released, at most `timeout` ms. For the process's `'exit'` event.
+    /// Ends everything of this environment and blocks until its leases are released, at most `timeout` ms. For the
+    /// process's `'exit'` event, after which nobody is told anything.
     #[napi(catch_unwind)]
     pub fn release_all(&self, timeout: f64) {
         let env = self.env;
         let patience = span(timeout);
-        wait_for(self.engine, |done| Command::ReleaseAll { env, done, patience }, patience);
+        wait_for(self.engine, |done| Command::CloseEnv { env, done, patience }, patience);
     }
 
     /// The command that an operation means; `None` if there is nothing left to command.

@@ -87,17 +87,9 @@ pub enum Command {
         /// Where it says that it lives.
         pulse: Arc<Pulse>,
     },
-    /// A JavaScript environment ends: its clients are closed, its leases released, its operations forgotten.
+    /// A JavaScript environment ends, or is about to: its clients are closed, its leases released, its operations
+    /// forgotten.
     CloseEnv {
-        /// Its number.
-        env: EnvId,
-        /// Told when the leases are released, or `patience` is over.
-        done: SyncSender<()>,
-        /// How long to try.
-        patience: Duration,
-    },
-    /// Releases all leases of an environment, which goes on living (it may be about to exit).
-    ReleaseAll {
         /// Its number.
         env: EnvId,
         /// Told when the leases are released, or `patience` is over.
@@ -172,10 +164,7 @@ impl Command {
             | Command::Cancel { op }
             | Command::Renew { op, .. }
             | Command::Release { op } => Some(*op),
-            Command::OpenEnv { .. }
-            | Command::CloseEnv { .. }
-            | Command::ReleaseAll { .. }
-            | Command::OpenClient { .. } => None,
+            Command::OpenEnv { .. } | Command::CloseEnv { .. } | Command::OpenClient { .. } => None,
         }
     }
 }

@@ -118,9 +118,9 @@ impl LeaseState {
         self.0.store(pack(Phase::Held, deadline), Ordering::Release);
     }
 
-    /// Moves the deadline, if the lease is still held at `now`. Engine only. Says whether it was.
+    /// Moves the deadline, never back, if the lease is still held at `now`. Engine only. Says whether it was.
     pub fn extend(&self, now: Instant, deadline: Instant) -> bool {
-        self.change(now, |_| pack(Phase::Held, deadline)).is_ok()
+        self.change(now, |word| pack(Phase::Held, deadline.max(deadline_of(word)))).is_ok()
     }
 
     /// Renewal stopped because the JavaScript thread does not answer; the deadline stands. Engine only.
@@ -204,6 +204,13 @@ mod tests {
         let state = held_until(10);
         assert!(!state.extend(at(10), at(100)));
         assert_eq!(state.phase(at(11)), Phase::Lost(LossReason::Expired));
+    }
+
+    #[test]
+    fn an_answer_that_comes_out_of_turn_shortens_nothing() {
+        let state = held_until(10);
+        assert!(state.extend(at(1), at(5)));
+        assert_eq!(state.deadline(), at(10));
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl LeaseTable {
             }
             Request::Renew { key, token, ttl } => match self.owned(&key, token, now) {
                 Ok(held) => {
-                    held.ends = now + ttl.as_duration();
+                    held.ends = held.ends.max(now + ttl.as_duration());
                     Reply::Renewed
                 }
                 Err(absence) => Reply::NotHeld(absence),

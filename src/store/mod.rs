@@ -53,13 +53,14 @@ pub enum Request {
         /// The holder's name, shown to whoever inspects the lock.
         holder: Arc<str>,
     },
-    /// Let the lease live for `ttl` from now, if `token` still holds it.
+    /// Let the lease live for at least `ttl` from now, if `token` still holds it. A renewal never makes it live
+    /// shorter: one that was held up on its way would else undo one that overtook it.
     Renew {
         /// Which lock.
         key: Key,
         /// Who must own it.
         token: Token,
-        /// How long the lease lives from now.
+        /// How long the lease lives from now, at least.
         ttl: Ttl,
     },
     /// End the lease, if `token` still holds it.

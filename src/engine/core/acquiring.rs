@@ -11,7 +11,7 @@ use super::outgoing::{AcquireTag, Tag};
 use super::{Core, Lock, Wake};
 use crate::engine::command::{AcquireCommand, ClientId, OpId, Outcome, StoreId, Wait};
 use crate::engine::stats::Stats;
-use crate::lease::queue::Arrival;
+use crate::lease::queue::{Arrival, Queue};
 use crate::lease::{Instant, Key, validity};
 use crate::store::{Answer, Reply, Request, StoreError, StoreErrorKind};
 
@@ -44,12 +44,20 @@ pub struct Waiter {
     looks: u32,
     /// Whether an earlier look may have got the lease although the store's answer didn't say so.
     tainted: bool,
-    /// What the last look said.
-    last: LastLook,
     pub(super) wake: Option<Instant>,
 }
 
+/// The waiters of one lock.
+#[derive(Default)]
+pub struct Line {
+    queue: Queue<OpId>,
+    /// What the last look of any of them said. It tells those who never got to look why they waited in vain.
+    last: LastLook,
+}
+
+#[derive(Clone, Default)]
 enum LastLook {
+    #[default]
     Unanswered,
     Held,
     Failed(StoreError),
@@ -69,7 +77,7 @@ impl Waiter {
 impl Core {
     pub(super) fn acquire(&mut self, asked: AcquireCommand) {
         let op = asked.op;
-        let Some(client) = self.clients.get(&asked.client) else { return self.settle(op, Outcome::Closed) };
+        let Some(client) = self.open_client(asked.client) else { return self.settle(op, Outcome::Closed) };
         let (store, stats) = (client.store, client.settings.stats.clone());
         let patient = asked.wait != Wait::Never;
         let give_up = match asked.wait {
@@ -92,14 +100,13 @@ impl Core {
             next_look: self.now,
             looks: 0,
             tainted: false,
-            last: LastLook::Unanswered,
             wake: None,
         };
         let lock = waiter.lock();
-        let others_wait = patient && self.queues.contains_key(&lock);
+        let others_wait = patient && self.lines.contains_key(&lock);
         self.waiters.insert(op, waiter);
         if others_wait && !self.waiters[&op].looks_once() {
-            self.join_queue(op);
+            self.join_line(op, None);
         } else {
             self.look(op);
         }
@@ -115,7 +122,8 @@ impl Core {
         waiter.look_again = false;
         let AcquireCommand { client, token, ttl, .. } = waiter.asked;
         let (store, key) = (waiter.store, waiter.asked.key.clone());
-        let Some(known) = self.clients.get(&client) else { return };
+        let Some(known) = self.clients.get_mut(&client) else { return };
+        known.outstanding += 1;
         let (holder, timeout) = (known.settings.name.clone(), known.settings.store_timeout);
         let request = Request::Acquire { key: key.clone(), token, ttl, holder };
         self.send(store, request, Tag::Acquire(AcquireTag { op, client, key, token, ttl }), timeout);
@@ -123,16 +131,25 @@ impl Core {
 
     /// The store answered a look that was sent at `sent`.
     pub(super) fn looked(&mut self, store: StoreId, sent: Instant, tag: AcquireTag, answer: Answer) {
+        let client = tag.client;
+        self.take_look(store, sent, tag, answer);
+        self.answered_one(client);
+    }
+
+    fn take_look(&mut self, store: StoreId, sent: Instant, tag: AcquireTag, answer: Answer) {
         let now = self.now;
         let waiter = self.waiters.get_mut(&tag.op).filter(|w| w.asked.token == tag.token);
         let Some(waiter) = waiter else {
             // Nobody waits for it any more; a lease that it may have got is to be given back.
-            let may_hold = match &answer {
-                Ok(reply) => matches!(reply, Reply::Acquired { .. }),
-                Err(error) => error.maybe_done,
-            };
-            if may_hold {
-                self.clean_up(store, tag.client, tag.key, tag.token, now + tag.ttl.as_duration());
+            let until = now + tag.ttl.as_duration();
+            match &answer {
+                Ok(Reply::Acquired { .. }) => {
+                    self.clean_up(store, tag.client, tag.key, tag.token, until, false)
+                }
+                Err(error) if error.maybe_done => {
+                    self.clean_up(store, tag.client, tag.key, tag.token, until, true);
+                }
+                _ => {}
             }
             return;
         };
@@ -142,7 +159,10 @@ impl Core {
             Ok(Reply::Acquired { fence }) => {
                 let deadline = validity::deadline(sent, tag.ttl);
                 if now < deadline {
-                    let waiter = self.remove_waiter(tag.op, self.now + SHORTEST_PAUSE).expect("found above");
+                    let (waiter, was_next) = self.take_waiter(tag.op).expect("found above");
+                    if was_next {
+                        self.promote(&waiter.lock(), now + SHORTEST_PAUSE);
+                    }
                     return self.hold(waiter, sent, fence);
                 }
                 // The answer took longer than the lease lives: as good as none.
@@ -155,7 +175,6 @@ impl Core {
             }
             Ok(Reply::Busy { remaining }) => {
                 waiter.stats.contended.up();
-                waiter.last = LastLook::Held;
                 if once {
                     let patient = waiter.asked.wait != Wait::Never;
                     return self.end_waiter(tag.op, if patient { Outcome::TimedOut } else { Outcome::Busy });
@@ -185,7 +204,7 @@ impl Core {
         // A millisecond more than the store said, because it counts in whole ones.
         let expiry = remaining.map(|left| left + Duration::from_millis(1));
         waiter.next_look = now + expiry.map_or(pause, |left| left.min(pause));
-        self.join_queue(op);
+        self.join_line(op, Some(LastLook::Held));
     }
 
     /// The store failed: try again later if that may help and the caller waits, else say so.
@@ -200,18 +219,21 @@ impl Core {
         }
         let pause = OUTAGE_PAUSE.saturating_mul(1 << waiter.looks.min(10)).min(LONGEST_OUTAGE_PAUSE);
         waiter.looks += 1;
-        waiter.last = LastLook::Failed(error);
         waiter.next_look = now + pause.mul_f64(0.5 + 0.5 * jitter);
-        self.join_queue(op);
+        self.join_line(op, Some(LastLook::Failed(error)));
     }
 
-    fn join_queue(&mut self, op: OpId) {
+    /// Takes a waiter's place in the line, and notes what it has just seen.
+    fn join_line(&mut self, op: OpId, seen: Option<LastLook>) {
         let waiter = &self.waiters[&op];
         let (lock, arrival, give_up, next_look) =
             (waiter.lock(), waiter.arrival, waiter.give_up, waiter.next_look);
-        let queue = self.queues.entry(lock).or_default();
-        queue.join(arrival, op);
-        let is_head = queue.head() == Some(op);
+        let line = self.lines.entry(lock).or_default();
+        if let Some(seen) = seen {
+            line.last = seen;
+        }
+        line.queue.join(arrival, op);
+        let is_head = line.queue.head() == Some(op);
         if let Some(at) =
             if is_head { Some(give_up.map_or(next_look, |g| g.min(next_look))) } else { give_up }
         {
@@ -226,7 +248,8 @@ impl Core {
             return self.give_up(op);
         }
         let (looking, next_look, give_up) = (waiter.looking, waiter.next_look, waiter.give_up);
-        let is_head = self.queues.get(&self.waiters[&op].lock()).and_then(|q| q.head()) == Some(op);
+        let is_head =
+            self.lines.get(&self.waiters[&op].lock()).and_then(|line| line.queue.head()) == Some(op);
         if is_head && !looking {
             if next_look <= self.now {
                 self.look(op);
@@ -242,16 +265,13 @@ impl Core {
     /// The caller's patience is over.
     fn give_up(&mut self, op: OpId) {
         let Some(waiter) = self.waiters.get(&op) else { return };
-        match &waiter.last {
-            LastLook::Failed(error) => {
-                let error = error.clone();
-                self.fail_waiter(op, error);
-            }
-            LastLook::Unanswered if waiter.looking => {
+        match self.lines.get(&waiter.lock()).map(|line| line.last.clone()).unwrap_or_default() {
+            LastLook::Failed(error) => self.fail_waiter(op, error),
+            LastLook::Unanswered => {
                 let message = "the store did not answer within the time that the acquire would wait";
                 self.fail_waiter(op, StoreError::maybe_done(StoreErrorKind::TimedOut, message));
             }
-            LastLook::Held | LastLook::Unanswered => {
+            LastLook::Held => {
                 waiter.stats.timeouts.up();
                 self.end_waiter(op, Outcome::TimedOut);
             }
@@ -264,34 +284,40 @@ impl Core {
 
     /// Ends an acquire that got nothing, and gives back what it may have got without knowing.
     pub(super) fn end_waiter(&mut self, op: OpId, outcome: Outcome) {
-        let Some(waiter) = self.remove_waiter(op, self.now) else { return };
+        if let Some((lock, true)) = self.drop_waiter(op, outcome) {
+            self.promote(&lock, self.now);
+        }
+    }
+
+    /// The same, but nobody is told to look instead. Returns the lock, and whether that one was next.
+    pub(super) fn drop_waiter(&mut self, op: OpId, outcome: Outcome) -> Option<(Lock, bool)> {
+        let (waiter, was_next) = self.take_waiter(op)?;
+        let lock = waiter.lock();
         // A look that is still on its way is cleaned up after by its own answer.
         if waiter.tainted && !waiter.looking {
             let AcquireCommand { client, key, token, ttl, .. } = waiter.asked;
-            self.clean_up(waiter.store, client, key, token, self.now + ttl.as_duration());
+            self.clean_up(waiter.store, client, key, token, self.now + ttl.as_duration(), true);
         }
         self.settle(op, outcome);
+        Some((lock, was_next))
     }
 
-    /// Takes a waiter out. If it was next, whoever is next then looks at `successor_looks`.
-    fn remove_waiter(&mut self, op: OpId, successor_looks: Instant) -> Option<Waiter> {
+    /// Takes a waiter out. Says whether it was the next of several.
+    fn take_waiter(&mut self, op: OpId) -> Option<(Waiter, bool)> {
         let waiter = self.waiters.remove(&op)?;
         waiter.stats.waiting.down();
         let lock = waiter.lock();
-        if let Some(queue) = self.queues.get_mut(&lock) {
-            let was_next = queue.leave(waiter.arrival);
-            if queue.is_empty() {
-                self.queues.remove(&lock);
-            } else if was_next {
-                self.promote(&lock, successor_looks);
-            }
+        let Some(line) = self.lines.get_mut(&lock) else { return Some((waiter, false)) };
+        let was_next = line.queue.leave(waiter.arrival);
+        if line.queue.is_empty() {
+            self.lines.remove(&lock);
         }
-        Some(waiter)
+        Some((waiter, was_next))
     }
 
     /// The lock may be free at `at`: whoever is next in this process looks then.
     pub(super) fn promote(&mut self, lock: &Lock, at: Instant) {
-        let Some(op) = self.queues.get(lock).and_then(|q| q.head()) else { return };
+        let Some(op) = self.lines.get(lock).and_then(|line| line.queue.head()) else { return };
         let Some(waiter) = self.waiters.get_mut(&op) else { return };
         waiter.looks = 0;
         if waiter.looking {
@@ -327,6 +353,6 @@ impl Core {
     /// How many wait for the lock in this process.
     pub(super) fn waiting_for(&self, client: ClientId, key: &Key) -> usize {
         let lock = self.clients.get(&client).map(|c| (c.store, key.clone()));
-        lock.and_then(|lock| self.queues.get(&lock)).map_or(0, |queue| queue.len())
+        lock.and_then(|lock| self.lines.get(&lock)).map_or(0, |line| line.queue.len())
     }
 }

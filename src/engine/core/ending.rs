@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::holding::Tenure;
 use super::outgoing::{ReleaseTag, Tag};
-use super::{Core, Wake};
+use super::{Core, Lock, Wake};
 use crate::engine::command::{ClientId, EnvId, OpId, Outcome, StoreId};
 use crate::lease::{Instant, Key, LossReason, Phase, Token};
 use crate::store::{Answer, Reply, Request};
@@ -18,6 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// A release that nobody waits for but that has to happen: of a lease whose acquire was ambiguous, that was
 /// lost with a renewal on its way, or that somebody could not give back in time.
 pub struct Cleanup {
+    client: ClientId,
     store: StoreId,
     key: Key,
     token: Token,
@@ -25,20 +26,24 @@ pub struct Cleanup {
     /// When the lease has ended by itself at the store, and there is nothing left to do.
     until: Instant,
     failures: u32,
+    /// How often it is to be repeated after it was done, because what it cleans up after may arrive only then.
+    repeats: u32,
+    /// Whether it is among its client's outstanding requests: until it was done once.
+    counted: bool,
     pub(super) wake: Option<Instant>,
-    /// Who waits for it after all.
-    barrier: Option<u64>,
 }
 
-/// Somebody who waits until an environment has nothing left to release, but not for ever.
+/// How often the release of a lease is repeated when nobody knows whether its acquire is still on its way: after a second,
+/// and after three more.
+const REPEATS: u32 = 2;
+/// The pause before the first repetition; the second comes three times as long after that.
+const FIRST_REPEAT: Duration = Duration::from_secs(1);
+
+/// Somebody who waits until clients have nothing outstanding, but not for ever.
 pub struct Barrier {
-    env: EnvId,
-    /// Clean-ups that are not done yet. The releases that the environment's own code asked for count too.
-    left: usize,
+    clients: Vec<ClientId>,
     pub(super) until: Instant,
     waits: Waits,
-    /// Whether the environment ends with it.
-    last: bool,
 }
 
 enum Waits {
@@ -57,8 +62,8 @@ impl Core {
         let timeout = self.store_timeout(client);
         let tag = ReleaseTag { op, client, key: key.clone(), token, until: store_expiry.max(self.now) };
         self.send(store, Request::Release { key, token }, Tag::Release(tag), timeout);
-        if let Some(env) = self.envs.get_mut(&op.env) {
-            env.releasing += 1;
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.outstanding += 1;
         }
         self.promote(&lock, self.now);
     }
@@ -69,15 +74,23 @@ impl Core {
             Ok(reply) => self.settle(tag.op, Outcome::Released(reply == Reply::Released)),
             Err(error) => {
                 self.count_error(tag.client);
-                self.clean_up_later(store, tag.client, tag.key, tag.token, tag.until);
+                let cleanup = self.remember_cleanup(store, tag.client, tag.key, tag.token, tag.until, false);
+                self.retry_cleanup(cleanup);
                 self.settle(tag.op, Outcome::Failed(error));
             }
         }
-        if let Some(env) = self.envs.get_mut(&tag.op.env) {
-            env.releasing -= 1;
+        self.answered_one(tag.client);
+    }
+
+    /// One of the client's outstanding requests is answered.
+    pub(super) fn answered_one(&mut self, client: ClientId) {
+        let Some(known) = self.clients.get_mut(&client) else { return };
+        known.outstanding -= 1;
+        if known.outstanding == 0 && known.closed {
+            self.clients.remove(&client);
         }
         if !self.barriers.is_empty() {
-            self.lift_barriers(tag.op.env);
+            self.lift_barriers();
         }
     }
 
@@ -87,18 +100,18 @@ impl Core {
         tenure.state.release(self.now);
         tenure.stats.aborted.up();
         let lock = tenure.lock();
-        self.clean_up(
-            tenure.store,
-            tenure.client,
-            tenure.key,
-            tenure.token,
-            tenure.store_expiry.max(self.now),
-        );
+        self.clean_up_after(tenure);
         self.promote(&lock, self.now);
     }
 
+    /// Releases a lease that has ended here and may live on at the store.
+    pub(super) fn clean_up_after(&mut self, tenure: Tenure) {
+        let Tenure { client, store, key, token, store_expiry, .. } = tenure;
+        self.clean_up(store, client, key, token, store_expiry.max(self.now), false);
+    }
+
     /// Releases whatever lease `token` may have, now and again until the store has said so, or until it has
-    /// ended by itself at `until`.
+    /// ended by itself at `until`. `straggler` if the request that makes the lease may still be on its way.
     pub(super) fn clean_up(
         &mut self,
         store: StoreId,
@@ -106,15 +119,10 @@ impl Core {
         key: Key,
         token: Token,
         until: Instant,
+        straggler: bool,
     ) {
-        let id = self.remember_cleanup(store, client, key, token, until, None);
+        let id = self.remember_cleanup(store, client, key, token, until, straggler);
         self.wake_cleanup(id);
-    }
-
-    /// The same, when the first attempt has just failed.
-    fn clean_up_later(&mut self, store: StoreId, client: ClientId, key: Key, token: Token, until: Instant) {
-        let id = self.remember_cleanup(store, client, key, token, until, None);
-        self.retry_cleanup(id);
     }
 
     fn remember_cleanup(
@@ -124,12 +132,15 @@ impl Core {
         key: Key,
         token: Token,
         until: Instant,
-        barrier: Option<u64>,
+        straggler: bool,
     ) -> u64 {
         let id = self.next_serial();
         let timeout = self.store_timeout(client);
         self.stores.entry(store).or_default().cleanups += 1;
-        let cleanup = Cleanup { store, key, token, timeout, until, failures: 0, wake: None, barrier };
+        let counted = self.clients.get_mut(&client).map(|client| client.outstanding += 1).is_some();
+        let repeats = if straggler { REPEATS } else { 0 };
+        let cleanup =
+            Cleanup { client, store, key, token, timeout, until, failures: 0, repeats, counted, wake: None };
         self.cleanups.insert(id, cleanup);
         id
     }
@@ -145,8 +156,25 @@ impl Core {
     pub(super) fn cleaned_up(&mut self, id: u64, answer: Answer) {
         match answer {
             Err(error) if error.kind.is_transient() => self.retry_cleanup(id),
+            Ok(Reply::NotHeld(_)) => self.repeat_cleanup(id),
             // Done; or an error that no repetition mends, and the ttl has to do it.
             _ => self.forget_cleanup(id),
+        }
+    }
+
+    /// There was nothing to release; what is still on its way may change that.
+    fn repeat_cleanup(&mut self, id: u64) {
+        let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
+        let at = self.now + FIRST_REPEAT * 3u32.pow(REPEATS - cleanup.repeats);
+        if cleanup.repeats == 0 || at >= cleanup.until {
+            return self.forget_cleanup(id);
+        }
+        cleanup.repeats -= 1;
+        cleanup.wake = Some(at);
+        self.timers.schedule(at, Wake::Cleanup(id));
+        if std::mem::take(&mut cleanup.counted) {
+            let client = cleanup.client;
+            self.answered_one(client);
         }
     }
 
@@ -169,83 +197,80 @@ impl Core {
             link.cleanups -= 1;
         }
         self.drop_if_unused(cleanup.store);
-        let Some(id) = cleanup.barrier else { return };
-        if let Some(barrier) = self.barriers.get_mut(&id) {
-            barrier.left -= 1;
-            let env = barrier.env;
-            self.lift_barriers(env);
+        if cleanup.counted {
+            self.answered_one(cleanup.client);
         }
     }
 
-    /// Lets those go on who wait for `env` and need not any longer.
-    fn lift_barriers(&mut self, env: EnvId) {
-        if self.envs.get(&env).is_some_and(|env| env.releasing > 0) {
-            return;
-        }
-        let done: Vec<u64> =
-            self.barriers.iter().filter(|(_, b)| b.env == env && b.left == 0).map(|(id, _)| *id).collect();
+    /// Lets those go on who wait for nothing any longer.
+    fn lift_barriers(&mut self) {
+        let is_idle =
+            |client: &ClientId| self.clients.get(client).is_none_or(|client| client.outstanding == 0);
+        let done = self.barriers.iter().filter(|(_, barrier)| barrier.clients.iter().all(is_idle));
+        let done: Vec<u64> = done.map(|(id, _)| *id).collect();
         for id in done {
             self.lift_barrier(id);
         }
     }
 
     pub(super) fn lift_barrier(&mut self, id: u64) {
-        let Some(barrier) = self.barriers.remove(&id) else { return };
-        if barrier.last {
-            self.envs.remove(&barrier.env);
-        }
-        match barrier.waits {
-            Waits::Operation(op) => self.settle(op, Outcome::Done),
-            Waits::Thread(done) => self.effects.unblocked.push(done),
+        match self.barriers.remove(&id).map(|barrier| barrier.waits) {
+            Some(Waits::Operation(op)) => self.settle(op, Outcome::Done),
+            Some(Waits::Thread(done)) => self.effects.unblocked.push(done),
+            None => {}
         }
     }
 
     pub(super) fn close_client(&mut self, client: ClientId, op: OpId, patience: Duration) {
-        let store = self.clients.get(&client).map(|client| client.store);
-        let held = self.shut(client);
-        self.release_and_tell(op.env, held, patience, Waits::Operation(op), false);
-        // Not before: what was held is still to be released there.
-        if let Some(store) = store {
-            self.drop_if_unused(store);
-        }
+        self.close(vec![client], patience, Waits::Operation(op));
     }
 
     pub(super) fn close_env(&mut self, env: EnvId, done: SyncSender<()>, patience: Duration) {
-        let clients: Vec<(ClientId, StoreId)> = self
-            .clients
-            .iter()
-            .filter(|(_, c)| c.settings.env == env)
-            .map(|(id, c)| (*id, c.store))
-            .collect();
-        let held = clients.iter().flat_map(|(client, _)| self.shut(*client)).collect();
-        self.release_and_tell(env, held, patience, Waits::Thread(done), true);
-        for (_, store) in clients {
-            self.drop_if_unused(store);
-        }
+        let clients = self.clients.iter().filter(|(_, c)| c.settings.env == env).map(|(id, _)| *id).collect();
+        self.close(clients, patience, Waits::Thread(done));
+        self.envs.remove(&env);
     }
 
-    pub(super) fn release_all(&mut self, env: EnvId, done: SyncSender<()>, patience: Duration) {
-        let held: Vec<OpId> = self.tenures.keys().filter(|op| op.env == env).copied().collect();
-        let held = held.into_iter().filter_map(|op| self.close_tenure(op)).collect();
-        self.release_and_tell(env, held, patience, Waits::Thread(done), false);
-    }
-
-    /// Ends everything of a client. Returns the leases that are now to be released at the store.
-    fn shut(&mut self, client: ClientId) -> Vec<Tenure> {
+    /// Ends everything of `clients`; whoever `waits` is told when their leases are released, or `patience` is over.
+    fn close(&mut self, clients: Vec<ClientId>, patience: Duration, waits: Waits) {
+        let is_ours = |client: &ClientId| clients.contains(client);
         let waiting: Vec<OpId> =
-            self.waiters.iter().filter(|(_, w)| w.asked.client == client).map(|(op, _)| *op).collect();
-        for op in waiting {
-            self.end_waiter(op, Outcome::Closed);
-        }
+            self.waiters.iter().filter(|(_, w)| is_ours(&w.asked.client)).map(|(op, _)| *op).collect();
         let held: Vec<OpId> =
-            self.tenures.iter().filter(|(_, t)| t.client == client).map(|(op, _)| *op).collect();
-        let held: Vec<Tenure> = held.into_iter().filter_map(|op| self.close_tenure(op)).collect();
-        if let Some(client) = self.clients.remove(&client)
-            && let Some(link) = self.stores.get_mut(&client.store)
-        {
+            self.tenures.iter().filter(|(_, t)| is_ours(&t.client)).map(|(op, _)| *op).collect();
+        // First everybody out, then whoever is next gets a look: else that would be one of those who leave.
+        let mut locks: Vec<Lock> = Vec::new();
+        locks.extend(
+            waiting.into_iter().filter_map(|op| self.drop_waiter(op, Outcome::Closed)).map(|(lock, _)| lock),
+        );
+        for tenure in held.into_iter().filter_map(|op| self.close_tenure(op)).collect::<Vec<_>>() {
+            locks.push(tenure.lock());
+            self.clean_up_after(tenure);
+        }
+        for lock in locks {
+            self.promote(&lock, self.now);
+        }
+        let id = self.next_serial();
+        let until = self.now + patience;
+        self.barriers.insert(id, Barrier { clients: clients.clone(), until, waits });
+        self.timers.schedule(until, Wake::Barrier(id));
+        for client in clients {
+            self.forget_client(client);
+        }
+        self.lift_barriers();
+    }
+
+    fn forget_client(&mut self, client: ClientId) {
+        let Some(known) = self.clients.get_mut(&client).filter(|client| !client.closed) else { return };
+        known.closed = true;
+        let store = known.store;
+        if known.outstanding == 0 {
+            self.clients.remove(&client);
+        }
+        if let Some(link) = self.stores.get_mut(&store) {
             link.clients -= 1;
         }
-        held
+        self.drop_if_unused(store);
     }
 
     /// Ends a lease because its client does, and says so to the holder unless it has just given it back itself.
@@ -257,28 +282,5 @@ impl Core {
         tenure.stats.lost.up();
         self.settle(op, Outcome::Lost(reason));
         Some(tenure)
-    }
-
-    fn release_and_tell(
-        &mut self,
-        env: EnvId,
-        held: Vec<Tenure>,
-        patience: Duration,
-        waits: Waits,
-        last: bool,
-    ) {
-        let id = self.next_serial();
-        let until = self.now + patience;
-        self.barriers.insert(id, Barrier { env, left: held.len(), until, waits, last });
-        self.timers.schedule(until, Wake::Barrier(id));
-        for tenure in held {
-            let lock = tenure.lock();
-            let until = tenure.store_expiry.max(self.now);
-            let (store, client) = (tenure.store, tenure.client);
-            let cleanup = self.remember_cleanup(store, client, tenure.key, tenure.token, until, Some(id));
-            self.wake_cleanup(cleanup);
-            self.promote(&lock, self.now);
-        }
-        self.lift_barriers(env);
     }
 }

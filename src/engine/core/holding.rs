@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
+
 use super::acquiring::Waiter;
 use super::outgoing::{RenewTag, Tag};
-use super::{Core, Lock, Wake};
+use super::{Client, Core, Lock, Wake};
 use crate::engine::command::{ClientId, EnvId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
 use crate::lease::renewal;
@@ -17,6 +19,9 @@ const SHORTEST_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long a thread that holds leases goes unasked for a sign of life, at most.
 const LONGEST_WITHOUT_QUESTION: Duration = Duration::from_secs(1);
+
+/// How much earlier than `maxStall` before a renewal the thread is asked, so that it is known by then.
+const QUESTION_AHEAD: Duration = Duration::from_millis(2);
 
 /// A lease while it is held.
 pub struct Tenure {
@@ -31,8 +36,8 @@ pub struct Tenure {
     end: Option<Instant>,
     auto_renew: bool,
     report: bool,
-    /// When the request that the deadline counts from was sent.
-    confirmed: Instant,
+    /// Whether the thread was asked for a sign of life ahead of the next renewal.
+    questioned: bool,
     /// When the store lets the lease expire at the latest, renewals without an answer included.
     pub(super) store_expiry: Instant,
     /// When to renew next.
@@ -47,6 +52,15 @@ impl Tenure {
     pub(super) fn lock(&self) -> Lock {
         (self.store, self.key.clone())
     }
+
+    /// When to ask the thread for a sign of life ahead of the next renewal.
+    fn question_at(&self, max_stall: Duration) -> Instant {
+        self.renew_at - max_stall.saturating_add(QUESTION_AHEAD)
+    }
+}
+
+fn max_stall(clients: &FxHashMap<ClientId, Client>, client: ClientId) -> Duration {
+    clients.get(&client).map_or(Duration::MAX, |client| client.settings.max_stall)
 }
 
 impl Core {
@@ -71,7 +85,7 @@ impl Core {
             end,
             auto_renew: asked.auto_renew,
             report: asked.report,
-            confirmed: sent,
+            questioned: false,
             store_expiry: self.now + asked.ttl.as_duration(),
             renew_at: renewal::next(sent, asked.ttl, jitter),
             renewing: false,
@@ -87,7 +101,12 @@ impl Core {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         let deadline = tenure.state.deadline();
         let renews = tenure.auto_renew && !tenure.renewing;
-        let wake = if renews { tenure.renew_at.min(deadline) } else { deadline };
+        let max_stall = max_stall(&self.clients, tenure.client);
+        let wake = match tenure.question_at(max_stall) {
+            _ if !renews => deadline,
+            question if !tenure.questioned && question > self.now => question.min(deadline),
+            _ => tenure.renew_at.min(deadline),
+        };
         if tenure.wake != wake {
             tenure.wake = wake;
             self.timers.schedule(wake, Wake::Tenure(op));
@@ -98,6 +117,7 @@ impl Core {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         tenure.wake = Instant::default();
         let (env, client) = (op.env, tenure.client);
+        let max_stall = max_stall(&self.clients, client);
         match tenure.state.phase(self.now) {
             Phase::Lost(reason) => return self.lose(op, reason),
             // Its release is on the way here.
@@ -113,13 +133,17 @@ impl Core {
             } else {
                 self.send_renewal(op, None);
             }
+        } else if tenure.auto_renew && !tenure.questioned && tenure.question_at(max_stall) <= self.now {
+            // A thread that hangs since before now shall be known to hang when the renewal is due.
+            tenure.questioned = true;
+            self.is_stalled(env, client);
         }
         self.schedule_tenure(op);
     }
 
     /// Whether the environment's thread is hung. If that is not known, asks it for a sign of life.
     fn is_stalled(&mut self, env: EnvId, client: ClientId) -> bool {
-        let Some(max_stall) = self.clients.get(&client).map(|c| c.settings.max_stall) else { return false };
+        let max_stall = max_stall(&self.clients, client);
         let Some(known) = self.envs.get_mut(&env) else { return true };
         let answered = known.pulse.last();
         if answered < known.asked {
@@ -153,7 +177,7 @@ impl Core {
         let (store, client) = (tenure.store, tenure.client);
         let third = SHORTEST_RENEWAL_TIMEOUT.max(ttl.as_duration() / 3);
         // Nobody knows when the store carries it out, but not later than its time-out.
-        tenure.store_expiry = self.now + third + ttl.as_duration();
+        tenure.store_expiry = tenure.store_expiry.max(self.now + third + ttl.as_duration());
         let timeout = self.store_timeout(client).min(third);
         self.send(
             store,
@@ -173,17 +197,16 @@ impl Core {
         match answer {
             Ok(Reply::Renewed) => {
                 tenure.failures = 0;
-                // Answers may overtake each other across connections: the youngest request counts.
-                if sent >= tenure.confirmed {
-                    let deadline = validity::deadline(sent, tag.ttl);
-                    let deadline = tenure.end.map_or(deadline, |end| end.min(deadline));
-                    if !tenure.state.extend(now, deadline) {
-                        return self.schedule_now(op);
-                    }
-                    tenure.confirmed = sent;
-                    tenure.ttl = tag.ttl;
-                    tenure.renew_at = renewal::next(sent, tag.ttl, jitter);
+                let deadline = validity::deadline(sent, tag.ttl);
+                let deadline = tenure.end.map_or(deadline, |end| end.min(deadline));
+                if !tenure.state.extend(now, deadline) {
+                    return self.schedule_now(op);
                 }
+                if tag.explicit {
+                    tenure.ttl = tag.ttl;
+                }
+                tenure.renew_at = renewal::next(sent, tenure.ttl, jitter);
+                tenure.questioned = false;
                 tenure.stats.renewals.up();
                 let report = tenure.report;
                 if tag.explicit {
@@ -236,13 +259,7 @@ impl Core {
         tenure.stats.lost.up();
         let lock = tenure.lock();
         if matches!(reason, LossReason::Expired | LossReason::Stalled) {
-            self.clean_up(
-                tenure.store,
-                tenure.client,
-                tenure.key,
-                tenure.token,
-                tenure.store_expiry.max(self.now),
-            );
+            self.clean_up_after(tenure);
         }
         self.settle(op, Outcome::Lost(reason));
         self.promote(&lock, self.now);

@@ -23,14 +23,14 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use self::acquiring::Waiter;
+use self::acquiring::{Line, Waiter};
 use self::ending::{Barrier, Cleanup};
 use self::holding::Tenure;
 pub use self::outgoing::{Batch, Sent};
 use self::outgoing::{Link, Tag};
 use super::command::{ClientId, ClientSettings, Command, EnvId, OpId, Outcome, Pulse, Settlement, StoreId};
 use super::timers::Timers;
-use crate::lease::queue::{Arrival, Queue};
+use crate::lease::queue::Arrival;
 use crate::lease::{Instant, Key};
 use crate::store::{Answer, Reply, Request, StoreError, StoreErrorKind};
 
@@ -51,14 +51,17 @@ struct Env {
     pulse: Arc<Pulse>,
     /// When its thread was last asked for a sign of life.
     asked: Instant,
-    /// Releases on their way that its code asked for.
-    releasing: usize,
 }
 
 /// A client.
 struct Client {
     store: StoreId,
     settings: ClientSettings,
+    /// Requests without an answer that may make or end a lease at the store. Whoever waits for the client's end waits
+    /// for them.
+    outstanding: usize,
+    /// It takes no more commands, and is forgotten with its last outstanding request.
+    closed: bool,
 }
 
 /// What the engine wants done by whoever drives it.
@@ -82,7 +85,7 @@ pub struct Core {
     clients: FxHashMap<ClientId, Client>,
     stores: FxHashMap<StoreId, Link>,
     waiters: FxHashMap<OpId, Waiter>,
-    queues: FxHashMap<Lock, Queue<OpId>>,
+    lines: FxHashMap<Lock, Line>,
     arrivals: Arrival,
     tenures: FxHashMap<OpId, Tenure>,
     cleanups: FxHashMap<u64, Cleanup>,
@@ -103,7 +106,7 @@ impl Core {
             clients: FxHashMap::default(),
             stores: FxHashMap::default(),
             waiters: FxHashMap::default(),
-            queues: FxHashMap::default(),
+            lines: FxHashMap::default(),
             arrivals: 0,
             tenures: FxHashMap::default(),
             cleanups: FxHashMap::default(),
@@ -124,13 +127,12 @@ impl Core {
         match command {
             Command::OpenEnv { env, pulse } => {
                 pulse.beat(self.now);
-                self.envs.insert(env, Env { pulse, asked: self.now, releasing: 0 });
+                self.envs.insert(env, Env { pulse, asked: self.now });
             }
             Command::CloseEnv { env, done, patience } => self.close_env(env, done, patience),
-            Command::ReleaseAll { env, done, patience } => self.release_all(env, done, patience),
             Command::OpenClient { client, store, settings } => {
                 self.stores.entry(store).or_default().clients += 1;
-                self.clients.insert(client, Client { store, settings });
+                self.clients.insert(client, Client { store, settings, outstanding: 0, closed: false });
             }
             Command::CloseClient { client, op, patience } => self.close_client(client, op, patience),
             Command::Ping { op, client } => self.ask(op, client, Request::Ping, Tag::Ping(op, client)),
@@ -243,7 +245,7 @@ impl Core {
 
     /// Sends a request that concerns no lease.
     fn ask(&mut self, op: OpId, client: ClientId, request: Request, tag: Tag) {
-        match self.clients.get(&client) {
+        match self.open_client(client) {
             None => self.settle(op, Outcome::Closed),
             Some(known) => {
                 let (store, timeout) = (known.store, known.settings.store_timeout);
@@ -265,6 +267,11 @@ impl Core {
             }
         };
         self.settle(op, outcome);
+    }
+
+    /// A client that may still ask for something.
+    fn open_client(&self, client: ClientId) -> Option<&Client> {
+        self.clients.get(&client).filter(|client| !client.closed)
     }
 
     fn count_error(&self, client: ClientId) {

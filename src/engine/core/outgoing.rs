@@ -107,29 +107,43 @@ pub struct Link {
     pub cleanups: usize,
     /// What the next batch asks. Renewals come first, because their leases run out, then releases,
     /// because they make room for the acquires of the same batch, which come last.
-    renewals: Vec<(Request, Tag)>,
-    releases: Vec<(Request, Tag)>,
-    others: Vec<(Request, Tag)>,
-    /// The shortest time-out that one of them asked for.
-    timeout: Option<Duration>,
+    renewals: Vec<Entry>,
+    releases: Vec<Entry>,
+    others: Vec<Entry>,
+}
+
+/// A request, what its answer will mean, and how long it may take.
+struct Entry {
+    request: Request,
+    tag: Tag,
+    timeout: Duration,
 }
 
 impl Link {
-    /// Moves what is to be sent into batches.
+    /// Moves what is to be sent into batches. Requests with different time-outs go separately, so that an impatient client
+    /// does not make others fail.
     pub fn take(&mut self, store: StoreId, at: Instant, batches: &mut Vec<Batch>) {
-        let Some(timeout) = self.timeout.take() else { return };
-        let mut entries =
-            self.renewals.drain(..).chain(self.releases.drain(..)).chain(self.others.drain(..)).peekable();
-        while entries.peek().is_some() {
-            let (requests, tags) = entries.by_ref().take(MOST).unzip();
-            batches.push(Batch { sent: Sent { store, at, tags }, timeout, requests });
-            self.in_flight += 1;
+        let first = batches.len();
+        let entries = self.renewals.drain(..).chain(self.releases.drain(..)).chain(self.others.drain(..));
+        for Entry { request, tag, timeout } in entries {
+            let open = batches[first..].iter().rposition(|b| b.timeout == timeout && b.requests.len() < MOST);
+            let batch = match open {
+                Some(index) => &mut batches[first + index],
+                None => {
+                    self.in_flight += 1;
+                    let sent = Sent { store, at, tags: Vec::new() };
+                    batches.push(Batch { sent, timeout, requests: Vec::new() });
+                    batches.last_mut().expect("just pushed")
+                }
+            };
+            batch.requests.push(request);
+            batch.sent.tags.push(tag);
         }
     }
 
     /// Whether there is something to send.
     pub fn has_requests(&self) -> bool {
-        self.timeout.is_some()
+        !(self.renewals.is_empty() && self.releases.is_empty() && self.others.is_empty())
     }
 
     fn is_unused(&self) -> bool {
@@ -141,13 +155,12 @@ impl Core {
     /// Puts a request into the next batch for `store`.
     pub(super) fn send(&mut self, store: StoreId, request: Request, tag: Tag, timeout: Duration) {
         let link = self.stores.entry(store).or_default();
-        link.timeout = Some(link.timeout.map_or(timeout, |t| t.min(timeout)));
         let list = match request {
             Request::Renew { .. } => &mut link.renewals,
             Request::Release { .. } => &mut link.releases,
             Request::Acquire { .. } | Request::Inspect { .. } | Request::Ping => &mut link.others,
         };
-        list.push((request, tag));
+        list.push(Entry { request, tag, timeout });
     }
 
     /// Whether a client, a request or a clean-up still needs `store`.

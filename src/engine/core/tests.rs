@@ -324,7 +324,7 @@ fn waiting_ends_with_a_time_out_and_leaves_nothing_behind() {
     assert!(matches!(outcome.outcome, Outcome::TimedOut));
     assert_eq!(outcome.op, asked.op);
     assert_eq!(world.now.since(began), Duration::from_millis(100));
-    assert!(world.core.waiters.is_empty() && world.core.queues.is_empty() && world.core.cleanups.is_empty());
+    assert!(world.core.waiters.is_empty() && world.core.lines.is_empty() && world.core.cleanups.is_empty());
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn what_may_have_been_granted_is_released_until_the_store_has_said_so() {
         world.pass_until_due();
     }
     let release = world.only_batch();
-    world.answer(release, [Ok(Reply::NotHeld(Absence::Missing))]);
+    world.answer(release, [Ok(Reply::Released)]);
     assert!(world.core.cleanups.is_empty());
 }
 
@@ -494,7 +494,7 @@ fn the_end_of_a_process_waits_for_releases_that_its_code_has_just_asked_for() {
     assert!(held.state.release(world.now));
     world.give(Command::Release { op: held.op });
     let (done, _ended) = sync_channel(1);
-    world.give(Command::ReleaseAll { env: ENV, done, patience: Duration::from_millis(500) });
+    world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_millis(500) });
     assert!(world.core.take_effects().unblocked.is_empty());
     let release = world.only_batch();
     world.answer(release, [Ok(Reply::Released)]);
@@ -536,6 +536,122 @@ fn a_panic_fails_one_operation_and_nothing_else() {
 }
 
 #[test]
+fn a_renewal_for_a_shorter_ttl_shortens_nothing_and_is_the_ttl_from_then_on() {
+    let mut world = World::new();
+    let held = world.hold();
+    let deadline = held.state.deadline();
+    world.give(Command::Renew { op: held.op, ttl: Ttl::from_millis(100) });
+    let batch = world.only_batch();
+    world.answer(batch, [Ok(Reply::Renewed)]);
+    assert!(matches!(world.outcome_of(held.op), Outcome::Renewed));
+    assert_eq!(held.state.deadline(), deadline);
+    world.pass_until_due();
+    let batch = world.only_batch();
+    assert!(matches!(batch.requests[..], [Request::Renew { ttl, .. }] if ttl.as_millis() == 100));
+}
+
+#[test]
+fn an_end_waits_for_an_acquire_on_its_way_and_for_giving_back_what_it_got() {
+    for answer in [Ok(Reply::Acquired { fence: Fence(1) }), timed_out()] {
+        let mut world = World::new();
+        world.acquire(Wait::Forever);
+        let look = world.only_batch();
+        let (done, _ended) = sync_channel(1);
+        world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_millis(500) });
+        assert!(world.core.take_effects().unblocked.is_empty());
+        world.answer(look, [answer]);
+        assert!(world.core.take_effects().unblocked.is_empty());
+        let release = world.only_batch();
+        world.answer(release, [Ok(Reply::Released)]);
+        assert_eq!(world.core.take_effects().unblocked.len(), 1);
+    }
+}
+
+#[test]
+fn an_end_does_not_hand_the_lock_to_a_waiter_that_ends_too() {
+    let mut world = World::new();
+    world.hold();
+    world.acquire(Wait::Forever);
+    let look = world.only_batch();
+    world.answer(look, [busy()]);
+    let (done, _ended) = sync_channel(1);
+    world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_millis(500) });
+    let batch = world.only_batch();
+    assert!(matches!(batch.requests[..], [Request::Release { .. }]), "{batch:?}");
+}
+
+#[test]
+fn a_waiter_that_never_got_to_look_is_told_of_the_outage_all_the_same() {
+    let mut world = World::new();
+    world.acquire(Wait::Forever);
+    let unreachable = || Err(StoreError::not_done(StoreErrorKind::Unreachable, "refused"));
+    let batch = world.only_batch();
+    world.answer(batch, [unreachable()]);
+    let behind = world.acquire(Wait::For(Duration::from_millis(200)));
+    let outcome = loop {
+        world.step();
+        for batch in world.batches() {
+            world.answer(batch, [unreachable()]);
+        }
+        if let Some(settled) = world.settled().pop() {
+            break settled;
+        }
+    };
+    assert_eq!(outcome.op, behind.op);
+    assert!(matches!(outcome.outcome, Outcome::Failed(e) if e.kind == StoreErrorKind::Unreachable));
+}
+
+#[test]
+fn a_release_that_may_have_overtaken_its_acquire_is_repeated() {
+    let mut world = World::new();
+    world.acquire(Wait::Never);
+    let look = world.only_batch();
+    world.answer(look, [timed_out()]);
+    for _ in 0..3 {
+        let release = world.only_batch();
+        assert!(matches!(release.requests[..], [Request::Release { .. }]));
+        world.answer(release, [Ok(Reply::NotHeld(Absence::Missing))]);
+        world.settled();
+        if world.core.next_wake().is_some() {
+            world.step();
+        }
+    }
+    assert!(world.batches().is_empty() && world.core.cleanups.is_empty());
+}
+
+#[test]
+fn an_impatient_client_does_not_make_others_fail() {
+    let mut world = World::new();
+    let settings = ClientSettings {
+        env: ENV,
+        name: "impatient".into(),
+        max_stall: Duration::from_secs(60),
+        store_timeout: Duration::from_millis(10),
+        stats: world.stats.clone(),
+    };
+    world.give(Command::OpenClient { client: CLIENT + 1, store: STORE, settings });
+    world.acquire(Wait::Forever);
+    world.acquire_with(Wait::Forever, |c| c.client = CLIENT + 1);
+    let timeouts: Vec<Duration> = world.batches().iter().map(|batch| batch.timeout).collect();
+    assert_eq!(timeouts, [Duration::from_secs(1), Duration::from_millis(10)]);
+}
+
+#[test]
+fn a_thread_that_hangs_is_noticed_also_when_renewals_are_rare() {
+    let mut world = World::new();
+    let asked = world.acquire_with(Wait::Forever, |c| c.ttl = Ttl::from_millis(600_000).unwrap());
+    let batch = world.only_batch();
+    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1) })]);
+    world.settled();
+    // It answers nothing from here on.
+    while asked.state.phase(world.now) == Phase::Held {
+        world.step();
+        assert!(world.batches().is_empty(), "a renewal for a thread that hangs");
+    }
+    assert_eq!(asked.state.phase(world.now), Phase::Stalled);
+}
+
+#[test]
 fn inspecting_tells_how_many_wait_here() {
     let mut world = World::new();
     world.hold();
@@ -565,7 +681,7 @@ fn a_hundred_thousand_leases_come_and_go_without_leaving_a_trace() {
         world.settled();
         world.core.tick(world.now);
     }
-    assert!(world.core.tenures.is_empty() && world.core.waiters.is_empty() && world.core.queues.is_empty());
+    assert!(world.core.tenures.is_empty() && world.core.waiters.is_empty() && world.core.lines.is_empty());
     assert_eq!(
         (world.stats.held.get(), world.stats.waiting.get(), world.stats.acquired.get()),
         (0, 0, 100_000)

@@ -17,7 +17,8 @@ const TELL: &str = "SELECT holder, fence, ends, ttl, owner, boot FROM leases WHE
 const GRANT: &str = "INSERT OR REPLACE INTO leases (key, token, fence, ends, ttl, owner, boot, holder)
     VALUES (:key, :token, :fence, :ends, :ttl, :owner, :boot, :holder)";
 const EXTEND: &str =
-    "UPDATE leases SET ends = :ends, ttl = :ttl, owner = :owner, boot = :boot WHERE key = :key";
+    "UPDATE leases SET ends = CASE WHEN boot = :boot THEN max(ends, :ends) ELSE :ends END, ttl = max(ttl, :ttl),
+     owner = :owner, boot = :boot WHERE key = :key";
 const END: &str = "DELETE FROM leases WHERE key = :key";
 const END_OF_OWNER: &str = "DELETE FROM leases WHERE owner = :owner";
 const LAST_FENCE: &str = "SELECT last FROM fence WHERE only = 0";
@@ -223,7 +224,7 @@ impl<'a> Turn<'a> {
         Ok(fence)
     }
 
-    /// The owner is written too: should its file have been deleted, the lease names the new one from now on.
+    /// Never shortens it. The owner is written too: should its file have been deleted, the lease names the new one from now on.
     fn extend(&mut self, key: &str, ttl: Ttl) -> rusqlite::Result<()> {
         self.connection.prepare_cached(EXTEND)?.execute(named_params! {
             ":key": key, ":ttl": ttl.as_millis(),
