@@ -150,9 +150,13 @@ fn a_renewal_prolongs_the_fences_life_and_never_shortens_it() {
         let token = Token::random();
         granted(&store, "lock:a", token).await;
         server.command(&["PEXPIRE", "{lock:a}:fence", "20000"]);
-        assert_eq!(ask(&store, renew("lock:a", token, 30_000)).await, Reply::Renewed);
-        assert!(about(left(&server, "lock:a"), 30_000));
-        assert!(left(&server, "{lock:a}:fence") >= HOUR + 30_000);
+        assert_eq!(ask(&store, renew("lock:a", token, 90_000)).await, Reply::Renewed);
+        assert!(about(left(&server, "lock:a"), 90_000));
+        assert!(left(&server, "{lock:a}:fence") >= HOUR + 90_000);
+        for late in [renew("lock:a", token, 10), acquire("lock:a", token, 10)] {
+            ask(&store, late).await;
+            assert!(about(left(&server, "lock:a"), 90_000), "what comes late shortens nothing");
+        }
         server.command(&["PEXPIRE", "{lock:a}:fence", "36000000"]);
         assert_eq!(ask(&store, renew("lock:a", token, 30_000)).await, Reply::Renewed);
         granted(&store, "lock:a", token).await;

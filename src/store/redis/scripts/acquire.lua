@@ -30,8 +30,8 @@ for i = 1, count do
   if not set then
     local owner = pcall('GET', lock)
     if owner == token then
-      -- The same request again, because its first answer was lost: the same lease, with all of its ttl.
-      call('PEXPIRE', lock, ttl)
+      -- The same request again, because its first answer was lost: the same lease, with all of its ttl or more.
+      if call('PTTL', lock) < tonumber(ttl) then call('PEXPIRE', lock, ttl) end
       local known = pcall('GET', side)
       local fence, whose = string.match(known and not known.err and known or '', '^(%d+) (%S+)')
       if whose == token then
