@@ -10,7 +10,9 @@ local function inspect(lock, side)
   local known = redis.pcall('GET', side)
   local fence, whose, holder = string.match(type(known) == 'string' and known or '', '^(%d+) (%S+) (.*)$')
   if whose ~= owner then fence, holder = '', '' end
-  return 1, { redis.call('PTTL', lock), fence, holder }
+  local left = redis.pcall('PTTL', lock)
+  if type(left) == 'table' then return -1, left.err end
+  return 1, { left, fence, holder }
 end
 
 for i = 1, #KEYS / 2 do

@@ -1,18 +1,21 @@
 -- Ends leases. KEYS has a lock for each request, ARGV a token.
--- Answers one value for each: 1 if the token held the lock, 2 if nobody did, 3 if somebody else does.
-local KEYS, ARGV, call = KEYS, ARGV, redis.call
+-- Answers one value for each: 1 if the token held the lock, 2 if nobody did, 3 if somebody else does; or one error for
+-- all, with nothing done.
+local KEYS, ARGV, pcall = KEYS, ARGV, redis.pcall
 
 -- One by itself goes without the tables that many share.
 if #KEYS == 1 then
-  local owner = call('GET', KEYS[1])
+  local owner = pcall('GET', KEYS[1])
   if not owner then return { 2 } end
+  if type(owner) == 'table' then return owner end
   if owner ~= ARGV[1] then return { 3 } end
-  call('DEL', KEYS[1])
-  return { 1 }
+  local done = pcall('DEL', KEYS[1])
+  return type(done) == 'table' and done or { 1 }
 end
 
 local answers, ended, gone = {}, {}, {}
-local owners = call('MGET', unpack(KEYS))
+local owners = pcall('MGET', unpack(KEYS))
+if owners.err then return owners end
 for i = 1, #KEYS do
   local lock, owner = KEYS[i], owners[i]
   if not owner or gone[lock] then
@@ -25,5 +28,5 @@ for i = 1, #KEYS do
     ended[#ended + 1] = lock
   end
 end
-if #ended > 0 then call('DEL', unpack(ended)) end
-return answers
+local done = #ended > 0 and pcall('DEL', unpack(ended))
+return type(done) == 'table' and done or answers

@@ -3,7 +3,7 @@
 -- Answers two values for each: 1 if the token holds the lock, 2 if nobody does, 3 if somebody else does, each with
 -- a 0; or -1 and an error's text.
 local ttl, life = ARGV[1], ARGV[2]
-local call, pcall = redis.call, redis.pcall
+local pcall = redis.pcall
 local answers = {}
 
 for i = 1, #KEYS, 2 do
@@ -17,13 +17,15 @@ for i = 1, #KEYS, 2 do
   elseif owner ~= token then
     code = 3
   else
-    local done = pcall('PEXPIRE', lock, ttl)
+    -- Never shorter: a renewal that was held up on its way would else undo one that overtook it.
+    local live = pcall('PTTL', lock)
+    local done = type(live) == 'number' and live >= ttl + 0 or pcall('PEXPIRE', lock, ttl)
     if type(done) == 'table' then
       code, value = -1, done.err
     else
       -- The fence outlives the lease by half an hour at least, and is never made to live shorter.
-      local left = call('PTTL', side)
-      if left >= 0 and left < (life + ttl) / 2 then call('PEXPIRE', side, life) end
+      local left = pcall('PTTL', side)
+      if type(left) == 'number' and left >= 0 and left < (life + ttl) / 2 then pcall('PEXPIRE', side, life) end
     end
   end
   answers[i] = code
