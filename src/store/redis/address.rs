@@ -5,8 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{Cmd, RedisError};
 use url::Url;
+
+use super::dial::{self, Wire};
 
 /// The port of a Redis URL that names none.
 const DEFAULT_PORT: u16 = 6379;
@@ -34,6 +36,16 @@ impl RedisAddress {
     /// # Errors
     /// For people, and without the password: what is wrong with the URL.
     pub fn parse(url: &str, username: Option<&str>, password: Option<&str>) -> Result<Self, String> {
+        // What follows a / or ? in a password would be taken for the path or an option, and shown.
+        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+        if rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@'))
+            && !url.starts_with("redis+unix:")
+        {
+            return Err(
+                "the Redis URL has an @ behind a /, ? or #; in a password they are written %2F, %3F and %23"
+                    .into(),
+            );
+        }
         let parsed = Url::parse(url).map_err(|error| format!("the Redis URL is malformed: {error}"))?;
         let mut address = match parsed.scheme() {
             "redis" => Self::tcp(&parsed)?,
@@ -113,19 +125,35 @@ impl RedisAddress {
         format!("{self}#{:016x}", hasher.finish())
     }
 
-    pub(super) fn connection_info(&self) -> Result<ConnectionInfo, redis::RedisError> {
-        let addr = match &self.place {
-            Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
-            Place::Socket(path) => ConnectionAddr::Unix(path.clone()),
-        };
-        let mut settings = RedisConnectionInfo::default().set_db(self.database.into());
+    pub(super) async fn dial(&self) -> Result<Wire, RedisError> {
+        match &self.place {
+            Place::Tcp(host, port) => dial::tcp(host, *port).await,
+            Place::Socket(path) => dial::unix(path).await,
+        }
+    }
+
+    /// The first command on a connection.
+    pub(super) fn login(&self) -> Cmd {
+        let Some(password) = &self.password else { return redis::cmd("PING") };
+        let mut login = redis::cmd("AUTH");
         if let Some(username) = &self.username {
-            settings = settings.set_username(username);
+            login.arg(username);
         }
-        if let Some(password) = &self.password {
-            settings = settings.set_password(password);
-        }
-        Ok(addr.into_connection_info()?.set_redis_settings(settings))
+        login.arg(password);
+        login
+    }
+
+    pub(super) fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// Whether `text` must not be shown.
+    pub(super) fn is_secret_in(&self, text: &str) -> bool {
+        self.password.as_ref().is_some_and(|password| !password.is_empty() && text.contains(password))
+    }
+
+    pub(super) fn database(&self) -> u32 {
+        self.database
     }
 }
 
@@ -202,13 +230,19 @@ mod tests {
             "redis://:sec#secret@host",
             "redis://user@host",
             "redis://:%zzsecret@host",
+            "redis://user:12/34secret@host",
+            "redis://user:/secret@host",
+            "redis://user:99?secret@host",
             "rediss://:secret@host",
             "redis+unix://relative.sock",
             "redis+unix:///",
             "redis+unix:///a.sock?secret=1x",
         ] {
             let said = RedisAddress::parse(url, None, None).expect_err(url);
-            assert!(!said.contains("secret@") && !said.contains(":secret"), "{said}");
+            assert!(
+                !said.contains("secret@") && !said.contains(":secret") && !said.contains("34secret"),
+                "{said}"
+            );
         }
     }
 

@@ -5,96 +5,64 @@
 //! same slot, a fence key remembers the last fence, and whose it was.
 //!
 //! - [`address`]: the URL;
+//! - [`link`]: the one connection that all batches share;
 //! - [`connect`]: a connection that is fit for locks;
+//! - [`dial`]: a connection;
 //! - [`scripts`]: what the server runs;
 //! - [`plan`]: requests as script calls, replies as answers;
 //! - [`fault`]: the server's errors in the contract's words.
 
 mod address;
 mod connect;
+mod dial;
 mod fault;
+mod link;
 mod plan;
 mod scripts;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{LocalBoxFuture, Shared};
+use futures_util::future::LocalBoxFuture;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, timeout_at};
 
 pub use address::RedisAddress;
 
+use self::link::Link;
 use self::scripts::SCRIPTS;
 use super::{Answer, Request, Store, StoreError, StoreErrorKind, all_failed};
-
-type Connecting = Shared<LocalBoxFuture<'static, Result<MultiplexedConnection, StoreError>>>;
 
 /// A Redis server. Connects when it is first needed, and again whenever the connection has failed; requests that
 /// were sent are never sent again, because nobody knows whether they were carried out.
 pub struct RedisStore {
     address: RedisAddress,
-    link: RefCell<Link>,
-}
-
-/// The connection that all batches share, or the attempt to make it.
-struct Link {
-    connecting: Option<Connecting>,
-    /// Counts connections, so that a batch gives up only the one that failed it.
-    generation: u64,
+    link: Link,
 }
 
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
-        Rc::new(Self { address, link: RefCell::new(Link { connecting: None, generation: 0 }) })
-    }
-
-    /// The connection, made unless it is there or being made.
-    fn connection(&self) -> (u64, Connecting) {
-        let mut link = self.link.borrow_mut();
-        let generation = link.generation;
-        let connecting = link
-            .connecting
-            .get_or_insert_with(|| connect::connect(self.address.clone()).boxed_local().shared());
-        (generation, connecting.clone())
-    }
-
-    /// The connection of `generation` is not to be used any more: the next batch makes another.
-    fn give_up(&self, generation: u64) {
-        let mut link = self.link.borrow_mut();
-        if link.generation == generation {
-            link.connecting = None;
-            link.generation += 1;
-        }
+        Rc::new(Self { address, link: Link::new() })
     }
 
     async fn run(&self, batch: &[Request], timeout: Duration) -> Vec<Answer> {
         let deadline = Instant::now() + timeout;
-        let (generation, connecting) = self.connection();
-        let mut connection = match timeout_at(deadline, connecting).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => {
-                self.give_up(generation);
-                return all_failed(batch.len(), &error);
-            }
-            Err(_) => {
-                let message = format!("{} did not let us in within {} ms", self.address, timeout.as_millis());
-                return all_failed(batch.len(), &StoreError::not_done(StoreErrorKind::TimedOut, message));
-            }
+        let (generation, mut wire) = match self.link.connection(&self.address, deadline).await {
+            Ok(found) => found,
+            Err(error) => return all_failed(batch.len(), &error),
         };
         let mut answers: Vec<Option<Answer>> = vec![None; batch.len()];
         let mut groups = plan::groups(batch);
-        // The second round is for those that met a server which did not know the scripts (any more).
-        for round in 0..2 {
-            let sent = self.send(&mut connection, batch, &groups, round > 0);
+        let mut load = false;
+        while !groups.is_empty() {
+            let sent = self.send(&mut wire.connection, batch, &groups, load);
             let replies = match timeout_at(deadline, sent).await {
                 Ok(Ok(replies)) => replies,
                 failed => {
-                    self.give_up(generation);
+                    self.link.give_up(generation);
                     let error = match failed {
                         Ok(Err(error)) => fault::failed(&self.address, &error, true),
                         _ => {
@@ -106,25 +74,27 @@ impl RedisStore {
                     return answers.into_iter().map(|answer| answer.unwrap_or(Err(error.clone()))).collect();
                 }
             };
-            let mut unknown = Vec::new();
+            // Those of which the server did nothing, but may if they are sent in another way.
+            let mut again = Vec::new();
+            let loaded = load;
             for (group, reply) in groups.into_iter().zip(replies) {
-                if round == 0 && plan::is_unknown_script(&reply) {
-                    unknown.push(group);
+                if !loaded && plan::is_unknown_script(&reply) {
+                    load = true;
+                    again.push(group);
+                } else if plan::is_denied(&reply) && group.is_many() {
+                    again.extend(group.one_by_one());
                 } else {
                     plan::read(&self.address, &group, reply, &mut answers);
                 }
             }
-            if unknown.is_empty() {
-                break;
-            }
-            groups = unknown;
+            groups = again;
         }
         let answers: Vec<Answer> = answers
             .into_iter()
             .map(|answer| answer.unwrap_or_else(|| Err(plan::not_understood(&self.address))))
             .collect();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(wants_new_connection)) {
-            self.give_up(generation);
+            self.link.give_up(generation);
         }
         answers
     }
@@ -151,7 +121,7 @@ impl RedisStore {
 
 /// After a failover the name may lead to the new master; what answers nonsense may have been replaced.
 fn wants_new_connection(error: &StoreError) -> bool {
-    matches!(error.kind, StoreErrorKind::ReadOnly | StoreErrorKind::Unsupported | StoreErrorKind::Denied)
+    matches!(error.kind, StoreErrorKind::ReadOnly | StoreErrorKind::Unsupported)
 }
 
 impl Store for RedisStore {
@@ -164,8 +134,7 @@ impl Store for RedisStore {
     }
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
-        let generation = self.link.borrow().generation;
-        self.give_up(generation);
+        self.link.close();
         async {}.boxed_local()
     }
 }

@@ -43,6 +43,19 @@ pub struct Group {
     len: usize,
 }
 
+impl Group {
+    /// Whether the group has more requests than one.
+    pub fn is_many(&self) -> bool {
+        self.len > 1
+    }
+
+    /// A group for each request.
+    pub fn one_by_one(&self) -> impl Iterator<Item = Group> {
+        let kind = self.kind;
+        (self.first..self.first + self.len).map(move |first| Group { kind, first, len: 1 })
+    }
+}
+
 /// Splits a batch into groups, in its order.
 pub fn groups(batch: &[Request]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
@@ -130,13 +143,17 @@ pub fn is_unknown_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
+/// Whether the server denied the whole group, be it for one key of it only, and therefore did nothing.
+pub fn is_denied(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.code() == "NOPERM")
+}
+
 /// Reads a group's reply into the answers of its requests.
 pub fn read(address: &RedisAddress, group: &Group, value: Value, answers: &mut [Option<Answer>]) {
     let answers = &mut answers[group.first..group.first + group.len];
     match value {
         Value::ServerError(error) => {
-            let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-            let error = fault::refused(address, text.trim());
+            let error = fault::refused(address, &fault::text_of(&error));
             answers.fill(Some(Err(error)));
         }
         Value::SimpleString(_) | Value::BulkString(_) if group.kind == Kind::Ping => {

@@ -33,9 +33,14 @@ impl LockScript {
 }
 
 impl Scripts {
-    /// The commands that make all of them known to a server.
+    /// All of them.
+    pub fn all(&self) -> [&LockScript; 4] {
+        [&self.acquire, &self.renew, &self.release, &self.inspect]
+    }
+
+    /// The commands that make all of them known to a server. It answers with their hashes.
     pub fn load(&self) -> impl Iterator<Item = Cmd> {
-        [&self.acquire, &self.renew, &self.release, &self.inspect].into_iter().map(|script| {
+        self.all().into_iter().map(|script| {
             let mut command = redis::cmd("SCRIPT");
             command.arg("LOAD").arg(script.text);
             command
@@ -44,13 +49,13 @@ impl Scripts {
 }
 
 /// The key beside `lock` that keeps its fence, in the same slot of a Redis Cluster: by the lock's own hash tag if it
-/// has one ("Redis cluster specification", hash tags), else the whole lock is the tag.
+/// has one ("Redis cluster specification", hash tags), else the whole lock is the tag. It begins with a brace, so that it
+/// can't be the lock of another key.
 pub fn fence_key(lock: &str) -> String {
-    let tagged = lock
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .is_some_and(|(tag, _)| !tag.is_empty());
-    if tagged { format!("{lock}:fence") } else { format!("{{{lock}}}:fence") }
+    match lock.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
+        Some((tag, _)) if !tag.is_empty() => format!("{{{tag}}}:fence:{lock}"),
+        _ => format!("{{{lock}}}:fence"),
+    }
 }
 
 #[cfg(test)]
@@ -60,8 +65,8 @@ mod tests {
     #[test]
     fn the_fence_is_in_the_locks_slot() {
         assert_eq!(fence_key("lock:a"), "{lock:a}:fence");
-        assert_eq!(fence_key("lock:a{b}c"), "lock:a{b}c:fence");
-        assert_eq!(fence_key("lock:{b}"), "lock:{b}:fence");
+        assert_eq!(fence_key("lock:a{b}c"), "{b}:fence:lock:a{b}c");
+        assert_eq!(fence_key("lock:{b}"), "{b}:fence:lock:{b}");
         assert_eq!(fence_key("lock:a{}c"), "{lock:a{}c}:fence");
     }
 }
