@@ -63,6 +63,10 @@ impl RedisServer {
         self.url_with("")
     }
 
+    pub fn port(&self) -> u16 {
+        self.port.get()
+    }
+
     pub fn socket(&self) -> PathBuf {
         self.folder.join("redis.sock")
     }
@@ -92,10 +96,22 @@ impl RedisServer {
         self.ask(&["CLIENT", "KILL", "TYPE", "normal"])
     }
 
+    /// The first number of the server's version.
+    pub fn generation(&self) -> u32 {
+        let info: String = self.ask(&["INFO", "server"]);
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        version.and_then(|version| version.split('.').next()).unwrap().parse().unwrap()
+    }
+
     /// How many keys never expire.
     pub fn keys_without_expiry(&self) -> usize {
         let keys: Vec<String> = self.ask(&["KEYS", "*"]);
         keys.iter().filter(|key| self.ask::<i64>(&["PTTL", key]) == -1).count()
+    }
+
+    /// How many connections there are beside the one for asking.
+    pub fn connections(&self) -> usize {
+        self.ask::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).lines().count() - 1
     }
 
     /// Makes the server answer nobody (SIGSTOP) until the guard is dropped.
@@ -118,7 +134,7 @@ impl RedisServer {
     }
 
     /// Starts the server again and comes back while it reads its data, which does not end before
-    /// `key-load-delay` is set to 0.
+    /// `key-load-delay` is set to 0. For servers of [`Self::generation`] 7 or later.
     pub fn restart_loading(&self) {
         let slow = ["key-load-delay 20000", "loading-process-events-interval-bytes 1024"];
         self.restart_with(&slow, LOADING);
