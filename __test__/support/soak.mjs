@@ -20,12 +20,14 @@ export function measure() {
   }
 }
 
-/** `pairs` of acquire and release, 256 at a time, each with a key of its own. */
+let keys = 0
+
+/** `pairs` of acquire and release, 256 at a time, each with a key that was never used before. */
 export async function usePairs(locks, pairs) {
   let left = pairs
   const lane = async () => {
     while (left-- > 0) {
-      const lease = await locks.acquire(`soak-${left}`)
+      const lease = await locks.acquire(`soak-${keys++}`)
       await lease.release()
     }
   }
