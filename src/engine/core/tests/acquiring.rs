@@ -1,0 +1,197 @@
+//! Waiters: looks, order, time-outs, cancellation.
+
+use super::*;
+
+#[test]
+fn a_granted_lease_is_held_until_its_deadline_counted_from_before_the_request() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::Forever);
+    let batch = world.only_batch();
+    world.pass(1_000);
+    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1) })]);
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Acquired(Fence(1))));
+    assert_eq!(
+        asked.state.deadline().since(world.now),
+        Duration::from_millis(TTL.into()) * 99 / 100 - Duration::from_millis(1_002)
+    );
+}
+
+#[test]
+fn an_answer_that_took_longer_than_the_ttl_grants_nothing() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::Never);
+    let batch = world.only_batch();
+    world.pass(u64::from(TTL));
+    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1) })]);
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Failed(e) if e.kind == StoreErrorKind::TimedOut));
+    assert!(!asked.state.is_held(world.now));
+    assert!(
+        matches!(world.only_batch().requests[..], [Request::Release { .. }]),
+        "what it may have is given back"
+    );
+}
+
+#[test]
+fn an_unreachable_store_is_another_failure_than_a_held_lock() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::For(Duration::from_millis(100)));
+    let outcome = loop {
+        for batch in world.batches() {
+            world.answer(batch, [Err(StoreError::not_done(StoreErrorKind::Unreachable, "refused"))]);
+        }
+        world.pass_until_due();
+        if let Some(settled) = world.settled().pop() {
+            break settled;
+        }
+    };
+    assert_eq!(outcome.op, asked.op);
+    assert!(matches!(outcome.outcome, Outcome::Failed(e) if e.kind == StoreErrorKind::Unreachable));
+    assert!(world.batches().is_empty(), "it was certainly not done, so there is nothing to give back");
+}
+
+#[test]
+fn a_wrong_password_is_told_at_once() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::Forever);
+    let batch = world.only_batch();
+    world.answer(batch, [Err(StoreError::not_done(StoreErrorKind::Denied, "wrong password"))]);
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Failed(e) if e.kind == StoreErrorKind::Denied));
+}
+
+#[test]
+fn only_the_first_waiter_looks_at_the_store_and_order_is_that_of_arrival() {
+    let mut world = World::new();
+    let holder = world.hold();
+    let waiters: Vec<Asked> = (0..20).map(|_| world.acquire(Wait::Forever)).collect();
+    let looks = world.only_batch();
+    let count = looks.requests.len();
+    world.answer(looks, (0..count).map(|_| busy()));
+    for _ in 0..50 {
+        world.pass(5);
+        for batch in world.batches() {
+            assert_eq!(batch.requests.len(), 1, "one waiter looks for all");
+            world.answer(batch, [busy()]);
+        }
+    }
+    let mut holding = holder;
+    for (turn, next) in waiters.into_iter().enumerate() {
+        assert!(holding.state.release(world.now));
+        world.give(Command::Release { op: holding.op });
+        let batch = world.only_batch();
+        assert!(
+            matches!(batch.requests[..], [Request::Release { .. }, Request::Acquire { .. }]),
+            "turn {turn}"
+        );
+        world.answer(batch, [Ok(Reply::Released), Ok(Reply::Acquired { fence: Fence(turn as u64) })]);
+        let settled = world.settled();
+        assert!(
+            settled.iter().any(|s| s.op == next.op && matches!(s.outcome, Outcome::Acquired(_))),
+            "turn {turn}"
+        );
+        holding = next;
+    }
+}
+
+#[test]
+fn a_waiter_that_never_got_to_look_is_told_of_the_outage_all_the_same() {
+    let mut world = World::new();
+    world.acquire(Wait::Forever);
+    let unreachable = || Err(StoreError::not_done(StoreErrorKind::Unreachable, "refused"));
+    let batch = world.only_batch();
+    world.answer(batch, [unreachable()]);
+    let behind = world.acquire(Wait::For(Duration::from_millis(200)));
+    let outcome = loop {
+        world.step();
+        for batch in world.batches() {
+            world.answer(batch, [unreachable()]);
+        }
+        if let Some(settled) = world.settled().pop() {
+            break settled;
+        }
+    };
+    assert_eq!(outcome.op, behind.op);
+    assert!(matches!(outcome.outcome, Outcome::Failed(e) if e.kind == StoreErrorKind::Unreachable));
+}
+
+#[test]
+fn an_impatient_client_does_not_make_others_fail() {
+    let mut world = World::new();
+    let settings = ClientSettings {
+        env: ENV,
+        name: "impatient".into(),
+        max_stall: Duration::from_secs(60),
+        store_timeout: Duration::from_millis(10),
+        stats: world.stats.clone(),
+    };
+    world.give(Command::OpenClient { client: CLIENT + 1, store: STORE, settings });
+    world.acquire(Wait::Forever);
+    world.acquire_with(Wait::Forever, |c| c.client = CLIENT + 1);
+    let timeouts: Vec<Duration> = world.batches().iter().map(|batch| batch.timeout).collect();
+    assert_eq!(timeouts, [Duration::from_secs(1), Duration::from_millis(10)]);
+}
+
+#[test]
+fn inspecting_tells_how_many_wait_here() {
+    let mut world = World::new();
+    world.hold();
+    for _ in 0..3 {
+        world.acquire(Wait::Forever);
+    }
+    let looks = world.only_batch();
+    let count = looks.requests.len();
+    world.answer(looks, (0..count).map(|_| busy()));
+    let op = world.op();
+    world.give(Command::Inspect { op, client: CLIENT, key: "lock:k".into() });
+    let batch = world.only_batch();
+    let info = LeaseInfo { holder: None, fence: None, remaining: None };
+    world.answer(batch, [Ok(Reply::Inspected(Some(info)))]);
+    assert!(matches!(world.outcome_of(op), Outcome::Inspected(told) if told.1 == 3));
+}
+
+#[test]
+fn waiting_ends_with_a_time_out_and_leaves_nothing_behind() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::For(Duration::from_millis(100)));
+    let began = world.now;
+    let outcome = loop {
+        for batch in world.batches() {
+            world.answer(batch, [busy()]);
+        }
+        world.pass_until_due();
+        if let Some(settled) = world.settled().pop() {
+            break settled;
+        }
+    };
+    assert!(matches!(outcome.outcome, Outcome::TimedOut));
+    assert_eq!(outcome.op, asked.op);
+    assert_eq!(world.now.since(began), Duration::from_millis(100));
+    assert!(world.core.waiters.is_empty() && world.core.lines.is_empty() && world.core.cleanups.is_empty());
+}
+
+#[test]
+fn an_acquire_that_is_cancelled_in_mid_flight_is_given_back_when_its_answer_comes() {
+    for (answer, given_back) in
+        [(Ok(Reply::Acquired { fence: Fence(1) }), true), (timed_out(), true), (busy(), false)]
+    {
+        let mut world = World::new();
+        let asked = world.acquire(Wait::Forever);
+        let batch = world.only_batch();
+        world.give(Command::Cancel { op: asked.op });
+        assert!(matches!(world.outcome_of(asked.op), Outcome::Cancelled));
+        world.answer(batch, [answer]);
+        let releases = world.batches();
+        assert_eq!(releases.len(), usize::from(given_back));
+        assert!(releases.iter().all(|b| matches!(b.requests[..], [Request::Release { .. }])));
+        assert!(!asked.state.is_held(world.now));
+    }
+}
+
+#[test]
+fn a_grant_that_crosses_its_cancellation_is_given_back() {
+    let mut world = World::new();
+    let asked = world.hold();
+    world.give(Command::Cancel { op: asked.op });
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Cancelled));
+    assert!(matches!(world.only_batch().requests[..], [Request::Release { .. }]));
+    assert!(!asked.state.is_held(world.now));
+}

@@ -1,0 +1,172 @@
+//! Ends: releases, clean-up, closing.
+
+use super::*;
+
+#[test]
+fn what_may_have_been_granted_is_released_until_the_store_has_said_so() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::Never);
+    let batch = world.only_batch();
+    world.answer(batch, [timed_out()]);
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Failed(_)));
+    for _ in 0..3 {
+        let release = world.only_batch();
+        assert!(matches!(release.requests[..], [Request::Release { .. }]));
+        world.answer(release, [timed_out()]);
+        world.pass_until_due();
+    }
+    let release = world.only_batch();
+    world.answer(release, [Ok(Reply::Released)]);
+    assert!(world.core.cleanups.is_empty());
+}
+
+#[test]
+fn nothing_is_released_for_longer_than_the_lease_can_live() {
+    let mut world = World::new();
+    world.acquire(Wait::Never);
+    let batch = world.only_batch();
+    world.answer(batch, [timed_out()]);
+    let began = world.now;
+    while !world.core.cleanups.is_empty() {
+        for batch in world.batches() {
+            world.answer(batch, [timed_out()]);
+        }
+        if world.core.next_wake().is_some() {
+            world.step();
+        }
+    }
+    assert!(world.now.since(began) <= Duration::from_millis(TTL.into()));
+}
+
+#[test]
+fn closing_ends_waiters_and_leases_and_waits_for_the_releases() {
+    let mut world = World::new();
+    let held = world.hold();
+    let waiter = world.acquire(Wait::Forever);
+    let batch = world.only_batch();
+    world.answer(batch, [busy()]);
+    let op = world.op();
+    world.give(Command::CloseClient { client: CLIENT, op, patience: Duration::from_millis(500) });
+    let Effects { settled, unused, .. } = world.core.take_effects();
+    assert!(unused.is_empty(), "the store is needed until the lease is released there");
+    assert!(settled.iter().any(|s| s.op == waiter.op && matches!(s.outcome, Outcome::Closed)));
+    assert!(
+        settled.iter().any(|s| s.op == held.op && matches!(s.outcome, Outcome::Lost(LossReason::Closed)))
+    );
+    assert_eq!(settled.len(), 2);
+    let release = world.only_batch();
+    world.answer(release, [Ok(Reply::Released)]);
+    let effects = world.core.take_effects();
+    assert!(matches!(effects.settled[..], [Settlement { outcome: Outcome::Done, .. }]));
+    assert_eq!(effects.unused, [STORE], "the store is closed with its last client");
+}
+
+#[test]
+fn closing_does_not_wait_longer_than_its_patience() {
+    let mut world = World::new();
+    world.hold();
+    let op = world.op();
+    world.give(Command::CloseClient { client: CLIENT, op, patience: Duration::from_millis(500) });
+    world.settled();
+    let _never_answered = world.only_batch();
+    world.pass(500);
+    assert!(matches!(world.outcome_of(op), Outcome::Done));
+}
+
+#[test]
+fn the_end_of_a_process_waits_for_releases_that_its_code_has_just_asked_for() {
+    let mut world = World::new();
+    let held = world.hold();
+    assert!(held.state.release(world.now));
+    world.give(Command::Release { op: held.op });
+    let (done, _ended) = sync_channel(1);
+    world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_millis(500) });
+    assert!(world.core.take_effects().unblocked.is_empty());
+    let release = world.only_batch();
+    world.answer(release, [Ok(Reply::Released)]);
+    assert_eq!(world.core.take_effects().unblocked.len(), 1);
+}
+
+#[test]
+fn a_panic_fails_one_operation_and_nothing_else() {
+    let mut world = World::new();
+    let held = world.hold();
+    let op = world.op();
+    world.core.guarded(Some(op), |_| panic!("boom"));
+    assert!(
+        matches!(world.outcome_of(op), Outcome::Failed(e) if e.kind == StoreErrorKind::Internal && e.message.contains("boom"))
+    );
+    assert!(held.state.is_held(world.now));
+    world.core.guarded(Some(held.op), |_| panic!("boom"));
+    world.settled();
+    world.pass_until_due();
+    let renewal = world.only_batch();
+    assert!(matches!(renewal.requests[..], [Request::Renew { .. }]), "the lease is looked at again");
+}
+
+#[test]
+fn an_end_waits_for_an_acquire_on_its_way_and_for_giving_back_what_it_got() {
+    for answer in [Ok(Reply::Acquired { fence: Fence(1) }), timed_out()] {
+        let mut world = World::new();
+        world.acquire(Wait::Forever);
+        let look = world.only_batch();
+        let (done, _ended) = sync_channel(1);
+        world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_millis(500) });
+        assert!(world.core.take_effects().unblocked.is_empty());
+        world.answer(look, [answer]);
+        assert!(world.core.take_effects().unblocked.is_empty());
+        let release = world.only_batch();
+        world.answer(release, [Ok(Reply::Released)]);
+        assert_eq!(world.core.take_effects().unblocked.len(), 1);
+    }
+}
+
+#[test]
+fn an_end_does_not_hand_the_lock_to_a_waiter_that_ends_too() {
+    let mut world = World::new();
+    world.hold();
+    world.acquire(Wait::Forever);
+    let look = world.only_batch();
+    world.answer(look, [busy()]);
+    let (done, _ended) = sync_channel(1);
+    world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_millis(500) });
+    let batch = world.only_batch();
+    assert!(matches!(batch.requests[..], [Request::Release { .. }]), "{batch:?}");
+}
+
+#[test]
+fn a_release_that_may_have_overtaken_its_acquire_is_repeated() {
+    let mut world = World::new();
+    world.acquire(Wait::Never);
+    let look = world.only_batch();
+    world.answer(look, [timed_out()]);
+    for _ in 0..3 {
+        let release = world.only_batch();
+        assert!(matches!(release.requests[..], [Request::Release { .. }]));
+        world.answer(release, [Ok(Reply::NotHeld(Absence::Missing))]);
+        world.settled();
+        if world.core.next_wake().is_some() {
+            world.step();
+        }
+    }
+    assert!(world.batches().is_empty() && world.core.cleanups.is_empty());
+}
+
+#[test]
+fn a_hundred_thousand_leases_come_and_go_without_leaving_a_trace() {
+    let mut world = World::new();
+    for _ in 0..100_000 {
+        let held = world.hold();
+        held.state.release(world.now);
+        world.give(Command::Release { op: held.op });
+        let batch = world.only_batch();
+        world.answer(batch, [Ok(Reply::Released)]);
+        world.settled();
+        world.core.tick(world.now);
+    }
+    assert!(world.core.tenures.is_empty() && world.core.waiters.is_empty() && world.core.lines.is_empty());
+    assert_eq!(
+        (world.stats.held.get(), world.stats.waiting.get(), world.stats.acquired.get()),
+        (0, 0, 100_000)
+    );
+}

@@ -1,0 +1,156 @@
+//! The rules, one by one: a store that answers what the test says, and a clock that the test moves.
+
+mod acquiring;
+mod ending;
+mod holding;
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use super::outgoing::Link;
+use super::{Batch, Core, Effects};
+use crate::engine::command::{
+    AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
+};
+use crate::engine::stats::Stats;
+use crate::lease::{Fence, Instant, LeaseState, LossReason, Phase, Token, Ttl};
+use crate::store::{Absence, Answer, LeaseInfo, Reply, Request, StoreError, StoreErrorKind};
+
+const ENV: u32 = 1;
+const CLIENT: u32 = 7;
+const STORE: u32 = 3;
+const TTL: u32 = 9_000;
+
+struct World {
+    core: Core,
+    now: Instant,
+    pulse: Arc<Pulse>,
+    stats: Arc<Stats>,
+    next_slot: u32,
+}
+
+/// An acquire as its caller sees it.
+struct Asked {
+    op: OpId,
+    state: Arc<LeaseState>,
+}
+
+impl World {
+    fn new() -> Self {
+        let pulse = Arc::new(Pulse::default());
+        let stats = Arc::new(Stats::default());
+        let mut world = World {
+            core: Core::new(1),
+            now: Instant::from_micros(1_000_000_000),
+            pulse: pulse.clone(),
+            stats: stats.clone(),
+            next_slot: 0,
+        };
+        world.give(Command::OpenEnv { env: ENV, pulse });
+        world.give(Command::OpenClient {
+            client: CLIENT,
+            store: STORE,
+            settings: ClientSettings {
+                env: ENV,
+                name: "test".into(),
+                max_stall: Duration::from_secs(60),
+                store_timeout: Duration::from_secs(1),
+                stats,
+            },
+        });
+        world
+    }
+
+    fn give(&mut self, command: Command) {
+        self.core.command(self.now, command);
+    }
+
+    fn op(&mut self) -> OpId {
+        self.next_slot += 1;
+        OpId { env: ENV, slot: self.next_slot }
+    }
+
+    fn acquire(&mut self, wait: Wait) -> Asked {
+        self.acquire_with(wait, |_| {})
+    }
+
+    fn acquire_with(&mut self, wait: Wait, change: impl FnOnce(&mut AcquireCommand)) -> Asked {
+        let (op, state) = (self.op(), Arc::new(LeaseState::default()));
+        let mut command = AcquireCommand {
+            op,
+            client: CLIENT,
+            key: "lock:k".into(),
+            token: Token::random(),
+            ttl: Ttl::from_millis(TTL).unwrap(),
+            wait,
+            max_hold: None,
+            auto_renew: true,
+            report: false,
+            state: state.clone(),
+        };
+        change(&mut command);
+        self.give(Command::Acquire(command));
+        Asked { op, state }
+    }
+
+    /// An acquire that the store grants.
+    fn hold(&mut self) -> Asked {
+        let asked = self.acquire(Wait::Forever);
+        let batch = self.only_batch();
+        self.answer(batch, [Ok(Reply::Acquired { fence: Fence(5) })]);
+        assert!(matches!(self.settled()[..], [Settlement { outcome: Outcome::Acquired(Fence(5)), .. }]));
+        asked
+    }
+
+    fn batches(&mut self) -> Vec<Batch> {
+        self.core.take_batches(self.now)
+    }
+
+    fn only_batch(&mut self) -> Batch {
+        let mut batches = self.batches();
+        assert_eq!(batches.len(), 1, "one batch is to be sent");
+        batches.remove(0)
+    }
+
+    fn answer(&mut self, batch: Batch, answers: impl IntoIterator<Item = Answer>) {
+        self.core.answered(self.now, batch.sent, answers.into_iter().collect());
+    }
+
+    fn settled(&mut self) -> Vec<Settlement> {
+        self.core.take_effects().settled
+    }
+
+    fn outcome_of(&mut self, op: OpId) -> Outcome {
+        let settled = self.settled();
+        assert_eq!(settled.len(), 1, "{settled:?}");
+        assert_eq!(settled[0].op, op);
+        settled[0].outcome.clone()
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+        self.core.tick(self.now);
+    }
+
+    /// Goes to the next instant at which something may be due.
+    fn step(&mut self) {
+        self.now = self.core.next_wake().expect("something is due").max(self.now);
+        self.core.tick(self.now);
+    }
+
+    /// Goes to the next instant at which there is something to send or to tell.
+    fn pass_until_due(&mut self) {
+        while self.core.effects.settled.is_empty() && !self.core.stores.values().any(Link::has_requests) {
+            self.step();
+        }
+    }
+}
+
+fn busy() -> Answer {
+    Ok(Reply::Busy { remaining: Some(Duration::from_secs(5)) })
+}
+
+fn timed_out() -> Answer {
+    Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "no answer"))
+}
