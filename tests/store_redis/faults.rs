@@ -80,6 +80,11 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
         assert_refused(answers[1].as_ref().unwrap_err(), StoreErrorKind::Denied, "~PREFIX*");
         assert_eq!(server.command(&["EXISTS", "other:b"]), "0");
 
+        // Who may run no scripts can't use the store at all, and is told so when it is only looked at.
+        for missing in ["+script|load", "+evalsha"] {
+            let error = refused(&user(&least.replace(missing, "-hset")), Request::Ping).await;
+            assert_refused(&error, StoreErrorKind::Denied, "+script|load");
+        }
         for missing in ["+script|load", "+evalsha", "+set", "+getex", "+time"] {
             server.command(&["DEL", "lock:d"]);
             let app = user(&least.replace(missing, "-hset"));
@@ -154,6 +159,7 @@ fn a_server_that_loads_its_data_says_so_on_a_connection_that_is_kept() {
         let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"];
         server.restart(&slowly, "Loading RDB");
         let store = server.store();
+        assert_refused(&refused(&store, Request::Ping).await, StoreErrorKind::Loading, "from disk");
         for request in one_of_each() {
             assert_refused(&refused(&store, request).await, StoreErrorKind::Loading, "from disk");
         }

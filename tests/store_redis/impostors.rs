@@ -58,8 +58,8 @@ fn what_speaks_something_else_is_unsupported() {
         "*x\r\n",
         "%x\r\n",
         // It speaks the protocol, but tells no version.
-        "+OK\r\n+OK\r\n$5\r\nhello\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
-        "+OK\r\n+OK\r\n:5\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+        "+OK\r\n+OK\r\n$5\r\nhello\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n",
+        "+OK\r\n+OK\r\n:5\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n",
     ] {
         let error = ping(&says(text), 10_000);
         assert_eq!(error.kind, StoreErrorKind::Unsupported, "{text:?}: {error}");
@@ -69,8 +69,10 @@ fn what_speaks_something_else_is_unsupported() {
 
 #[test]
 fn a_redis_that_is_too_old_is_unsupported() {
-    let error =
-        ping(&says("+OK\r\n+OK\r\n$20\r\nredis_version:6.0.16\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n"), 10_000);
+    let error = ping(
+        &says("+OK\r\n+OK\r\n$20\r\nredis_version:6.0.16\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n"),
+        10_000,
+    );
     assert_eq!(error.kind, StoreErrorKind::Unsupported, "{error}");
     assert!(error.message.contains("6.0.16") && error.message.contains("6.2"), "{error}");
 }
@@ -80,11 +82,26 @@ fn a_refusal_that_repeats_our_words_is_told_without_them() {
     let error = ping(
         &says(
             "-ERR unknown command `AUTH`, with args beginning with: `user`, `hunter2-secret`, \r\n\
-             +OK\r\n$0\r\n\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+             +OK\r\n$0\r\n\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n",
         ),
         10_000,
     );
     assert_eq!(error.kind, StoreErrorKind::Denied, "{error}");
+
+    // Nor does an error that is shown otherwise show the password.
+    for word in ["WRONGPASS", "NOPERM", "DENIED", "ERR max number of clients reached", "FANCY"] {
+        let url = impostor(move |mut stream| {
+            let mut said = [0; 4096];
+            let count = stream.read(&mut said).unwrap();
+            let said = String::from_utf8_lossy(&said[..count]).replace("\r\n", " ");
+            let _ = stream.write_all(format!("-{word} {said}\r\n").as_bytes());
+        });
+        let error = ping(&url.replace("://", "://:hunter2-secret@"), 10_000);
+        let unreachable = word.contains("clients");
+        let kind = if unreachable { StoreErrorKind::Unreachable } else { StoreErrorKind::Denied };
+        assert_eq!((error.kind, error.maybe_done), (kind, false), "{error}");
+        assert!(!error.message.contains("hunter2"), "{error}");
+    }
 }
 
 #[test]

@@ -74,6 +74,11 @@ impl RedisAddress {
         let secret = self.password.as_ref().map(|secret| KEY.hash_one(secret));
         format!("{self} {:?} {secret:?}", self.username)
     }
+
+    /// Whether the password is in `text`, which then must not be shown.
+    pub(super) fn is_secret_in(&self, text: &str) -> bool {
+        self.password.as_ref().is_some_and(|secret| !secret.is_empty() && text.contains(secret))
+    }
 }
 
 /// `redis://user@host:port/db`, without the password.

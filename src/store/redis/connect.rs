@@ -67,6 +67,7 @@ enum Purpose {
     Name,
     Version,
     Load,
+    Run,
 }
 
 fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
@@ -85,11 +86,14 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
     let name = (Purpose::Name, command(&["CLIENT", "SETNAME", "leasehold"]));
     let version = (Purpose::Version, command(&["INFO", "server"]));
     let scripts = SCRIPTS.load().into_iter().map(|load| (Purpose::Load, load));
+    // Without a key: only to see whether the user may run scripts at all.
+    let run = (Purpose::Run, command(&["EVALSHA", &SCRIPTS.inspect.hash, "0"]));
     login
         .into_iter()
         .chain(select.map(|select| (Purpose::Select, select)))
         .chain([name, version])
         .chain(scripts)
+        .chain([run])
 }
 
 impl Purpose {
@@ -108,8 +112,13 @@ impl Purpose {
             // Whether we may name ourselves, or ask for the version, is not worth an error. Who may not talk to us
             // at all says so to the other commands.
             (Purpose::Name | Purpose::Version, _) if !matches!(error.code(), "NOAUTH" | "DENIED") => Ok(()),
+            // A server that was still loading a moment ago has loaded no script; it is told them with the first batch.
+            (Purpose::Run, _) if error.code() == "NOSCRIPT" => Ok(()),
             // The server's own words about the login may repeat it.
-            (Purpose::LogIn, StoreErrorKind::Internal | StoreErrorKind::Unsupported) => {
+            (Purpose::LogIn, kind)
+                if matches!(kind, StoreErrorKind::Internal | StoreErrorKind::Unsupported)
+                    || address.is_secret_in(&fault.message) =>
+            {
                 let message = if error.details().unwrap_or_default().contains("without any password") {
                     format!(
                         "{address} has no password set, but we were given one; leave it out or set it there"
@@ -117,7 +126,8 @@ impl Purpose {
                 } else {
                     format!("{address} refused the login; check user and password")
                 };
-                Err(StoreError::not_done(StoreErrorKind::Denied, message))
+                let about_us = matches!(kind, StoreErrorKind::Internal | StoreErrorKind::Unsupported);
+                Err(StoreError::not_done(if about_us { StoreErrorKind::Denied } else { kind }, message))
             }
             (Purpose::Select, StoreErrorKind::Internal | StoreErrorKind::Unsupported) => {
                 let message = format!(

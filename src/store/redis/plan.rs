@@ -123,7 +123,8 @@ fn command(batch: &[Request], group: &Group<'_>) -> Cmd {
     };
     let life = |ttl: Ttl| u64::from(ttl.as_millis()) + FENCE_LIFE.as_millis() as u64;
     let mut command = match group.class {
-        Class::Ping => return redis::cmd("INFO").arg("replication").take(),
+        // All of it: the server's role and whether it is loading are in two sections, and 6.2 takes one name.
+        Class::Ping => return redis::cmd("INFO"),
         Class::Inspect => return call(&SCRIPTS.inspect, 2, 2),
         Class::Release => call(&SCRIPTS.release, 1, 2),
         Class::Acquire(ttl, holder) => {

@@ -70,7 +70,7 @@ fn fill(group: &Group<'_>, answer: &Answer, answers: &mut [Option<Answer>]) {
     }
 }
 
-/// Reads `INFO replication`.
+/// Reads `INFO`.
 fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
     let text = match info {
         Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -78,6 +78,10 @@ fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
         _ => return None,
     };
     let says = |line: &str| text.lines().any(|known| known.trim_end() == line);
+    if says("loading:1") {
+        let message = format!("{address} is reading its data from disk and will answer soon");
+        return Some(Err(StoreError::not_done(StoreErrorKind::Loading, message)));
+    }
     if says("role:slave") && !says("slave_read_only:0") {
         let message = format!("{address} is a read-only replica; give the master's address");
         return Some(Err(StoreError::not_done(StoreErrorKind::ReadOnly, message)));
