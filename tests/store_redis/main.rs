@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 mod ask;
+mod bulk;
 mod connection;
 mod faults;
 mod impostors;
