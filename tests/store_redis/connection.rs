@@ -149,25 +149,28 @@ fn batches_that_wait_for_a_connection_count_their_own_time() {
 }
 
 #[test]
-fn an_attempt_that_hangs_is_given_up_for_another() {
+fn an_attempt_outlasts_the_impatient_and_is_given_up_for_another_when_it_hangs() {
     run(async {
-        // Somebody who takes connections and says nothing; later, the server.
+        // Somebody who takes connections and says nothing; later, who hangs up.
         let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+        mute.set_nonblocking(true).unwrap();
         let store = store(&format!("redis://{}", mute.local_addr().unwrap()));
-        let error = within(&store, 100, Request::Ping).await.unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::TimedOut);
-        let second = async {
-            mute.set_nonblocking(true).unwrap();
-            let mut taken = 0;
-            while taken < 2 {
-                match mute.accept() {
-                    Ok(_) => taken += 1,
-                    Err(_) => tokio::task::yield_now().await,
-                }
+        for _ in 0..10 {
+            let error = within(&store, 20, Request::Ping).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::TimedOut);
+        }
+        let held = mute.accept().expect("one attempt");
+        assert!(mute.accept().is_err(), "the impatient share one attempt");
+        let error = within(&store, 10_000, Request::Ping).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::TimedOut, "the attempt has an end of its own");
+        drop(held);
+        let hang_up = async {
+            while mute.accept().is_err() {
+                tokio::task::yield_now().await;
             }
         };
-        let (answer, ()) = tokio::join!(within(&store, 5_000, Request::Ping), second);
-        assert_eq!(answer.unwrap_err().kind, StoreErrorKind::Unreachable, "hung up on");
+        let (answer, ()) = tokio::join!(within(&store, 5_000, Request::Ping), hang_up);
+        assert_eq!(answer.unwrap_err().kind, StoreErrorKind::Unreachable, "another attempt, hung up on");
     });
 }
 

@@ -29,7 +29,7 @@ type Stream = Box<dyn AsyncStream + Send + Unpin>;
 
 /// Connects, logs in, makes sure that the server is fit, and makes the scripts known to it.
 ///
-/// It takes as long as it takes: the time-outs are those of the batches that wait for it.
+/// It takes as long as it takes: time-outs are the business of whoever waits for it.
 pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
     let mut stream = dial(&address.endpoint).await.map_err(|error| unreachable(&address, &error))?;
     let (purposes, commands): (Vec<_>, Vec<_>) = greetings(&address).unzip();

@@ -28,7 +28,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, Shared};
-use tokio::time::{Instant, timeout_at};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub use address::RedisAddress;
 
@@ -47,10 +48,13 @@ pub struct RedisStore {
     state: RefCell<State>,
 }
 
+/// How long one attempt to connect may take; the batch after that begins another.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
 enum State {
     Apart,
-    /// One attempt, for all batches that wait for it, and when it began.
-    Connecting(Connecting, Instant),
+    /// One attempt, for all batches that wait for it.
+    Connecting(Connecting),
     Connected(Rc<Link>),
 }
 
@@ -61,6 +65,24 @@ struct Limit {
     timeout: Duration,
 }
 
+/// Begins to connect, in a task of its own: it goes on, and ends, also while nobody waits for it, and no longer than
+/// [`ATTEMPT`]. It is given up with the last of its clones.
+fn begin(address: RedisAddress) -> Connecting {
+    let connecting = async move {
+        let mut task = JoinSet::new();
+        task.spawn(timeout(ATTEMPT, connect::connect(address.clone())));
+        match task.join_next().await {
+            Some(Ok(Ok(link))) => link.map(Rc::new),
+            Some(Ok(Err(_))) => Err(StoreError::not_done(
+                StoreErrorKind::TimedOut,
+                format!("{address} let nobody in within {} s: is it overloaded?", ATTEMPT.as_secs()),
+            )),
+            _ => Err(StoreError::not_done(StoreErrorKind::Internal, format!("{address}: connecting failed"))),
+        }
+    };
+    connecting.boxed_local().shared()
+}
+
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
@@ -69,41 +91,36 @@ impl RedisStore {
 
     /// The connection, made unless it is there or being made.
     async fn link(&self, limit: Limit) -> Result<Rc<Link>, StoreError> {
-        let attempt = match &*self.state.borrow() {
+        let known = match &*self.state.borrow() {
             State::Connected(link) if !link.is_dead() => return Ok(link.clone()),
-            State::Connecting(attempt, _) => Some(attempt.clone()),
+            State::Connecting(attempt) => Some(attempt.clone()),
             _ => None,
         };
-        let attempt = attempt.unwrap_or_else(|| {
-            let attempt =
-                connect::connect(self.address.clone()).map(|link| link.map(Rc::new)).boxed_local().shared();
-            *self.state.borrow_mut() = State::Connecting(attempt.clone(), Instant::now());
+        // One that failed while nobody waited for it says nothing about now.
+        let known = known.filter(|attempt| !matches!(attempt.clone().now_or_never(), Some(Err(_))));
+        let attempt = known.unwrap_or_else(|| {
+            let attempt = begin(self.address.clone());
+            *self.state.borrow_mut() = State::Connecting(attempt.clone());
             attempt
         });
         let result = timeout_at(limit.deadline, attempt.clone()).await;
         let mut state = self.state.borrow_mut();
-        let began = match &*state {
-            State::Connecting(current, began) if current.ptr_eq(&attempt) => Some(*began),
-            _ => None,
-        };
+        let is_current = matches!(&*state, State::Connecting(current) if current.ptr_eq(&attempt));
         match result {
             Ok(Ok(link)) => {
-                if began.is_some() {
+                if is_current {
                     *state = State::Connected(link.clone());
                 }
                 Ok(link)
             }
             Ok(Err(error)) => {
-                if began.is_some() {
+                if is_current {
                     *state = State::Apart;
                 }
                 Err(error)
             }
+            // It goes on: connecting takes more round trips than a batch, and may well outlast the most impatient.
             Err(_) => {
-                // An attempt that took all of a batch's time will not come to anything; a younger one may.
-                if began.is_some_and(|began| began.elapsed() >= limit.timeout - limit.timeout / 8) {
-                    *state = State::Apart;
-                }
                 let message = format!(
                     "{} let nobody in within {} ms: is it a Redis server, and is it overloaded?",
                     self.address,
