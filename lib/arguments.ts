@@ -84,7 +84,21 @@ export function checkOptions(given: unknown, known: readonly string[]): asserts 
   }
 }
 
+/** What other libraries call an option of ours. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  url: 'store',
+  uri: 'store',
+  redis: 'store',
+  host: 'store',
+  timeout: 'wait',
+  duration: 'ttl',
+  lease: 'ttl',
+  expiry: 'ttl',
+}
+
 function nearest(name: string, known: readonly string[]): string | undefined {
+  const meant = ELSEWHERE[name.toLowerCase()]
+  if (meant !== undefined && known.includes(meant)) return meant
   let best: string | undefined
   let least = 4
   for (const candidate of known) {

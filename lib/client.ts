@@ -76,11 +76,15 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     checkFunction('fn', work)
     const lease = await this.acquire(key, options as api.AcquireOptions | undefined)
     let result: T
+    // This promise is pending, whatever fn waits for.
+    bridge.hold()
     try {
       result = await (work as Work<T>)(lease)
     } catch (error) {
       await this.#releaseQuietly(lease)
       throw error
+    } finally {
+      bridge.unhold()
     }
     // false: it had been lost when it was to be released, and assertHeld() says why.
     if ((await this.#releaseQuietly(lease)) === false) lease.assertHeld()

@@ -121,6 +121,7 @@ describe('ends: staying alive', { timeout: 120_000 }, () => {
     ['release', true],
     ['inspect', 'inspected'],
     ['close', 'closed'],
+    ['withLock', 'ERR_LOCK_LOST'],
   ]) {
     test(`the process stays until a pending promise settles: ${pending}`, async (t) => {
       const child = startChild(t, 'alive.mjs', { store, left: pending })
