@@ -4,7 +4,7 @@
 
 use super::slots::Slots;
 use crate::engine::command::{Outcome, Settlement};
-use crate::lease::{LossReason, Phase};
+use crate::lease::Phase;
 use crate::store::{LeaseInfo, StoreError, StoreErrorKind};
 
 /// How many numbers a record has.
@@ -54,17 +54,7 @@ fn record(slot: u32, kind: u32, a: f64, b: f64) -> [f64; LENGTH] {
 
 /// A phase as JavaScript knows it.
 pub fn phase_number(phase: Phase) -> f64 {
-    f64::from(match phase {
-        Phase::Pending => 0,
-        Phase::Held => 1,
-        Phase::Stalled => 2,
-        Phase::Released => 3,
-        Phase::Lost(LossReason::Expired) => 4,
-        Phase::Lost(LossReason::Taken) => 5,
-        Phase::Lost(LossReason::Missing) => 6,
-        Phase::Lost(LossReason::Stalled) => 7,
-        Phase::Lost(LossReason::Closed) => 8,
-    })
+    phase.number() as f64
 }
 
 fn error_number(kind: StoreErrorKind) -> f64 {

@@ -44,7 +44,8 @@ pub struct LeaseState(AtomicU64);
 const PHASE_BITS: u32 = 4;
 
 impl Phase {
-    const fn encode(self) -> u64 {
+    /// The phase as a number below 16, which JavaScript knows, too.
+    pub const fn number(self) -> u64 {
         match self {
             Phase::Pending => 0,
             Phase::Held => 1,
@@ -79,7 +80,7 @@ impl Phase {
 }
 
 const fn pack(phase: Phase, deadline: Instant) -> u64 {
-    deadline.as_micros() << PHASE_BITS | phase.encode()
+    deadline.as_micros() << PHASE_BITS | phase.number()
 }
 
 const fn deadline_of(word: u64) -> Instant {
