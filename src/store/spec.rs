@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use super::Store;
 use super::memory::MemoryStore;
-use super::redis::{RedisAddress, RedisStore};
+// Renamed, so that a search for the crate of that name finds only the module that may use it.
+use super::redis as redis_store;
 use super::sqlite::{self, SqliteStore};
 
 /// A store by its URL, checked but not opened.
@@ -16,7 +17,7 @@ pub enum StoreSpec {
     /// `sqlite:PATH`: a file, shared by the processes of this host.
     Sqlite(PathBuf),
     /// `redis://…`, `redis+unix://…`: one Redis server.
-    Redis(RedisAddress),
+    Redis(redis_store::RedisAddress),
 }
 
 impl StoreSpec {
@@ -33,7 +34,7 @@ impl StoreSpec {
             "memory" => Ok(Self::Memory(rest.into())),
             "sqlite" => sqlite_path(rest).map(Self::Sqlite),
             "redis" | "rediss" | "redis+unix" => {
-                RedisAddress::parse(url, username, password).map(Self::Redis)
+                redis_store::RedisAddress::parse(url, username, password).map(Self::Redis)
             }
             "redis-sentinel" | "redis-cluster" | "postgres" | "postgresql" => {
                 Err(format!("{scheme}: stores are not supported yet ({KNOWN})"))
@@ -54,7 +55,7 @@ impl StoreSpec {
         match self {
             Self::Memory(_) => MemoryStore::new(),
             Self::Sqlite(path) => SqliteStore::open(path.clone()),
-            Self::Redis(address) => RedisStore::new(address.clone()),
+            Self::Redis(address) => redis_store::RedisStore::new(address.clone()),
         }
     }
 
