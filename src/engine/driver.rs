@@ -3,6 +3,7 @@
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future};
 use rustc_hash::FxHashMap;
+use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::spawn_local;
 
 use super::clock;
 use super::command::{ClientId, ClientSettings, Command, EnvId, Pulse, Settlement, StoreId};
@@ -82,10 +85,21 @@ impl Engine {
     /// # Errors
     /// When the thread or its runtime can't be had.
     pub fn start(open: fn(&StoreSpec) -> Rc<dyn Store>) -> io::Result<Engine> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (messages, inbox) = unbounded_channel();
+        let (tell, told) = sync_channel(1);
         let thread = std::thread::Builder::new().name("leasehold-engine".into());
-        thread.spawn(move || runtime.block_on(Driver::new(open).run(inbox)))?;
+        thread.spawn(move || match local_runtime() {
+            Err(error) => drop(tell.send(Err(error))),
+            Ok(runtime) => {
+                drop(tell.send(Ok(())));
+                runtime.block_on(async move {
+                    // A task of its own: what wakes the future that is blocked on goes through the system even on
+                    // the same thread, with a write and a wait that ends at once, and every answer does.
+                    drop(spawn_local(Driver::new(open).run(inbox)).await);
+                });
+            }
+        })?;
+        told.recv().map_err(io::Error::other)??;
         Ok(Engine { messages })
     }
 
@@ -93,6 +107,11 @@ impl Engine {
     pub fn send(&self, message: Message) {
         let _ = self.messages.send(message);
     }
+}
+
+/// A runtime for this thread, from which it can't be moved.
+fn local_runtime() -> io::Result<LocalRuntime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
 }
 
 type Answered = LocalBoxFuture<'static, Option<(Sent, Vec<Answer>)>>;
