@@ -5,7 +5,7 @@
 use super::slots::Slots;
 use crate::engine::command::{Outcome, Settlement};
 use crate::lease::Phase;
-use crate::store::{LeaseInfo, StoreError, StoreErrorKind};
+use crate::store::{LockInfo, StoreError, StoreErrorKind};
 
 /// How many numbers a record has.
 pub const LENGTH: usize = 4;
@@ -72,11 +72,12 @@ fn error_number(kind: StoreErrorKind) -> f64 {
 }
 
 /// A lease as JSON: `{ holder, fence, remaining, waiters }`, the first three `null` where they are not known.
-fn describe(info: &LeaseInfo, waiters: usize) -> String {
+fn describe(info: &LockInfo, waiters: usize) -> String {
+    let first = &info.leases[0];
     serde_json::json!({
-        "holder": info.holder.as_deref(),
-        "fence": info.fence.map(|fence| fence.0),
-        "remaining": info.remaining.map(|left| left.as_micros() as f64 / 1e3),
+        "holder": first.holder.as_deref(),
+        "fence": first.fence.map(|fence| fence.0),
+        "remaining": first.remaining.map(|left| left.as_micros() as f64 / 1e3),
         "waiters": waiters,
     })
     .to_string()

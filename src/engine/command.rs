@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::stats::Stats;
 use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Token, Ttl};
-use crate::store::{LeaseInfo, StoreError};
+use crate::store::{LockInfo, StoreError};
 
 /// One JavaScript environment: the main thread or a worker thread.
 pub type EnvId = u32;
@@ -195,7 +195,7 @@ pub enum Outcome {
     /// The engine renewed the lease by itself: not the last word.
     AutoRenewed,
     /// Who holds the lock, and how many wait for it in this process.
-    Inspected(Box<(Option<LeaseInfo>, usize)>),
+    Inspected(Box<(Option<LockInfo>, usize)>),
     /// It is done.
     Done,
 }

@@ -75,6 +75,26 @@ impl Fence {
     }
 }
 
+/// Which other leases of the same lock a lease bears beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// None: a plain lock, and the writer of a read/write lock.
+    Exclusive,
+    /// Others of this mode, if there are no more than `most` in all: the permits of a semaphore, and with no limit worth
+    /// the name the readers of a read/write lock.
+    Shared {
+        /// How many may be held at a time; at least 1.
+        most: u32,
+    },
+}
+
+impl Mode {
+    /// Whether it is [`Mode::Shared`].
+    pub fn is_shared(self) -> bool {
+        matches!(self, Mode::Shared { .. })
+    }
+}
+
 /// How long a lease lives without renewal, in whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(u32);

@@ -3,51 +3,50 @@
 //! [`LeaseTable`] is the whole of it and is pure: time comes in as an argument, so that any number of
 //! stores can be simulated at any instant. [`MemoryStore`] puts it behind the contract, with the real clock.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
 use rustc_hash::FxHashMap;
 
-use super::{Absence, Answer, LeaseInfo, Reply, Request, Store};
+use super::rules::{Lock, Turn, Waiting};
+use super::{Absence, Answer, Listener, Notice, Reply, Request, Store};
 use crate::engine::clock;
-use crate::lease::{Fence, Instant, Key, Token};
+use crate::lease::{Fence, Instant, Key};
 
-/// How long a lease that ran out, and about which nobody asked again, may stay in the table while the
+/// How long a lock whose leases ran out, and about which nobody asked again, may stay in the table while the
 /// table is used.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// How many new leases are let in between two sweeps at least: a sweep looks at every lease, so it has to
+/// How many new locks are let in between two sweeps at least: a sweep looks at every lock, so it has to
 /// be rare against what fills the table.
 const SWEEP_AFTER: usize = 1024;
 
-/// Leases by key, under the rules of the store contract.
+/// Locks by key, under the rules of the store contract.
 #[derive(Debug)]
 pub struct LeaseTable {
-    leases: FxHashMap<Key, Held>,
+    locks: FxHashMap<Key, Lock>,
     /// One counter for all keys, so that nothing has to be remembered of a key whose lease has ended.
     last: Fence,
     /// At which instant the next sweep is due.
     sweep_at: Instant,
-    /// After how many more new leases the next sweep is due, should it be sooner.
+    /// After how many more new locks the next sweep is due, should it be sooner.
     sweep_in: usize,
-}
-
-#[derive(Debug)]
-struct Held {
-    token: Token,
-    fence: Fence,
-    holder: Arc<str>,
-    ends: Instant,
+    /// Who was handed a lease since [`LeaseTable::take_handed`].
+    handed: Vec<u64>,
 }
 
 impl Default for LeaseTable {
     fn default() -> Self {
-        let epoch = Instant::from_micros(0);
-        Self { leases: FxHashMap::default(), last: Fence(0), sweep_at: epoch, sweep_in: SWEEP_AFTER }
+        Self {
+            locks: FxHashMap::default(),
+            last: Fence(0),
+            sweep_at: Instant::from_micros(0),
+            sweep_in: SWEEP_AFTER,
+            handed: Vec::new(),
+        }
     }
 }
 
@@ -59,91 +58,81 @@ impl LeaseTable {
         if now >= self.sweep_at || self.sweep_in == 0 {
             self.sweep(now);
         }
-        Ok(match request {
-            Request::Ping => Reply::Ready,
-            Request::Acquire { key, token, ttl, holder } => {
-                let ends = now + ttl.as_duration();
-                match self.leases.entry(key) {
-                    Entry::Occupied(mut entry) => {
-                        let held = entry.get_mut();
-                        if held.ends <= now {
-                            self.last = self.last.next(wall_us);
-                            *held = Held { token, fence: self.last, holder, ends };
-                        } else if held.token == token {
-                            held.ends = ends;
-                        } else {
-                            return Ok(Reply::Busy { remaining: Some(held.ends.since(now)) });
-                        }
-                        Reply::Acquired { fence: held.fence }
-                    }
-                    Entry::Vacant(entry) => {
-                        self.sweep_in -= 1;
-                        self.last = self.last.next(wall_us);
-                        entry.insert(Held { token, fence: self.last, holder, ends });
-                        Reply::Acquired { fence: self.last }
-                    }
-                }
-            }
-            Request::Renew { key, token, ttl } => match self.owned(&key, token, now) {
-                Ok(held) => {
-                    held.ends = held.ends.max(now + ttl.as_duration());
-                    Reply::Renewed
-                }
-                Err(absence) => Reply::NotHeld(absence),
-            },
-            Request::Release { key, token } => match self.owned(&key, token, now) {
-                Ok(_) => {
-                    self.leases.remove(&key);
-                    Reply::Released
-                }
-                Err(absence) => Reply::NotHeld(absence),
-            },
+        let last = &mut self.last;
+        let mut fences = |count: u32| {
+            let first = last.next(wall_us);
+            *last = Fence((first.0 + u64::from(count) - 1).min(Fence::MAX.0));
+            first
+        };
+        let handed = &mut self.handed;
+        let mut handed = |waiting: &Waiting| handed.push(waiting.number);
+        let mut turn = Turn { now, fences: &mut fences, handed: &mut handed };
+        let (key, known) = match &request {
+            Request::Ping => return Ok(Reply::Ready),
             Request::Inspect { key } => {
-                Reply::Inspected(self.leases.get(&key).filter(|held| now < held.ends).map(|held| LeaseInfo {
-                    holder: Some(held.holder.clone()),
-                    fence: Some(held.fence),
-                    remaining: Some(held.ends.since(now)),
-                }))
+                return Ok(self.locks.get(key).map_or(Reply::Inspected(None), |lock| lock.inspect(now)));
             }
-        })
-    }
-
-    /// How many leases the table remembers, those included that ran out and were not swept yet.
-    pub fn len(&self) -> usize {
-        self.leases.len()
-    }
-
-    /// Whether the table remembers no lease at all.
-    pub fn is_empty(&self) -> bool {
-        self.leases.is_empty()
-    }
-
-    /// The lease of `key`, if it lives at `now` and is `token`'s.
-    fn owned(&mut self, key: &Key, token: Token, now: Instant) -> Result<&mut Held, Absence> {
-        match self.leases.get_mut(key) {
-            Some(held) if now >= held.ends => Err(Absence::Missing),
-            Some(held) if held.token != token => Err(Absence::Taken),
-            Some(held) => Ok(held),
-            None => Err(Absence::Missing),
+            Request::Acquire(ask) => (&ask.key, true),
+            Request::Renew { key, .. } | Request::Release { key, .. } | Request::Adopt { key, .. } => {
+                (key, false)
+            }
+        };
+        let mut entry = match self.locks.entry(key.clone()) {
+            Entry::Occupied(entry) => entry,
+            Entry::Vacant(_) if !known => return Ok(Reply::NotHeld(Absence::Missing)),
+            Entry::Vacant(entry) => {
+                self.sweep_in -= 1;
+                entry.insert_entry(Lock::default())
+            }
+        };
+        let lock = entry.get_mut();
+        let reply = match request {
+            Request::Acquire(ask) => lock.acquire(&ask, &mut turn),
+            Request::Renew { token, ttl, fences, .. } => lock.renew(token, ttl, fences, &mut turn),
+            Request::Release { token, .. } => lock.release(token, &mut turn),
+            Request::Adopt { token, heir, ttl, holder, .. } => {
+                lock.adopt(token, heir, ttl, &holder, &mut turn)
+            }
+            Request::Ping | Request::Inspect { .. } => unreachable!("answered above"),
+        };
+        if lock.is_empty() {
+            entry.remove();
         }
+        Ok(reply)
+    }
+
+    /// The waiters who were handed a lease since the last call, by their numbers.
+    pub fn take_handed(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.handed)
+    }
+
+    /// How many locks the table remembers, those included that ran out and were not swept yet.
+    pub fn len(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// Whether the table remembers no lock at all.
+    pub fn is_empty(&self) -> bool {
+        self.locks.is_empty()
     }
 
     /// Forgets what has run out.
     fn sweep(&mut self, now: Instant) {
-        self.leases.retain(|_, held| now < held.ends);
+        self.locks.retain(|_, lock| now < lock.ends());
         // Room that a burst needed is given back once it is four times what is used.
-        if self.leases.capacity() > 4 * self.leases.len().max(SWEEP_AFTER) {
-            self.leases.shrink_to(2 * self.leases.len());
+        if self.locks.capacity() > 4 * self.locks.len().max(SWEEP_AFTER) {
+            self.locks.shrink_to(2 * self.locks.len());
         }
         self.sweep_at = now + SWEEP_EVERY;
-        self.sweep_in = self.leases.len().max(SWEEP_AFTER);
+        self.sweep_in = self.locks.len().max(SWEEP_AFTER);
     }
 }
 
 /// A [`LeaseTable`] as a [`Store`]. Whoever is to share its locks shares the one `Rc`.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryStore {
     table: RefCell<LeaseTable>,
+    listener: OnceCell<Listener>,
 }
 
 impl MemoryStore {
@@ -152,12 +141,12 @@ impl MemoryStore {
         Rc::default()
     }
 
-    /// How many leases are remembered, those included that ran out and were not swept yet.
+    /// How many locks are remembered, those included that ran out and were not swept yet.
     pub fn len(&self) -> usize {
         self.table.borrow().len()
     }
 
-    /// Whether no lease is remembered.
+    /// Whether no lock is remembered.
     pub fn is_empty(&self) -> bool {
         self.table.borrow().is_empty()
     }
@@ -172,8 +161,19 @@ impl Store for MemoryStore {
         Box::pin(async move {
             let (now, wall_us) = (clock::now(), clock::wall_us());
             let mut table = self.table.borrow_mut();
-            batch.into_iter().map(|request| table.apply(request, now, wall_us)).collect()
+            let answers = batch.into_iter().map(|request| table.apply(request, now, wall_us)).collect();
+            let handed = table.take_handed();
+            drop(table);
+            if let Some(listener) = self.listener.get() {
+                handed.into_iter().for_each(|number| listener(Notice::Granted(number)));
+            }
+            answers
         })
+    }
+
+    fn listen(&self, listener: Listener) {
+        // The contract says once; a second one would find the first in its place.
+        let _ = self.listener.set(listener);
     }
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
@@ -184,7 +184,8 @@ impl Store for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::Ttl;
+    use crate::lease::{Token, Ttl};
+    use crate::store::Ask;
 
     const WALL: u64 = 1_700_000_000_000_000;
 
@@ -194,8 +195,7 @@ mod tests {
 
     fn acquire(table: &mut LeaseTable, key: &str, token: Token, ttl_ms: u32, now_ms: u64) -> Reply {
         let ttl = Ttl::from_millis(ttl_ms).unwrap();
-        let request = Request::Acquire { key: key.into(), token, ttl, holder: "h".into() };
-        table.apply(request, at(now_ms), WALL).unwrap()
+        table.apply(Request::Acquire(Ask::new(key.into(), token, ttl, "h".into())), at(now_ms), WALL).unwrap()
     }
 
     #[test]
@@ -203,12 +203,12 @@ mod tests {
         let (a, b) = (Token::random(), Token::random());
         let mut table = LeaseTable::default();
         let ttl = Ttl::from_millis(10).unwrap();
-        let wants = |token| Request::Acquire { key: "k".into(), token, ttl, holder: "h".into() };
+        let wants = |token| Request::Acquire(Ask::new("k".into(), token, ttl, "h".into()));
         table.apply(wants(a), Instant::from_micros(5), WALL).unwrap();
         let last = table.apply(wants(b), Instant::from_micros(10_004), WALL).unwrap();
         assert_eq!(last, Reply::Busy { remaining: Some(Duration::from_micros(1)) });
         let next = table.apply(wants(b), Instant::from_micros(10_005), WALL).unwrap();
-        assert_eq!(next, Reply::Acquired { fence: Fence(WALL + 1) });
+        assert_eq!(next, Reply::Acquired { fence: Fence(WALL + 1), waiting: 0 });
     }
 
     #[test]
@@ -218,8 +218,8 @@ mod tests {
         let mut last = Fence(0);
         for (i, wall) in [WALL, WALL, WALL - 1_000_000, 0, WALL + 9].into_iter().enumerate() {
             let key = format!("k{i}").into();
-            let request = Request::Acquire { key, token: Token::random(), ttl, holder: "h".into() };
-            let Ok(Reply::Acquired { fence }) = table.apply(request, at(0), wall) else {
+            let request = Request::Acquire(Ask::new(key, Token::random(), ttl, "h".into()));
+            let Ok(Reply::Acquired { fence, .. }) = table.apply(request, at(0), wall) else {
                 panic!("not granted")
             };
             assert!(fence > last, "{fence:?} after {last:?}");
@@ -247,7 +247,7 @@ mod tests {
             let now = Instant::from_micros(i * 100);
             let ttl = Ttl::from_millis(10).unwrap();
             let key = format!("k{i}").into();
-            let request = Request::Acquire { key, token: Token::random(), ttl, holder: "h".into() };
+            let request = Request::Acquire(Ask::new(key, Token::random(), ttl, "h".into()));
             table.apply(request, now, WALL).unwrap();
             assert!(table.len() <= 100 + SWEEP_AFTER, "{} after {i}", table.len());
         }

@@ -6,24 +6,34 @@
 //! **What every store promises** (and `tests/store_contract/` asks of each):
 //!
 //! 1. *Exclusion.* While a lease of a key lives (its ttl has not run out since it was granted or last
-//!    renewed, and it was not released) no other token is granted that key.
-//! 2. *Fences grow.* Each grant of a key carries a larger [`Fence`] than every earlier grant of it,
-//!    whatever was restarted in between.
+//!    renewed, and it was not released) no other token is granted that key, unless both are
+//!    [`Mode::Shared`] and there is room for one more.
+//! 2. *Fences grow.* Each grant of a key carries a larger [`Fence`] than every earlier grant of it, and
+//!    than every fence that was reserved with one, whatever was restarted in between.
 //! 3. *Idempotence.* Every request is bound to its token, and repeating it is harmless: an acquire by
-//!    the token that already holds the key is granted again with the same fence and the full ttl; a
-//!    release of a lease that is gone answers [`Reply::NotHeld`].
+//!    the token that already holds the key is granted again with the same fence (if it asks for one fence) and
+//!    the full ttl; one by a token that waits already leaves it at its place; a release of a lease that is
+//!    gone answers [`Reply::NotHeld`].
 //! 4. *No resurrection.* A renewal never creates a lease: a missing key is [`Absence::Missing`],
 //!    because somebody may have been in between.
 //! 5. *One answer each.* `execute` answers every request of the batch, in the batch's order. Requests on
 //!    the same key take effect in the batch's order.
 //! 6. *Nothing piles up.* After the last lease of a key ends, whatever the store keeps of that key
 //!    is gone within a bounded time.
-//! 7. *It ends.* Every request is answered within the time-out given with its batch, with
+//! 7. *First come, first served.* A lease that ends by [`Request::Release`] is handed to whoever came first of
+//!    those who wait and live: at once and for [`GRANT_TTL`], in which that one has to repeat its acquire.
+//!    So are further leases, as long as whoever is first then fits beside those that are held. Nobody who
+//!    comes later is granted the key before them. A lease that ended by itself is handed on the same way at the
+//!    next request that finds it ended; the first in the queue is told when to look. Whoever is handed a lease is sent
+//!    a [`Notice`], once; it may get lost, so those who wait look again from time to time. One that has not
+//!    for [`WAITER_LIFE`] loses its place.
+//! 8. *It ends.* Every request is answered within the time-out given with its batch, with
 //!    [`StoreError`] if need be, and an error says whether the request may have been carried out.
 
 pub mod error;
 pub mod memory;
 pub mod redis;
+pub mod rules;
 pub mod spec;
 pub mod sqlite;
 
@@ -35,24 +45,55 @@ use futures_util::future::LocalBoxFuture;
 
 pub use error::{StoreError, StoreErrorKind};
 
-use crate::lease::{Fence, Key, Token, Ttl};
+use crate::lease::{Fence, Key, Mode, Token, Ttl};
+
+/// How long a lease lives that was handed to a waiter, until the waiter says that it is there. A round trip is a
+/// thousandth of it; a waiter that has just died costs the others no more than this.
+pub const GRANT_TTL: Duration = Duration::from_secs(1);
+/// How long a waiter keeps its place without being heard of.
+pub const WAITER_LIFE: Duration = Duration::from_millis(2500);
+
+/// Asks for a lease.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Which lock.
+    pub key: Key,
+    /// Who will own the lease.
+    pub token: Token,
+    /// How long the lease lives without renewal.
+    pub ttl: Ttl,
+    /// The holder's name, shown to whoever inspects the lock.
+    pub holder: Arc<str>,
+    /// Which other leases it bears beside it.
+    pub mode: Mode,
+    /// How many fences in a row are wanted, of which [`Reply::Acquired`] tells the first; at least 1.
+    pub fences: u32,
+    /// Where to stand in line if the lease can't be granted now; `None`: nowhere.
+    pub place: Option<Place>,
+}
+
+impl Ask {
+    /// For an exclusive lease with one fence, or nothing.
+    pub fn new(key: Key, token: Token, ttl: Ttl, holder: Arc<str>) -> Self {
+        Self { key, token, ttl, holder, mode: Mode::Exclusive, fences: 1, place: None }
+    }
+}
+
+/// A place in the queue of a lock. It belongs to the token that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What the waiter is called in a [`Notice`]; no other waiter of the process has the same.
+    pub number: u64,
+}
 
 /// One thing that a store is asked to do.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// Reach the store and make sure that it is one that can be used: right kind, version, rights.
     Ping,
-    /// Grant the lease of `key` to `token`, if nobody holds it.
-    Acquire {
-        /// Which lock.
-        key: Key,
-        /// Who will own the lease.
-        token: Token,
-        /// How long the lease lives without renewal.
-        ttl: Ttl,
-        /// The holder's name, shown to whoever inspects the lock.
-        holder: Arc<str>,
-    },
+    /// Grant a lease if that is possible and nobody waits who came earlier. The way to ask, to wait, to keep one's place,
+    /// and to take up a lease that was handed over.
+    Acquire(Ask),
     /// Let the lease live for at least `ttl` from now, if `token` still holds it. A renewal never makes it live
     /// shorter: one that was held up on its way would else undo one that overtook it.
     Renew {
@@ -62,15 +103,31 @@ pub enum Request {
         token: Token,
         /// How long the lease lives from now, at least.
         ttl: Ttl,
+        /// How many more fences are wanted, 0 for none.
+        fences: u32,
     },
-    /// End the lease, if `token` still holds it.
+    /// End the lease of `token` and its place in the queue, whichever it has.
     Release {
+        /// Which lock.
+        key: Key,
+        /// Who owns the lease, or waits for one.
+        token: Token,
+    },
+    /// Let the lease of `token` be that of `heir` from now on, and live for at least `ttl`: then only `heir` can
+    /// renew and release it. Harmless if it is that of `heir` already.
+    Adopt {
         /// Which lock.
         key: Key,
         /// Who must own it.
         token: Token,
+        /// Who owns it then.
+        heir: Token,
+        /// How long the lease lives from now, at least.
+        ttl: Ttl,
+        /// The new holder's name.
+        holder: Arc<str>,
     },
-    /// Tell who holds the lock.
+    /// Tell who holds the lock, and who waits for it.
     Inspect {
         /// Which lock.
         key: Key,
@@ -78,29 +135,46 @@ pub enum Request {
 }
 
 /// What a store says when it did what it was asked, or found that it could not be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// To [`Request::Ping`]: the store is there and fit.
     Ready,
     /// To [`Request::Acquire`]: the lease is the token's, from now on for the ttl.
     Acquired {
-        /// The lease's fence.
+        /// The first of the fences that were asked for.
         fence: Fence,
+        /// How many wait for the lock at the store.
+        waiting: u32,
     },
-    /// To [`Request::Acquire`]: somebody else holds the key.
+    /// To [`Request::Acquire`] without a place: somebody else holds the key, or waits for it.
     Busy {
-        /// When that lease ends unless it is renewed; `None` if it never does (a foreign key
-        /// without expiry).
+        /// When the first of the leases in the way ends unless it is renewed; `None` if none ever does (a foreign
+        /// key without expiry).
         remaining: Option<Duration>,
     },
+    /// To [`Request::Acquire`] with a place: it is taken, or still held.
+    Queued {
+        /// As for [`Reply::Busy`].
+        remaining: Option<Duration>,
+        /// How many stand before it.
+        ahead: u32,
+        /// Whether a [`Notice`] will come; otherwise only looking again tells.
+        told: bool,
+    },
     /// To [`Request::Renew`].
-    Renewed,
-    /// To [`Request::Release`].
+    Renewed {
+        /// The first of the fences that were asked for, and how many wait for the lock at the store. `None` if no
+        /// fences were asked for.
+        block: Option<(Fence, u32)>,
+    },
+    /// To [`Request::Release`]: it was held.
     Released,
-    /// To [`Request::Renew`] or [`Request::Release`]: the token does not hold the key.
+    /// To [`Request::Adopt`].
+    Adopted,
+    /// To [`Request::Renew`], [`Request::Release`] or [`Request::Adopt`]: the token does not hold the key.
     NotHeld(Absence),
-    /// To [`Request::Inspect`]: the lease, or `None` if nobody holds the lock.
-    Inspected(Option<LeaseInfo>),
+    /// To [`Request::Inspect`]: the leases and the queue, or `None` if nobody holds the lock.
+    Inspected(Option<LockInfo>),
 }
 
 /// Why a token does not hold a key.
@@ -113,18 +187,53 @@ pub enum Absence {
 }
 
 /// What a store tells of a held lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockInfo {
+    /// Whether all leases are shared ones.
+    pub shared: bool,
+    /// The leases, in the order of their fences; at least one.
+    pub leases: Vec<LeaseInfo>,
+    /// Those who wait at the store, in their order. Of a process that hands a lock on among its own, one.
+    pub waiters: Vec<WaiterInfo>,
+}
+
+/// What a store tells of one lease.
+#[derive(Clone, Debug, PartialEq)]
 pub struct LeaseInfo {
     /// The holder's name; `None` if another library holds the key.
     pub holder: Option<Arc<str>>,
-    /// The lease's fence; `None` if another library holds the key.
+    /// The lease's fence; `None` if another library holds the key, or if whoever was handed the lease has not taken
+    /// it up yet.
     pub fence: Option<Fence>,
     /// When the lease ends unless it is renewed; `None` if it never does.
     pub remaining: Option<Duration>,
 }
 
+/// What a store tells of one waiter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaiterInfo {
+    /// Its name.
+    pub holder: Arc<str>,
+    /// Whether it waits for a shared lease.
+    pub shared: bool,
+    /// For how long it has been waiting.
+    pub age: Duration,
+}
+
 /// What a store answers to one request.
 pub type Answer = Result<Reply, StoreError>;
+
+/// What a store says without being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The waiter of that [`Place`] was handed a lease, or may be: it is to repeat its acquire now.
+    Granted(u64),
+    /// Notices may have been lost, for instance with a connection: all waiters are to repeat their acquires.
+    Missed,
+}
+
+/// Takes notices. Called on the engine's thread.
+pub type Listener = Rc<dyn Fn(Notice)>;
 
 /// A place where leases live. See the module for what it promises.
 pub trait Store {
@@ -137,6 +246,9 @@ pub trait Store {
         batch: Vec<Request>,
         timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>>;
+
+    /// Notices go to `listener` from now on. Called once, before the first batch.
+    fn listen(&self, listener: Listener);
 
     /// Gives back what the store holds open (connections, files, threads). Called once, after the last
     /// batch was answered.

@@ -13,7 +13,7 @@ use crate::engine::command::{AcquireCommand, ClientId, OpId, Outcome, StoreId, W
 use crate::engine::stats::Stats;
 use crate::lease::queue::{Arrival, Queue};
 use crate::lease::{Instant, Key, validity};
-use crate::store::{Answer, Reply, Request, StoreError, StoreErrorKind};
+use crate::store::{Answer, Ask, Reply, Request, StoreError, StoreErrorKind};
 
 /// The pause before the second look at a held lock; it grows by half each time, up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(3);
@@ -125,7 +125,7 @@ impl Core {
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.outstanding += 1;
         let (holder, timeout) = (known.settings.name.clone(), known.settings.store_timeout);
-        let request = Request::Acquire { key: key.clone(), token, ttl, holder };
+        let request = Request::Acquire(Ask::new(key.clone(), token, ttl, holder));
         self.send(store, request, Tag::Acquire(AcquireTag { op, client, key, token, ttl }), timeout);
     }
 
@@ -156,7 +156,7 @@ impl Core {
         waiter.looking = false;
         let once = waiter.looks_once();
         match answer {
-            Ok(Reply::Acquired { fence }) => {
+            Ok(Reply::Acquired { fence, .. }) => {
                 let deadline = validity::deadline(sent, tag.ttl);
                 if now < deadline {
                     let (waiter, was_next) = self.take_waiter(tag.op).expect("found above");

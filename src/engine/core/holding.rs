@@ -181,7 +181,7 @@ impl Core {
         let timeout = self.store_timeout(client).min(third);
         self.send(
             store,
-            Request::Renew { key, token, ttl },
+            Request::Renew { key, token, ttl, fences: 0 },
             Tag::Renew(RenewTag { op, token, ttl, explicit }),
             timeout,
         );
@@ -195,7 +195,7 @@ impl Core {
         let Some(tenure) = self.tenures.get_mut(&op).filter(|t| t.token == tag.token) else { return };
         tenure.renewing &= tag.explicit;
         match answer {
-            Ok(Reply::Renewed) => {
+            Ok(Reply::Renewed { .. }) => {
                 tenure.failures = 0;
                 let deadline = validity::deadline(sent, tag.ttl);
                 let deadline = tenure.end.map_or(deadline, |end| end.min(deadline));

@@ -35,7 +35,7 @@ pub use address::RedisAddress;
 
 use self::link::{Cut, Link};
 use self::plan::Group;
-use super::{Answer, Request, Store, StoreError, StoreErrorKind, all_failed};
+use super::{Answer, Listener, Request, Store, StoreError, StoreErrorKind, all_failed};
 
 type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError>>>;
 
@@ -225,6 +225,8 @@ impl Store for RedisStore {
         }
         .boxed_local()
     }
+
+    fn listen(&self, _: Listener) {}
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         async move {

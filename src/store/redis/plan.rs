@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS, fence_key};
 use crate::lease::{Key, Token, Ttl};
-use crate::store::Request;
+use crate::store::{Ask, Request};
 
 /// The most requests in one script call: the server does nothing else meanwhile, and answers only when it is done.
 const MOST: usize = 64;
@@ -30,9 +30,9 @@ impl<'a> Class<'a> {
     fn of(request: &'a Request) -> (Self, Option<&'a Key>) {
         match request {
             Request::Ping => (Class::Ping, None),
-            Request::Acquire { key, ttl, holder, .. } => (Class::Acquire(*ttl, holder), Some(key)),
+            Request::Acquire(ask) => (Class::Acquire(ask.ttl, &ask.holder), Some(&ask.key)),
             Request::Renew { key, ttl, .. } => (Class::Renew(*ttl), Some(key)),
-            Request::Release { key, .. } => (Class::Release, Some(key)),
+            Request::Release { key, .. } | Request::Adopt { key, .. } => (Class::Release, Some(key)),
             Request::Inspect { key } => (Class::Inspect, Some(key)),
         }
     }
@@ -140,7 +140,7 @@ fn command(batch: &[Request], group: &Group<'_>) -> Cmd {
     };
     let mut buffer = [0; Token::LENGTH];
     for &member in &group.members {
-        if let Request::Acquire { token, .. }
+        if let Request::Acquire(Ask { token, .. })
         | Request::Renew { token, .. }
         | Request::Release { token, .. } = &batch[member]
         {

@@ -8,7 +8,7 @@ use super::address::RedisAddress;
 use super::fault;
 use super::plan::{Class, Group};
 use crate::lease::Fence;
-use crate::store::{Absence, Answer, LeaseInfo, Reply, StoreError, StoreErrorKind};
+use crate::store::{Absence, Answer, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind};
 
 /// The error that `value` is.
 pub fn server_error(value: Value) -> Option<ServerError> {
@@ -94,10 +94,10 @@ fn one(class: Class<'_>, value: Value) -> Option<Reply> {
     Some(match (class, value) {
         (Class::Acquire(..), Value::Int(-1)) => Reply::Busy { remaining: None },
         (Class::Acquire(..), Value::Int(code)) => match u64::try_from(code) {
-            Ok(fence) => Reply::Acquired { fence: Fence(fence) },
+            Ok(fence) => Reply::Acquired { fence: Fence(fence), waiting: 0 },
             Err(_) => Reply::Busy { remaining: remaining(-2 - code) },
         },
-        (Class::Renew(_), Value::Int(1)) => Reply::Renewed,
+        (Class::Renew(_), Value::Int(1)) => Reply::Renewed { block: None },
         (Class::Release, Value::Int(1)) => Reply::Released,
         (Class::Renew(_) | Class::Release, Value::Int(0)) => Reply::NotHeld(Absence::Missing),
         (Class::Renew(_) | Class::Release, Value::Int(-1)) => Reply::NotHeld(Absence::Taken),
@@ -111,7 +111,8 @@ fn one(class: Class<'_>, value: Value) -> Option<Reply> {
                 }
                 _ => return None,
             };
-            Reply::Inspected(Some(LeaseInfo { holder, fence, remaining: remaining(left) }))
+            let lease = LeaseInfo { holder, fence, remaining: remaining(left) };
+            Reply::Inspected(Some(LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() }))
         }
         _ => return None,
     })

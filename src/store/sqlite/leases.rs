@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
-use super::super::{Absence, Answer, LeaseInfo, Reply, Request};
+use super::super::{Absence, Answer, Ask, LeaseInfo, LockInfo, Reply, Request};
 use super::owner::{self, Liveness};
 use crate::lease::{Fence, Instant, Token, Ttl};
 
@@ -109,21 +109,21 @@ impl<'a> Turn<'a> {
         let mut buffer = [0; Token::LENGTH];
         match request {
             Request::Ping => Ok(Reply::Ready),
-            Request::Acquire { key, token, ttl, holder } => {
+            Request::Acquire(Ask { key, token, ttl, holder, .. }) => {
                 let token = token.encode(&mut buffer);
                 match self.look(key, token)? {
                     Some((true, lease)) => {
                         self.extend(key, *ttl)?;
-                        Ok(Reply::Acquired { fence: lease.fence() })
+                        Ok(Reply::Acquired { fence: lease.fence(), waiting: 0 })
                     }
                     Some((false, lease)) => Ok(Reply::Busy { remaining: Some(self.remaining(&lease)) }),
-                    None => Ok(Reply::Acquired { fence: self.grant(key, token, *ttl, holder)? }),
+                    None => Ok(Reply::Acquired { fence: self.grant(key, token, *ttl, holder)?, waiting: 0 }),
                 }
             }
-            Request::Renew { key, token, ttl } => match self.look(key, token.encode(&mut buffer))? {
+            Request::Renew { key, token, ttl, .. } => match self.look(key, token.encode(&mut buffer))? {
                 Some((true, _)) => {
                     self.extend(key, *ttl)?;
-                    Ok(Reply::Renewed)
+                    Ok(Reply::Renewed { block: None })
                 }
                 Some((false, _)) => Ok(Reply::NotHeld(Absence::Taken)),
                 None => Ok(Reply::NotHeld(Absence::Missing)),
@@ -136,7 +136,12 @@ impl<'a> Turn<'a> {
                 Some((false, _)) => Ok(Reply::NotHeld(Absence::Taken)),
                 None => Ok(Reply::NotHeld(Absence::Missing)),
             },
-            Request::Inspect { key } => Ok(Reply::Inspected(self.tell(key)?)),
+            Request::Inspect { key } => {
+                let told = self.tell(key)?;
+                let info = |lease| LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() };
+                Ok(Reply::Inspected(told.map(info)))
+            }
+            Request::Adopt { .. } => Ok(Reply::NotHeld(Absence::Missing)),
         }
     }
 

@@ -43,7 +43,7 @@ use tokio::sync::oneshot;
 
 pub use self::directory::default_path;
 use self::thread::{Claim, Inbox, Job, Message};
-use super::{Answer, Request, Store, StoreError, StoreErrorKind, all_failed};
+use super::{Answer, Listener, Request, Store, StoreError, StoreErrorKind, all_failed};
 use crate::engine::clock;
 
 /// How long [`Store::close`] waits for the thread at most.
@@ -124,6 +124,8 @@ impl Store for SqliteStore {
             }
         })
     }
+
+    fn listen(&self, _: Listener) {}
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         Box::pin(async move {

@@ -1,0 +1,216 @@
+//! The contract's rules for one lock, pure: who holds it, who waits for it, who is next.
+//!
+//! For stores that carry out the requests themselves. Time comes in as an argument, and fences are handed in.
+
+use std::sync::Arc;
+
+use super::{Absence, Ask, GRANT_TTL, LeaseInfo, LockInfo, Reply, WAITER_LIFE, WaiterInfo};
+use crate::lease::{Fence, Instant, Mode, Token, Ttl};
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// Whose it is.
+    pub token: Token,
+    /// The holder's name.
+    pub holder: Arc<str>,
+    /// Which other leases it bears.
+    pub mode: Mode,
+    /// Its fence; `None` until whoever was handed it has taken it up.
+    pub fence: Option<Fence>,
+    /// When it ends unless it is renewed.
+    pub ends: Instant,
+}
+
+/// Someone who waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
+    /// Whose lease it will be.
+    pub token: Token,
+    /// Its name.
+    pub holder: Arc<str>,
+    /// What it waits for.
+    pub mode: Mode,
+    /// What it is called in a notice.
+    pub number: u64,
+    /// When it came.
+    pub since: Instant,
+    /// Until when it keeps its place unless it is heard of.
+    pub until: Instant,
+}
+
+/// One lock.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lock {
+    /// Its leases.
+    pub held: Vec<Held>,
+    /// Those who wait, in the order in which they came.
+    pub queue: Vec<Waiting>,
+}
+
+/// What one request on a lock is carried out with.
+pub struct Turn<'a> {
+    /// The instant of the request.
+    pub now: Instant,
+    /// Reserves so many fences in a row, larger than all before, and tells the first.
+    pub fences: &'a mut dyn FnMut(u32) -> Fence,
+    /// Takes those who were handed a lease.
+    pub handed: &'a mut dyn FnMut(&Waiting),
+}
+
+impl Lock {
+    /// Whether nothing is left of it.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.queue.is_empty()
+    }
+
+    /// When there is nothing left of it, should nobody ask any more.
+    pub fn ends(&self) -> Instant {
+        let ends = self.held.iter().map(|held| held.ends).chain(self.queue.iter().map(|w| w.until));
+        ends.max().unwrap_or_default()
+    }
+
+    /// Forgets what has run out, and hands on what that made room for; `but` is asking, and takes it by itself.
+    fn refresh(&mut self, turn: &mut Turn<'_>, but: Option<Token>) {
+        let now = turn.now;
+        self.held.retain(|held| now < held.ends);
+        self.queue.retain(|waiting| now < waiting.until);
+        self.hand_on(turn, but);
+    }
+
+    /// Grants to those in front, as long as they fit.
+    fn hand_on(&mut self, turn: &mut Turn<'_>, but: Option<Token>) {
+        while let Some(first) = self.queue.first() {
+            if Some(first.token) == but || !self.fits(first.mode) {
+                return;
+            }
+            let next = self.queue.remove(0);
+            (turn.handed)(&next);
+            let Waiting { token, holder, mode, .. } = next;
+            self.held.push(Held { token, holder, mode, fence: None, ends: turn.now + GRANT_TTL });
+        }
+    }
+
+    fn fits(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Exclusive => self.held.is_empty(),
+            Mode::Shared { most } => {
+                self.held.len() < most as usize && self.held.iter().all(|held| held.mode.is_shared())
+            }
+        }
+    }
+
+    /// [`Request::Acquire`](super::Request::Acquire).
+    pub fn acquire(&mut self, ask: &Ask, turn: &mut Turn<'_>) -> Reply {
+        let now = turn.now;
+        self.refresh(turn, Some(ask.token));
+        let waiting = |lock: &Lock| u32::try_from(lock.queue.len()).unwrap_or(u32::MAX);
+        let others = waiting(self);
+        if let Some(held) = self.held.iter_mut().find(|held| held.token == ask.token) {
+            held.ends = held.ends.max(now + ask.ttl.as_duration());
+            if ask.fences > 1 || held.fence.is_none() {
+                held.fence = Some((turn.fences)(ask.fences));
+            }
+            return Reply::Acquired { fence: held.fence.expect("just set"), waiting: others };
+        }
+        let place = self.queue.iter().position(|waiting| waiting.token == ask.token);
+        if place.unwrap_or(self.queue.len()) == 0 && self.fits(ask.mode) {
+            let fence = (turn.fences)(ask.fences);
+            let ends = now + ask.ttl.as_duration();
+            self.queue.retain(|waiting| waiting.token != ask.token);
+            let Ask { token, ref holder, mode, .. } = *ask;
+            self.held.push(Held { token, holder: holder.clone(), mode, fence: Some(fence), ends });
+            // Whoever is next may fit, too.
+            self.hand_on(turn, None);
+            return Reply::Acquired { fence, waiting: waiting(self) };
+        }
+        let remaining = Some(self.held.iter().map(|held| held.ends.since(now)).min().unwrap_or_default());
+        let Some(asked) = ask.place else { return Reply::Busy { remaining } };
+        let until = now + WAITER_LIFE;
+        let Ask { token, ref holder, mode, .. } = *ask;
+        let ahead = match place {
+            Some(index) => {
+                let waiting = &mut self.queue[index];
+                (waiting.mode, waiting.number, waiting.until) = (mode, asked.number, until);
+                index
+            }
+            None => {
+                let holder = holder.clone();
+                self.queue.push(Waiting { token, holder, mode, number: asked.number, since: now, until });
+                self.queue.len() - 1
+            }
+        };
+        Reply::Queued { remaining, ahead: u32::try_from(ahead).unwrap_or(u32::MAX), told: true }
+    }
+
+    /// [`Request::Renew`](super::Request::Renew).
+    pub fn renew(&mut self, token: Token, ttl: Ttl, fences: u32, turn: &mut Turn<'_>) -> Reply {
+        self.refresh(turn, None);
+        let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        let Some(held) = self.held.iter_mut().find(|held| held.token == token) else {
+            return self.absence();
+        };
+        held.ends = held.ends.max(turn.now + ttl.as_duration());
+        Reply::Renewed { block: (fences > 0).then(|| ((turn.fences)(fences), waiting)) }
+    }
+
+    /// [`Request::Release`](super::Request::Release).
+    pub fn release(&mut self, token: Token, turn: &mut Turn<'_>) -> Reply {
+        self.queue.retain(|waiting| waiting.token != token);
+        self.refresh(turn, None);
+        let Some(index) = self.held.iter().position(|held| held.token == token) else {
+            return self.absence();
+        };
+        self.held.remove(index);
+        self.hand_on(turn, None);
+        Reply::Released
+    }
+
+    /// [`Request::Adopt`](super::Request::Adopt).
+    pub fn adopt(
+        &mut self,
+        token: Token,
+        heir: Token,
+        ttl: Ttl,
+        holder: &Arc<str>,
+        turn: &mut Turn<'_>,
+    ) -> Reply {
+        self.refresh(turn, None);
+        let Some(held) = self.held.iter_mut().find(|held| held.token == token || held.token == heir) else {
+            return self.absence();
+        };
+        held.token = heir;
+        held.holder = holder.clone();
+        held.ends = held.ends.max(turn.now + ttl.as_duration());
+        Reply::Adopted
+    }
+
+    /// [`Request::Inspect`](super::Request::Inspect): changes nothing.
+    pub fn inspect(&self, now: Instant) -> Reply {
+        let held: Vec<&Held> = self.held.iter().filter(|held| now < held.ends).collect();
+        if held.is_empty() {
+            return Reply::Inspected(None);
+        }
+        let mut leases: Vec<LeaseInfo> = held
+            .iter()
+            .map(|held| LeaseInfo {
+                holder: Some(held.holder.clone()),
+                fence: held.fence,
+                remaining: Some(held.ends.since(now)),
+            })
+            .collect();
+        // Those who have not taken theirs up will get the largest.
+        leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
+        let waiters = self.queue.iter().filter(|waiting| now < waiting.until).map(|waiting| WaiterInfo {
+            holder: waiting.holder.clone(),
+            shared: waiting.mode.is_shared(),
+            age: now.since(waiting.since),
+        });
+        let shared = held.iter().all(|held| held.mode.is_shared());
+        Reply::Inspected(Some(LockInfo { shared, leases, waiters: waiters.collect() }))
+    }
+
+    fn absence(&self) -> Reply {
+        Reply::NotHeld(if self.held.is_empty() { Absence::Missing } else { Absence::Taken })
+    }
+}
