@@ -187,7 +187,8 @@ impl Process {
             report: false,
             state,
         };
-        self.core.command(now, Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence }));
+        self.core
+            .command(now, Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence }));
     }
 
     pub fn noticed(&mut self, now: Instant, notice: Notice) {
