@@ -156,7 +156,7 @@ impl Core {
     pub(super) fn send(&mut self, store: StoreId, request: Request, tag: Tag, timeout: Duration) {
         let link = self.stores.entry(store).or_default();
         let list = match request {
-            Request::Renew { .. } | Request::Adopt { .. } => &mut link.renewals,
+            Request::Renew { .. } | Request::Adopt { .. } | Request::Detach { .. } => &mut link.renewals,
             Request::Release { .. } => &mut link.releases,
             Request::Acquire(_) | Request::Inspect { .. } | Request::Ping => &mut link.others,
         };
