@@ -143,7 +143,7 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path) {
         while Instant::now() < end {
             let token = Token::random();
             match ask(store, acquire("k", token, 60_000)).await {
-                Reply::Acquired { fence } => {
+                Reply::Acquired { fence, .. } => {
                     (&*log).write_all(format!("begin {}\n", fence.0).as_bytes()).unwrap();
                     let count: u64 =
                         std::fs::read_to_string(counter).unwrap_or_default().parse().unwrap_or(0);
