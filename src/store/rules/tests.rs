@@ -1,0 +1,1 @@
+//! The rules for one lock, instant by instant.
