@@ -17,18 +17,18 @@ use super::records;
 use super::slots::Slots;
 use crate::engine::clock;
 use crate::engine::command::{
-    AcquireCommand, ClientId, ClientSettings, Command, EnvId, OpId, Pulse, Settlement, Wait,
+    AcquireCommand, AdoptCommand, ClientId, ClientSettings, Command, EnvId, OpId, Pulse, Settlement, Wait,
 };
 use crate::engine::driver::{Engine, Message};
 use crate::engine::stats::Stats;
-use crate::lease::{Key, LeaseState, Phase, Token, Ttl};
+use crate::lease::{Fence, Key, LeaseState, Mode, Phase, Token, Ttl};
 use crate::store::spec::StoreSpec;
 
 /// How long an end may take: after that the ttl has to do it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How many numbers an operation has: its code, its slot, and up to four more.
-const OPERATION: usize = 6;
+/// How many numbers an operation has: its code, its slot, and up to five more.
+const OPERATION: usize = 7;
 /// Added to the code of an acquire whose lease is not renewed by the engine.
 const NO_AUTO_RENEW: u32 = 16;
 /// Added to the code of an acquire whose automatic renewals are reported.
@@ -51,6 +51,8 @@ pub struct ClientOptions {
     pub max_stall: f64,
     /// In ms.
     pub store_timeout: f64,
+    /// How often in a row a lease is handed on within the process while others wait elsewhere.
+    pub hand_offs: u32,
 }
 
 struct ClientHandle {
@@ -127,6 +129,7 @@ impl Bridge {
             name: options.name.into(),
             max_stall: span(options.max_stall),
             store_timeout: span(options.store_timeout),
+            hand_offs: options.hand_offs,
             stats: stats.clone(),
         };
         self.clients.insert(client, ClientHandle { prefix: options.prefix, stats });
@@ -185,8 +188,7 @@ impl Bridge {
     #[napi(catch_unwind)]
     pub fn stats(&self, client: u32) -> Option<String> {
         let stats = &self.clients.get(&client)?.stats;
-        let all: serde_json::Map<_, _> = stats.all().map(|(name, n)| (name.to_string(), n.into())).collect();
-        Some(serde_json::Value::Object(all).to_string())
+        Some(records::describe_stats(stats))
     }
 
     /// Writes what was settled into `into`, as many whole records as fit, and says how many; fewer than fit if
@@ -253,26 +255,13 @@ impl Bridge {
         operation: &[f64; OPERATION],
         keys: &mut impl Iterator<Item = &'a str>,
     ) -> Option<Command> {
-        let [code, slot, a, b, c, d] = *operation;
+        let [code, slot, a, b, c, d, e] = *operation;
         let (code, slot) = (code as u32, slot as u32);
         let op = OpId { env: self.env, slot };
         Some(match code & 0xf {
             0 => {
-                let (client, state, token) =
-                    (a as ClientId, Arc::new(LeaseState::default()), Token::random());
-                self.slots.open(slot, Some((state.clone(), token)));
-                Command::Acquire(AcquireCommand {
-                    op,
-                    client,
-                    key: self.key(client, keys.next()?),
-                    token,
-                    ttl: ttl(b)?,
-                    wait: wait(c),
-                    max_hold: (d > 0.0).then(|| span(d)),
-                    auto_renew: code & NO_AUTO_RENEW == 0,
-                    report: code & REPORT_RENEWALS != 0,
-                    state,
-                })
+                let mode = if e > 0.0 { Mode::Shared { most: e as u32 } } else { Mode::Exclusive };
+                Command::Acquire(self.asked(op, code, [a, b, d], keys.next()?, wait(c), mode)?)
             }
             1 => {
                 self.slots.wait(slot, false);
@@ -294,12 +283,51 @@ impl Bridge {
                 let client = a as ClientId;
                 Command::Inspect { op, client, key: self.key(client, keys.next()?) }
             }
+            7 => {
+                // Refused by the store like any other token that the lease does not have.
+                let (key, from) =
+                    (keys.next()?, keys.next().and_then(Token::parse).unwrap_or(Token::random()));
+                let asked = self.asked(op, code, [a, b, c], key, Wait::Never, Mode::Exclusive)?;
+                Command::Adopt(AdoptCommand { asked, from, fence: Fence(d as u64) })
+            }
+            8 => {
+                self.slots.wait(slot, true);
+                Command::Detach { op, ttl: ttl(a) }
+            }
             _ => {
                 self.slots.open(slot, None);
                 let client = a as ClientId;
                 self.clients.remove(&client);
                 Command::CloseClient { client, op, patience: PATIENCE }
             }
+        })
+    }
+
+    /// What an acquire or an adoption asks for: of a client, for a ttl, for at most so long.
+    fn asked(
+        &mut self,
+        op: OpId,
+        code: u32,
+        [client, ms, max_hold]: [f64; 3],
+        key: &str,
+        wait: Wait,
+        mode: Mode,
+    ) -> Option<AcquireCommand> {
+        let client = client as ClientId;
+        let (state, token) = (Arc::new(LeaseState::default()), Token::random());
+        self.slots.open(op.slot, Some((state.clone(), token)));
+        Some(AcquireCommand {
+            op,
+            client,
+            key: self.key(client, key),
+            token,
+            mode,
+            ttl: ttl(ms)?,
+            wait,
+            max_hold: (max_hold > 0.0).then(|| span(max_hold)),
+            auto_renew: code & NO_AUTO_RENEW == 0,
+            report: code & REPORT_RENEWALS != 0,
+            state,
         })
     }
 

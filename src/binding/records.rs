@@ -2,10 +2,15 @@
 //!
 //! `lib/native.ts` reads them; the two lists of numbers have to agree.
 
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
 use super::slots::Slots;
 use crate::engine::command::{Outcome, Settlement};
+use crate::engine::stats::Stats;
 use crate::lease::Phase;
-use crate::store::{LockInfo, StoreError, StoreErrorKind};
+use crate::store::{LeaseInfo, LockInfo, StoreError, StoreErrorKind};
 
 /// How many numbers a record has.
 pub const LENGTH: usize = 4;
@@ -19,8 +24,8 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
         (texts.len() - 1) as f64
     };
     let (kind, a, b) = match settlement.outcome {
-        Outcome::Acquired(fence) => {
-            slots.granted(slot);
+        Outcome::Acquired(fence, token) => {
+            slots.granted(slot, token);
             return Some(record(slot, 0, fence.0 as f64, 0.0));
         }
         Outcome::Renewed => return slots.renewed(slot).then(|| record(slot, 8, 0.0, 0.0)),
@@ -43,6 +48,7 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
             (None, _) => (11, 0.0, 0.0),
         },
         Outcome::Done => (12, 0.0, 0.0),
+        Outcome::Detached => (13, 0.0, 0.0),
     };
     slots.finish(slot);
     Some(record(slot, kind, a, b))
@@ -71,14 +77,38 @@ fn error_number(kind: StoreErrorKind) -> f64 {
     })
 }
 
-/// A lease as JSON: `{ holder, fence, remaining, waiters }`, the first three `null` where they are not known.
-fn describe(info: &LockInfo, waiters: usize) -> String {
-    let first = &info.leases[0];
-    serde_json::json!({
-        "holder": first.holder.as_deref(),
-        "fence": first.fence.map(|fence| fence.0),
-        "remaining": first.remaining.map(|left| left.as_micros() as f64 / 1e3),
-        "waiters": waiters,
+/// A lock as JSON: `{ shared, leases: [{ holder, fence, remaining }], waiters: [{ holder, shared, age }], waiting }`, what
+/// is not known `null`, times in ms; `waiting` is how many wait in this process.
+fn describe(info: &LockInfo, waiting: usize) -> String {
+    let leases: Vec<_> = info.leases.iter().map(describe_lease).collect();
+    let waiters: Vec<_> = info
+        .waiters
+        .iter()
+        .map(|waiter| json!({ "holder": &*waiter.holder, "shared": waiter.shared, "age": ms(waiter.age) }))
+        .collect();
+    json!({ "shared": info.shared, "leases": leases, "waiters": waiters, "waiting": waiting }).to_string()
+}
+
+fn describe_lease(lease: &LeaseInfo) -> Value {
+    json!({
+        "holder": lease.holder.as_deref(),
+        "fence": lease.fence.map(|fence| fence.0),
+        "remaining": lease.remaining.map(ms),
     })
-    .to_string()
+}
+
+fn ms(span: Duration) -> f64 {
+    span.as_micros() as f64 / 1e3
+}
+
+/// A client's counters as JSON, with their names as JavaScript writes names.
+pub fn describe_stats(stats: &Stats) -> String {
+    let all: Map<_, _> = stats.all().map(|(name, count)| (camel_case(name), count.into())).collect();
+    Value::Object(all).to_string()
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_string();
+    words.fold(first, |name, word| name + &word[..1].to_uppercase() + &word[1..])
 }

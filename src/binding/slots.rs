@@ -51,9 +51,12 @@ impl Slots {
         }
     }
 
-    /// The acquire in `slot` was granted: its promise waits no longer.
-    pub fn granted(&mut self, slot: u32) {
+    /// The acquire in `slot` was granted, with a lease of that token: its promise waits no longer.
+    pub fn granted(&mut self, slot: u32, token: Token) {
         if let Some(slot) = self.get_mut(slot) {
+            if let Some((_, known)) = &mut slot.lease {
+                *known = token;
+            }
             slot.pending -= 1;
             self.pending -= 1;
         }
@@ -85,7 +88,7 @@ mod tests {
         let mut slots = Slots::default();
         let slot = 3;
         slots.open(slot, None);
-        slots.granted(slot);
+        slots.granted(slot, Token::random());
         slots.wait(slot, true);
         assert_eq!(slots.pending, 1);
         assert!(slots.renewed(slot));

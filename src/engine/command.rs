@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use super::stats::Stats;
-use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Token, Ttl};
+use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Mode, Token, Ttl};
 use crate::store::{LockInfo, StoreError};
 
 /// One JavaScript environment: the main thread or a worker thread.
@@ -37,6 +37,8 @@ pub struct ClientSettings {
     pub max_stall: Duration,
     /// How long a call to the store may take.
     pub store_timeout: Duration,
+    /// How often in a row a lease may be handed on in this process while others wait elsewhere; 0 is never.
+    pub hand_offs: u32,
     /// Where the client's doings are counted.
     pub stats: Arc<Stats>,
 }
@@ -52,6 +54,8 @@ pub struct AcquireCommand {
     pub key: Key,
     /// Proof of ownership, fresh.
     pub token: Token,
+    /// Which other leases it bears.
+    pub mode: Mode,
     /// How long the lease lives without renewal.
     pub ttl: Ttl,
     /// How long to wait while somebody else holds the lock.
@@ -64,6 +68,17 @@ pub struct AcquireCommand {
     pub report: bool,
     /// What both threads know of the lease.
     pub state: Arc<LeaseState>,
+}
+
+/// What an adoption asks for.
+#[derive(Debug)]
+pub struct AdoptCommand {
+    /// As for an acquire: the token is the one that the lease has from then on. It does not wait.
+    pub asked: AcquireCommand,
+    /// The token that the lease has now.
+    pub from: Token,
+    /// Its fence.
+    pub fence: Fence,
 }
 
 /// How long an acquire waits.
@@ -139,6 +154,16 @@ pub enum Command {
         /// The acquire.
         op: OpId,
     },
+    /// Go on with a lease that was detached elsewhere.
+    Adopt(AdoptCommand),
+    /// Renew a lease and forget it, so that another process can adopt it. Ends in [`Outcome::Detached`], or goes on after
+    /// [`Outcome::RenewFailed`].
+    Detach {
+        /// The lease.
+        op: OpId,
+        /// How long it lives for whoever adopts it, if not for its own ttl.
+        ttl: Option<Ttl>,
+    },
     /// Renew a lease now.
     Renew {
         /// The lease.
@@ -158,10 +183,12 @@ impl Command {
     pub fn op(&self) -> Option<OpId> {
         match self {
             Command::Acquire(acquire) => Some(acquire.op),
+            Command::Adopt(adopt) => Some(adopt.asked.op),
             Command::CloseClient { op, .. }
             | Command::Ping { op, .. }
             | Command::Inspect { op, .. }
             | Command::Cancel { op }
+            | Command::Detach { op, .. }
             | Command::Renew { op, .. }
             | Command::Release { op } => Some(*op),
             Command::OpenEnv { .. } | Command::CloseEnv { .. } | Command::OpenClient { .. } => None,
@@ -172,8 +199,8 @@ impl Command {
 /// What became of an operation. Everything but the four that say otherwise is its last word.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The lock is held: not the last word, the operation goes on as the lease.
-    Acquired(Fence),
+    /// The lock is held, by a lease of that token: not the last word, the operation goes on as the lease.
+    Acquired(Fence, Token),
     /// Somebody else holds the lock, and the caller did not want to wait.
     Busy,
     /// Somebody else held the lock for as long as the caller would wait.
@@ -194,6 +221,8 @@ pub enum Outcome {
     RenewFailed(StoreError),
     /// The engine renewed the lease by itself: not the last word.
     AutoRenewed,
+    /// The lease lives on without its holder.
+    Detached,
     /// Who holds the lock, and how many wait for it in this process.
     Inspected(Box<(Option<LockInfo>, usize)>),
     /// It is done.

@@ -20,7 +20,7 @@ use super::command::{ClientId, ClientSettings, Command, EnvId, Pulse, Settlement
 use super::core::{Batch, Core, Effects, Sent, describe_panic};
 use crate::lease::Instant;
 use crate::store::spec::StoreSpec;
-use crate::store::{Answer, Store, StoreError, StoreErrorKind, all_failed};
+use crate::store::{Answer, Notice, Store, StoreError, StoreErrorKind, all_failed};
 
 /// The most messages that are taken in before what they ask for is sent.
 const MOST_MESSAGES: usize = 1024;
@@ -123,6 +123,8 @@ struct Driver {
     /// Which open store a specification names.
     names: FxHashMap<String, StoreId>,
     last_store: StoreId,
+    /// Where stores put what they say by themselves.
+    notices: (UnboundedSender<(StoreId, Notice)>, UnboundedReceiver<(StoreId, Notice)>),
     outboxes: FxHashMap<EnvId, Arc<dyn Outbox>>,
     /// Calls to stores that are not answered yet.
     calls: FuturesUnordered<Answered>,
@@ -136,6 +138,7 @@ impl Driver {
             stores: FxHashMap::default(),
             names: FxHashMap::default(),
             last_store: 0,
+            notices: unbounded_channel(),
             outboxes: FxHashMap::default(),
             calls: FuturesUnordered::new(),
         }
@@ -153,7 +156,13 @@ impl Driver {
                     }
                 }
                 Some(answered) = self.calls.next(), if !self.calls.is_empty() => self.take_answer(answered),
+                Some((store, notice)) = self.notices.1.recv() => {
+                    self.core.noticed(clock::now(), store, notice);
+                }
                 () = sleep => {}
+            }
+            while let Ok((store, notice)) = self.notices.1.try_recv() {
+                self.core.noticed(clock::now(), store, notice);
             }
             while let Some(Some(answered)) = self.calls.next().now_or_never() {
                 self.take_answer(answered);
@@ -211,7 +220,12 @@ impl Driver {
             return *store;
         }
         self.last_store += 1;
-        self.stores.insert(self.last_store, (self.open)(spec));
+        let (id, store, notices) = (self.last_store, (self.open)(spec), self.notices.0.clone());
+        // The engine has ended if nobody takes it; then nobody waits.
+        store.listen(Rc::new(move |notice| {
+            let _ = notices.send((id, notice));
+        }));
+        self.stores.insert(id, store);
         self.names.insert(name, self.last_store);
         self.last_store
     }

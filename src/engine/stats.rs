@@ -30,6 +30,16 @@ stats! {
     lost,
     /// Looks at the store that found the lock held by somebody else.
     contended,
+    /// Leases granted after waiting for them.
+    waited,
+    /// How long those waited in all, in ms.
+    wait_ms,
+    /// How long the one of them waited that waited longest, in ms.
+    longest_wait_ms,
+    /// Leases that were handed on within the process.
+    local_hand_offs,
+    /// Leases that the store handed over.
+    remote_hand_offs,
     /// Acquires that ended because their `wait` was over.
     timeouts,
     /// Acquires that the caller aborted.
@@ -53,6 +63,16 @@ impl Counter {
     /// One less.
     pub fn down(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// So many more.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// At least so many.
+    pub fn raise_to(&self, least: u64) {
+        self.0.fetch_max(least, Ordering::Relaxed);
     }
 
     /// Its value.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A waiter's place in the order of arrival. Smaller came earlier.
 pub type Arrival = u64;
 
-/// The waiters of one lock, in the order in which they arrived. Only the first of them looks at the store.
+/// The waiters of one lock, in the order in which they arrived.
 #[derive(Debug)]
 pub struct Queue<Id> {
     waiting: BTreeMap<Arrival, Id>,
@@ -23,16 +23,19 @@ impl<Id: Copy> Queue<Id> {
         self.waiting.insert(arrival, id);
     }
 
-    /// Takes out whoever arrived at `arrival`. Says whether that one was next.
-    pub fn leave(&mut self, arrival: Arrival) -> bool {
-        let was_next = self.waiting.first_key_value().is_some_and(|(first, _)| *first == arrival);
+    /// Takes out whoever arrived at `arrival`.
+    pub fn leave(&mut self, arrival: Arrival) {
         self.waiting.remove(&arrival);
-        was_next
     }
 
     /// Who is next.
     pub fn head(&self) -> Option<Id> {
         self.waiting.first_key_value().map(|(_, id)| *id)
+    }
+
+    /// All of them, in their order.
+    pub fn ids(&self) -> impl Iterator<Item = Id> {
+        self.waiting.values().copied()
     }
 
     /// How many wait.
@@ -57,10 +60,11 @@ mod tests {
         queue.join(3, 'c');
         queue.join(1, 'a');
         assert_eq!(queue.head(), Some('a'));
-        assert!(!queue.leave(2), "b was not next");
-        assert!(queue.leave(1));
+        assert!(queue.ids().eq(['a', 'b', 'c']));
+        queue.leave(2);
+        queue.leave(1);
         assert_eq!((queue.head(), queue.len()), (Some('c'), 1));
-        assert!(queue.leave(3));
+        queue.leave(3);
         assert!(queue.is_empty());
     }
 }

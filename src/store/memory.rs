@@ -73,9 +73,10 @@ impl LeaseTable {
                 return Ok(self.locks.get(key).map_or(Reply::Inspected(None), |lock| lock.inspect(now)));
             }
             Request::Acquire(ask) => (&ask.key, true),
-            Request::Renew { key, .. } | Request::Release { key, .. } | Request::Adopt { key, .. } => {
-                (key, false)
-            }
+            Request::Renew { key, .. }
+            | Request::Release { key, .. }
+            | Request::Adopt { key, .. }
+            | Request::Detach { key, .. } => (key, false),
         };
         let mut entry = match self.locks.entry(key.clone()) {
             Entry::Occupied(entry) => entry,
@@ -89,6 +90,8 @@ impl LeaseTable {
         let reply = match request {
             Request::Acquire(ask) => lock.acquire(&ask, &mut turn),
             Request::Renew { token, ttl, fences, .. } => lock.renew(token, ttl, fences, &mut turn),
+            // Nothing here ends with anybody's end.
+            Request::Detach { token, ttl, .. } => lock.renew(token, ttl, 0, &mut turn),
             Request::Release { token, .. } => lock.release(token, &mut turn),
             Request::Adopt { token, heir, ttl, holder, .. } => {
                 lock.adopt(token, heir, ttl, &holder, &mut turn)

@@ -127,6 +127,16 @@ pub enum Request {
         /// The new holder's name.
         holder: Arc<str>,
     },
+    /// As [`Request::Renew`] without fences; and from now on only the ttl ends the lease, or whoever knows the token:
+    /// a store that frees what a process held when the process ends leaves this one alone.
+    Detach {
+        /// Which lock.
+        key: Key,
+        /// Who must own it.
+        token: Token,
+        /// How long the lease lives from now, at least.
+        ttl: Ttl,
+    },
     /// Tell who holds the lock, and who waits for it.
     Inspect {
         /// Which lock.
@@ -161,7 +171,7 @@ pub enum Reply {
         /// Whether a [`Notice`] will come; otherwise only looking again tells.
         told: bool,
     },
-    /// To [`Request::Renew`].
+    /// To [`Request::Renew`] and [`Request::Detach`].
     Renewed {
         /// The first of the fences that were asked for, and how many wait for the lock at the store. `None` if no
         /// fences were asked for.
@@ -171,7 +181,8 @@ pub enum Reply {
     Released,
     /// To [`Request::Adopt`].
     Adopted,
-    /// To [`Request::Renew`], [`Request::Release`] or [`Request::Adopt`]: the token does not hold the key.
+    /// To [`Request::Renew`], [`Request::Detach`], [`Request::Release`] or [`Request::Adopt`]: the token does not hold
+    /// the key.
     NotHeld(Absence),
     /// To [`Request::Inspect`]: the leases and the queue, or `None` if nobody holds the lock.
     Inspected(Option<LockInfo>),

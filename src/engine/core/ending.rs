@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::holding::Tenure;
 use super::outgoing::{ReleaseTag, Tag};
-use super::{Core, Lock, Wake};
+use super::{Core, Wake};
 use crate::engine::command::{ClientId, EnvId, OpId, Outcome, StoreId};
 use crate::lease::{Instant, Key, LossReason, Phase, Token};
 use crate::store::{Answer, Reply, Request};
@@ -55,9 +55,13 @@ impl Core {
     /// The holder gave its lease back; its state says so already.
     pub(super) fn release(&mut self, op: OpId) {
         // Lost in the same moment: the state can't have been both, so the release was counted first.
-        let Some(tenure) = self.end_tenure(op) else { return self.settle(op, Outcome::Released(false)) };
+        let Some(mut tenure) = self.end_tenure(op) else { return self.settle(op, Outcome::Released(false)) };
         tenure.stats.released.up();
-        let lock = tenure.lock();
+        if self.hand_on(op, &mut tenure) {
+            return self.settle(op, Outcome::Released(true));
+        }
+        // Before the release: a place that nobody needs shall not be handed the lease.
+        self.leave_line(op, &tenure);
         let Tenure { client, store, key, token, store_expiry, .. } = tenure;
         let timeout = self.store_timeout(client);
         let tag = ReleaseTag { op, client, key: key.clone(), token, until: store_expiry.max(self.now) };
@@ -65,7 +69,6 @@ impl Core {
         if let Some(client) = self.clients.get_mut(&client) {
             client.outstanding += 1;
         }
-        self.promote(&lock, self.now);
     }
 
     /// The store answered the release that the holder waits for.
@@ -99,9 +102,8 @@ impl Core {
         let Some(tenure) = self.end_tenure(op) else { return };
         tenure.state.release(self.now);
         tenure.stats.aborted.up();
-        let lock = tenure.lock();
+        self.leave_line(op, &tenure);
         self.clean_up_after(tenure);
-        self.promote(&lock, self.now);
     }
 
     /// Releases a lease that has ended here and may live on at the store.
@@ -236,19 +238,22 @@ impl Core {
         let is_ours = |client: &ClientId| clients.contains(client);
         let waiting: Vec<OpId> =
             self.waiters.iter().filter(|(_, w)| is_ours(&w.asked.client)).map(|(op, _)| *op).collect();
+        let adopting: Vec<OpId> =
+            self.adoptions.iter().filter(|(_, a)| is_ours(&a.client())).map(|(op, _)| *op).collect();
         let held: Vec<OpId> =
             self.tenures.iter().filter(|(_, t)| is_ours(&t.client)).map(|(op, _)| *op).collect();
-        // First everybody out, then whoever is next gets a look: else that would be one of those who leave.
-        let mut locks: Vec<Lock> = Vec::new();
-        locks.extend(
-            waiting.into_iter().filter_map(|op| self.drop_waiter(op, Outcome::Closed)).map(|(lock, _)| lock),
-        );
-        for tenure in held.into_iter().filter_map(|op| self.close_tenure(op)).collect::<Vec<_>>() {
-            locks.push(tenure.lock());
-            self.clean_up_after(tenure);
+        // First whoever waits, so that nothing is handed to them.
+        for op in waiting {
+            self.end_waiter(op, Outcome::Closed);
         }
-        for lock in locks {
-            self.promote(&lock, self.now);
+        for op in adopting {
+            self.end_adoption(op, Outcome::Closed);
+        }
+        for op in held {
+            if let Some(tenure) = self.close_tenure(op) {
+                self.leave_line(op, &tenure);
+                self.clean_up_after(tenure);
+            }
         }
         let id = self.next_serial();
         let until = self.now + patience;

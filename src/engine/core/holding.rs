@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::acquiring::Waiter;
-use super::outgoing::{RenewTag, Tag};
-use super::{Client, Core, Lock, Wake};
+use super::outgoing::{Purpose, RenewTag, Tag};
+use super::waiting::Waiter;
+use super::{Client, Core, Wake};
 use crate::engine::command::{ClientId, EnvId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
+use crate::lease::handoff::{BLOCK, HandOff};
 use crate::lease::renewal;
 use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Phase, Token, Ttl, validity};
 use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
@@ -40,17 +41,38 @@ pub struct Tenure {
     questioned: bool,
     /// When the store lets the lease expire at the latest, renewals without an answer included.
     pub(super) store_expiry: Instant,
+    /// When its holder has to take it for lost unless it is renewed, `maxHold` aside.
+    pub(super) deadline: Instant,
     /// When to renew next.
-    renew_at: Instant,
+    pub(super) renew_at: Instant,
+    /// What it takes to hand it on within the process, if it is a line's.
+    pub(super) hand_off: Option<HandOff>,
     /// Whether an automatic renewal is on its way.
-    renewing: bool,
+    pub(super) renewing: bool,
+    /// Whether more fences are on their way.
+    pub(super) reserving: bool,
+    /// Whether it is being detached: whatever renewed it meanwhile would take it back.
+    detaching: bool,
     failures: u32,
     pub(super) wake: Instant,
 }
 
+/// A lease as it comes to its holder: from the store, or from who held it before.
+pub struct Grant {
+    pub token: Token,
+    pub fence: Fence,
+    pub deadline: Instant,
+    pub store_expiry: Instant,
+    pub renew_at: Instant,
+    pub renewing: bool,
+    pub reserving: bool,
+    pub hand_off: Option<HandOff>,
+}
+
 impl Tenure {
-    pub(super) fn lock(&self) -> Lock {
-        (self.store, self.key.clone())
+    /// Whether the engine is to renew it when the time has come.
+    fn renews(&self) -> bool {
+        self.auto_renew && !self.renewing && !self.detaching
     }
 
     /// When to ask the thread for a sign of life ahead of the next renewal.
@@ -64,21 +86,42 @@ fn max_stall(clients: &FxHashMap<ClientId, Client>, client: ClientId) -> Duratio
 }
 
 impl Core {
-    /// The store granted a waiter its lease, by a request that was sent at `sent`.
-    pub(super) fn hold(&mut self, waiter: Waiter, sent: Instant, fence: Fence) {
+    /// The store granted a lease, by a request that was sent at `sent`.
+    pub(super) fn hold(
+        &mut self,
+        waiter: Waiter,
+        token: Token,
+        sent: Instant,
+        fence: Fence,
+        hand_off: Option<HandOff>,
+    ) {
+        let ttl = waiter.asked.ttl;
         let jitter = self.jitter();
+        let grant = Grant {
+            token,
+            fence,
+            deadline: validity::deadline(sent, ttl),
+            store_expiry: self.now + ttl.as_duration(),
+            renew_at: renewal::next(sent, ttl, jitter),
+            renewing: false,
+            reserving: false,
+            hand_off,
+        };
+        self.begin_tenure(waiter, grant);
+    }
+
+    /// A lease has a new holder.
+    pub(super) fn begin_tenure(&mut self, waiter: Waiter, grant: Grant) {
         let Waiter { asked, store, stats, .. } = waiter;
-        let end = asked.max_hold.map(|span| sent + span);
-        let deadline = end
-            .map_or(validity::deadline(sent, asked.ttl), |end| end.min(validity::deadline(sent, asked.ttl)));
-        asked.state.grant(deadline);
+        let end = asked.max_hold.map(|span| self.now + span);
+        asked.state.grant(end.map_or(grant.deadline, |end| end.min(grant.deadline)));
         stats.acquired.up();
         stats.held.up();
         let tenure = Tenure {
             client: asked.client,
             store,
             key: asked.key,
-            token: asked.token,
+            token: grant.token,
             state: asked.state,
             stats,
             ttl: asked.ttl,
@@ -86,21 +129,25 @@ impl Core {
             auto_renew: asked.auto_renew,
             report: asked.report,
             questioned: false,
-            store_expiry: self.now + asked.ttl.as_duration(),
-            renew_at: renewal::next(sent, asked.ttl, jitter),
-            renewing: false,
+            store_expiry: grant.store_expiry,
+            deadline: grant.deadline,
+            renew_at: grant.renew_at,
+            hand_off: grant.hand_off,
+            renewing: grant.renewing,
+            reserving: grant.reserving,
+            detaching: false,
             failures: 0,
             wake: Instant::default(),
         };
         self.tenures.insert(asked.op, tenure);
         self.schedule_tenure(asked.op);
-        self.settle(asked.op, Outcome::Acquired(fence));
+        self.settle(asked.op, Outcome::Acquired(grant.fence, grant.token));
     }
 
     fn schedule_tenure(&mut self, op: OpId) {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         let deadline = tenure.state.deadline();
-        let renews = tenure.auto_renew && !tenure.renewing;
+        let renews = tenure.renews();
         let max_stall = max_stall(&self.clients, tenure.client);
         let wake = match tenure.question_at(max_stall) {
             _ if !renews => deadline,
@@ -124,16 +171,16 @@ impl Core {
             Phase::Released | Phase::Pending => return,
             Phase::Held | Phase::Stalled => {}
         }
-        if tenure.auto_renew && !tenure.renewing && tenure.renew_at <= self.now {
+        if tenure.renews() && tenure.renew_at <= self.now {
             if self.is_stalled(env, client) {
                 let jitter = self.jitter();
                 let tenure = self.tenures.get_mut(&op).expect("found above");
                 tenure.state.stall(self.now);
                 tenure.renew_at = renewal::retry(self.now, tenure.ttl, u32::MAX, jitter);
             } else {
-                self.send_renewal(op, None);
+                self.send_renewal(op, Purpose::Keep, None);
             }
-        } else if tenure.auto_renew && !tenure.questioned && tenure.question_at(max_stall) <= self.now {
+        } else if tenure.renews() && !tenure.questioned && tenure.question_at(max_stall) <= self.now {
             // A thread that hangs since before now shall be known to hang when the renewal is due.
             tenure.questioned = true;
             self.is_stalled(env, client);
@@ -157,59 +204,77 @@ impl Core {
         false
     }
 
-    /// The holder wants its lease renewed now.
-    pub(super) fn renew_now(&mut self, op: OpId, ttl: Option<Ttl>) {
+    /// The holder wants its lease renewed now, or detached.
+    pub(super) fn renew_now(&mut self, op: OpId, purpose: Purpose, ttl: Option<Ttl>) {
         // A lease that is gone has said so, or its release is about to.
-        let Some(tenure) = self.tenures.get(&op) else { return };
+        let Some(tenure) = self.tenures.get_mut(&op) else { return };
         match tenure.state.phase(self.now) {
-            Phase::Held | Phase::Stalled => self.send_renewal(op, Some(ttl.unwrap_or(tenure.ttl))),
+            Phase::Held | Phase::Stalled => {
+                tenure.detaching |= purpose == Purpose::Detach;
+                self.send_renewal(op, purpose, ttl);
+            }
             Phase::Lost(reason) => self.lose(op, reason),
             Phase::Released | Phase::Pending => {}
         }
     }
 
-    /// Asks the store to renew: for the ttl that the holder asks for, else for the lease's own.
-    fn send_renewal(&mut self, op: OpId, asked: Option<Ttl>) {
+    /// Asks the store to renew, for the lease's own ttl unless another is asked for.
+    pub(super) fn send_renewal(&mut self, op: OpId, purpose: Purpose, asked: Option<Ttl>) {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
-        let explicit = asked.is_some();
         let (key, token, ttl) = (tenure.key.clone(), tenure.token, asked.unwrap_or(tenure.ttl));
-        tenure.renewing |= !explicit;
+        tenure.renewing |= purpose == Purpose::Keep;
         let (store, client) = (tenure.store, tenure.client);
         let third = SHORTEST_RENEWAL_TIMEOUT.max(ttl.as_duration() / 3);
         // Nobody knows when the store carries it out, but not later than its time-out.
         tenure.store_expiry = tenure.store_expiry.max(self.now + third + ttl.as_duration());
         let timeout = self.store_timeout(client).min(third);
-        self.send(
-            store,
-            Request::Renew { key, token, ttl, fences: 0 },
-            Tag::Renew(RenewTag { op, token, ttl, explicit }),
-            timeout,
-        );
+        let request = match purpose {
+            Purpose::Detach => Request::Detach { key: key.clone(), token, ttl },
+            Purpose::Reserve => Request::Renew { key: key.clone(), token, ttl, fences: BLOCK },
+            Purpose::Keep | Purpose::Asked => Request::Renew { key: key.clone(), token, ttl, fences: 0 },
+        };
+        self.send(store, request, Tag::Renew(RenewTag { op, client, key, token, ttl, purpose }), timeout);
     }
 
     /// The store answered a renewal that was sent at `sent`.
     pub(super) fn renewed(&mut self, sent: Instant, tag: RenewTag, answer: Answer) {
         let jitter = self.jitter();
         let now = self.now;
-        let op = tag.op;
-        let Some(tenure) = self.tenures.get_mut(&op).filter(|t| t.token == tag.token) else { return };
-        tenure.renewing &= tag.explicit;
+        let Some(op) = self.bearer(tag.op, &tag) else { return };
+        // What somebody asked for who has given the lease back since is told to nobody.
+        let asked = tag.purpose == Purpose::Asked && op == tag.op;
+        let own_ticket =
+            self.line_of(op).and_then(|line| line.ticket).and_then(|ticket| self.tickets.get(&ticket));
+        let own_place = u32::from(own_ticket.is_some_and(|ticket| ticket.queued));
+        let Some(tenure) = self.tenures.get_mut(&op) else { return };
+        match tag.purpose {
+            Purpose::Keep => tenure.renewing = false,
+            Purpose::Reserve => tenure.reserving = false,
+            Purpose::Asked => {}
+            Purpose::Detach => tenure.detaching = false,
+        }
         match answer {
-            Ok(Reply::Renewed { .. }) => {
+            Ok(Reply::Renewed { block }) => {
+                if tag.purpose == Purpose::Detach {
+                    return self.detached(op);
+                }
+                if let (Some((first, waiting)), Some(turn)) = (block, &mut tenure.hand_off) {
+                    turn.refill(first, waiting > own_place, sent);
+                }
                 tenure.failures = 0;
-                let deadline = validity::deadline(sent, tag.ttl);
-                let deadline = tenure.end.map_or(deadline, |end| end.min(deadline));
+                tenure.deadline = tenure.deadline.max(validity::deadline(sent, tag.ttl));
+                let deadline = tenure.end.map_or(tenure.deadline, |end| end.min(tenure.deadline));
                 if !tenure.state.extend(now, deadline) {
                     return self.schedule_now(op);
                 }
-                if tag.explicit {
+                if asked {
                     tenure.ttl = tag.ttl;
                 }
                 tenure.renew_at = renewal::next(sent, tenure.ttl, jitter);
                 tenure.questioned = false;
                 tenure.stats.renewals.up();
                 let report = tenure.report;
-                if tag.explicit {
+                if asked {
                     self.settle(op, Outcome::Renewed);
                 } else if report {
                     self.settle(op, Outcome::AutoRenewed);
@@ -221,32 +286,47 @@ impl Core {
                     Absence::Missing => LossReason::Missing,
                     Absence::Taken => LossReason::Taken,
                 };
-                if let Phase::Lost(reason) = tenure.state.lose(now, reason) {
-                    self.lose(op, reason);
+                match tenure.state.lose(now, reason) {
+                    Phase::Lost(reason) => self.lose(op, reason),
+                    // Its release is on the way here, but the lease is not to be handed on.
+                    _ => tenure.hand_off = None,
                 }
             }
             Ok(other) => {
                 let message = format!("the store answered {other:?} to a renewal");
                 self.renewal_failed(
                     op,
-                    tag.explicit,
+                    tag.purpose,
+                    asked,
                     StoreError::maybe_done(StoreErrorKind::Internal, message),
                     jitter,
                 );
             }
-            Err(error) => self.renewal_failed(op, tag.explicit, error, jitter),
+            Err(error) => self.renewal_failed(op, tag.purpose, asked, error, jitter),
         }
+    }
+
+    /// The lease is somebody else's business now.
+    fn detached(&mut self, op: OpId) {
+        let Some(tenure) = self.tenures.get(&op) else { return };
+        if !tenure.state.release(self.now) {
+            // Lost or released meanwhile: that is told by whoever found it.
+            return self.schedule_now(op);
+        }
+        let Some(tenure) = self.end_tenure(op) else { return };
+        self.settle(op, Outcome::Detached);
+        self.leave_line(op, &tenure);
     }
 
     /// The lease lives on until its deadline; until then the renewal is tried again, whatever the error, because
     /// nobody knows better what an administrator is just mending.
-    fn renewal_failed(&mut self, op: OpId, explicit: bool, error: StoreError, jitter: f64) {
+    fn renewal_failed(&mut self, op: OpId, purpose: Purpose, asked: bool, error: StoreError, jitter: f64) {
         let now = self.now;
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         tenure.stats.errors.up();
-        if explicit {
+        if asked || purpose == Purpose::Detach {
             self.settle(op, Outcome::RenewFailed(error));
-        } else {
+        } else if purpose == Purpose::Keep {
             tenure.failures += 1;
             tenure.renew_at = renewal::retry(now, tenure.ttl, tenure.failures, jitter);
         }
@@ -257,12 +337,11 @@ impl Core {
     pub(super) fn lose(&mut self, op: OpId, reason: LossReason) {
         let Some(tenure) = self.end_tenure(op) else { return };
         tenure.stats.lost.up();
-        let lock = tenure.lock();
+        self.settle(op, Outcome::Lost(reason));
+        self.leave_line(op, &tenure);
         if matches!(reason, LossReason::Expired | LossReason::Stalled) {
             self.clean_up_after(tenure);
         }
-        self.settle(op, Outcome::Lost(reason));
-        self.promote(&lock, self.now);
     }
 
     /// Takes a tenure out of the books.

@@ -3,17 +3,23 @@
 //! schedule of events can be tested.
 //!
 //! - this file: what the engine knows, and how events come in and effects go out;
-//! - [`acquiring`]: waiters, from the first look at the store to the grant;
+//! - [`waiting`]: waiters, from asking for a lock to their lease;
+//! - [`tickets`]: what stands in the queue at the store for them;
+//! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
 //! - [`holding`]: tenures, their renewal and their loss;
+//! - [`adopting`]: leases that come from another process;
 //! - [`ending`]: releases, clean-up after ambiguous requests, closing clients and environments;
 //! - [`outgoing`]: requests on their way to a store.
 
-mod acquiring;
+mod adopting;
 mod ending;
 mod holding;
+mod lines;
 mod outgoing;
 #[cfg(test)]
 mod tests;
+mod tickets;
+mod waiting;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,25 +29,27 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use self::acquiring::{Line, Waiter};
+use self::adopting::Adoption;
 use self::ending::{Barrier, Cleanup};
 use self::holding::Tenure;
+use self::lines::{Line, LineId};
 pub use self::outgoing::{Batch, Sent};
-use self::outgoing::{Link, Tag};
+use self::outgoing::{Link, Purpose, Tag};
+use self::tickets::Ticket;
+use self::waiting::Waiter;
 use super::command::{ClientId, ClientSettings, Command, EnvId, OpId, Outcome, Pulse, Settlement, StoreId};
 use super::timers::Timers;
 use crate::lease::queue::Arrival;
 use crate::lease::{Instant, Key};
 use crate::store::{Answer, Reply, Request, StoreError, StoreErrorKind};
 
-/// A lock, as the engine tells locks apart.
-type Lock = (StoreId, Key);
-
 /// What a timer wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
     Waiter(OpId),
+    Ticket(u64),
     Tenure(OpId),
+    Adoption(OpId),
     Cleanup(u64),
     Barrier(u64),
 }
@@ -85,12 +93,14 @@ pub struct Core {
     clients: FxHashMap<ClientId, Client>,
     stores: FxHashMap<StoreId, Link>,
     waiters: FxHashMap<OpId, Waiter>,
-    lines: FxHashMap<Lock, Line>,
+    tickets: FxHashMap<u64, Ticket>,
+    lines: FxHashMap<LineId, Line>,
     arrivals: Arrival,
+    adoptions: FxHashMap<OpId, Adoption>,
     tenures: FxHashMap<OpId, Tenure>,
     cleanups: FxHashMap<u64, Cleanup>,
     barriers: FxHashMap<u64, Barrier>,
-    /// The last number given to a clean-up or a barrier.
+    /// The last number given to a ticket, a clean-up or a barrier.
     serial: u64,
     timers: Timers<Wake>,
     effects: Effects,
@@ -106,8 +116,10 @@ impl Core {
             clients: FxHashMap::default(),
             stores: FxHashMap::default(),
             waiters: FxHashMap::default(),
+            tickets: FxHashMap::default(),
             lines: FxHashMap::default(),
             arrivals: 0,
+            adoptions: FxHashMap::default(),
             tenures: FxHashMap::default(),
             cleanups: FxHashMap::default(),
             barriers: FxHashMap::default(),
@@ -141,7 +153,9 @@ impl Core {
             }
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Cancel { op } => self.cancel(op),
-            Command::Renew { op, ttl } => self.renew_now(op, ttl),
+            Command::Adopt(adopt) => self.adopt(adopt),
+            Command::Detach { op, ttl } => self.renew_now(op, Purpose::Detach, ttl),
+            Command::Renew { op, ttl } => self.renew_now(op, Purpose::Asked, ttl),
             Command::Release { op } => self.release(op),
         }
     }
@@ -155,6 +169,7 @@ impl Core {
                 Tag::Ping(op, client) => core.asked(op, client, None, answer),
                 Tag::Inspect(op, client, key) => core.asked(op, client, Some(key), answer),
                 Tag::Acquire(tag) => core.looked(sent.store, sent.at, tag, answer),
+                Tag::Adopt(tag) => core.adopted(sent.store, sent.at, tag, answer),
                 Tag::Renew(tag) => core.renewed(sent.at, tag, answer),
                 Tag::Release(tag) => core.gave_back(sent.store, tag, answer),
                 Tag::Cleanup(id) => core.cleaned_up(id, answer),
@@ -175,12 +190,19 @@ impl Core {
             }
             match wake {
                 Wake::Waiter(op) => self.guarded(Some(op), |core| core.wake_waiter(op)),
+                Wake::Ticket(number) => self.guarded(None, |core| core.look(number)),
+                Wake::Adoption(op) => self.guarded(Some(op), |core| core.try_to_adopt(op)),
                 Wake::Tenure(op) => self.guarded(Some(op), |core| core.wake_tenure(op)),
                 Wake::Cleanup(id) => self.guarded(None, |core| core.wake_cleanup(id)),
                 Wake::Barrier(id) => self.guarded(None, |core| core.lift_barrier(id)),
             }
         }
-        let live = self.waiters.len() + self.tenures.len() + self.cleanups.len() + self.barriers.len();
+        let live = self.waiters.len()
+            + self.tickets.len()
+            + self.tenures.len()
+            + self.adoptions.len()
+            + self.cleanups.len()
+            + self.barriers.len();
         let mut timers = std::mem::take(&mut self.timers);
         timers.compact(live, |at, wake| self.is_scheduled(at, wake));
         self.timers = timers;
@@ -212,7 +234,9 @@ impl Core {
         let Some(op) = op else { return };
         let error = StoreError::maybe_done(StoreErrorKind::Internal, describe_panic(&*panic));
         if self.waiters.contains_key(&op) {
-            self.fail_waiter(op, error);
+            self.end_waiter(op, Outcome::Failed(error));
+        } else if self.adoptions.contains_key(&op) {
+            self.end_adoption(op, Outcome::Failed(error));
         } else if self.tenures.contains_key(&op) {
             self.revive_tenure(op, error);
         } else if !self.effects.settled.iter().any(|settled| settled.op == op) {
@@ -223,6 +247,8 @@ impl Core {
     fn is_scheduled(&self, at: Instant, wake: Wake) -> bool {
         let scheduled = match wake {
             Wake::Waiter(op) => self.waiters.get(&op).and_then(|w| w.wake),
+            Wake::Ticket(number) => self.tickets.get(&number).and_then(|t| t.wake),
+            Wake::Adoption(op) => self.adoptions.get(&op).and_then(|a| a.wake),
             Wake::Tenure(op) => self.tenures.get(&op).map(|t| t.wake),
             Wake::Cleanup(id) => self.cleanups.get(&id).and_then(|c| c.wake),
             Wake::Barrier(id) => self.barriers.get(&id).map(|b| b.until),

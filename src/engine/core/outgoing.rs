@@ -26,6 +26,8 @@ pub enum Tag {
     Release(ReleaseTag),
     /// To a release that nobody waits for.
     Cleanup(u64),
+    /// To an adoption.
+    Adopt(AdoptTag),
 }
 
 impl Tag {
@@ -33,34 +35,59 @@ impl Tag {
     pub fn op(&self) -> Option<OpId> {
         match self {
             Tag::Ping(op, _) | Tag::Inspect(op, ..) => Some(*op),
-            Tag::Acquire(tag) => Some(tag.op),
             Tag::Renew(tag) => Some(tag.op),
             Tag::Release(tag) => Some(tag.op),
-            Tag::Cleanup(_) => None,
+            Tag::Adopt(tag) => Some(tag.op),
+            Tag::Acquire(_) | Tag::Cleanup(_) => None,
         }
     }
 }
 
-/// A look at the store, with what it takes to clean up after it should the waiter be gone by then.
+/// A look at the store, with what it takes to clean up after it should nobody wait by then.
 #[derive(Debug)]
 pub struct AcquireTag {
-    /// The waiter, if it still has the same token.
-    pub op: OpId,
+    pub ticket: u64,
+    /// How many fences were asked for.
+    pub fences: u32,
     pub client: ClientId,
     pub key: Key,
     pub token: Token,
     pub ttl: Ttl,
 }
 
+/// What a renewal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The engine keeps the lease alive.
+    Keep,
+    /// The holder asked for it.
+    Asked,
+    /// To have more fences to hand the lease on with.
+    Reserve,
+    /// To hand the lease to another process.
+    Detach,
+}
+
 /// A renewal.
 #[derive(Debug)]
 pub struct RenewTag {
-    /// The lease, if it still has the same token.
+    /// Who had the lease, if nobody else of its line has it by now.
     pub op: OpId,
+    pub client: ClientId,
+    pub key: Key,
     pub token: Token,
     pub ttl: Ttl,
-    /// Whether the holder asked for it.
-    pub explicit: bool,
+    pub purpose: Purpose,
+}
+
+/// An adoption, with what it takes to clean up after it should the caller be gone by then.
+#[derive(Debug)]
+pub struct AdoptTag {
+    pub op: OpId,
+    pub client: ClientId,
+    pub key: Key,
+    pub heir: Token,
+    pub ttl: Ttl,
 }
 
 /// A release that the holder waits for.
@@ -156,7 +183,7 @@ impl Core {
     pub(super) fn send(&mut self, store: StoreId, request: Request, tag: Tag, timeout: Duration) {
         let link = self.stores.entry(store).or_default();
         let list = match request {
-            Request::Renew { .. } | Request::Adopt { .. } => &mut link.renewals,
+            Request::Renew { .. } | Request::Adopt { .. } | Request::Detach { .. } => &mut link.renewals,
             Request::Release { .. } => &mut link.releases,
             Request::Acquire(_) | Request::Inspect { .. } | Request::Ping => &mut link.others,
         };

@@ -31,7 +31,9 @@ impl<'a> Class<'a> {
         match request {
             Request::Ping => (Class::Ping, None),
             Request::Acquire(ask) => (Class::Acquire(ask.ttl, &ask.holder), Some(&ask.key)),
-            Request::Renew { key, ttl, .. } => (Class::Renew(*ttl), Some(key)),
+            Request::Renew { key, ttl, .. } | Request::Detach { key, ttl, .. } => {
+                (Class::Renew(*ttl), Some(key))
+            }
             Request::Release { key, .. } | Request::Adopt { key, .. } => (Class::Release, Some(key)),
             Request::Inspect { key } => (Class::Inspect, Some(key)),
         }
@@ -142,6 +144,7 @@ fn command(batch: &[Request], group: &Group<'_>) -> Cmd {
     for &member in &group.members {
         if let Request::Acquire(Ask { token, .. })
         | Request::Renew { token, .. }
+        | Request::Detach { token, .. }
         | Request::Release { token, .. } = &batch[member]
         {
             command.write_arg(token.encode(&mut buffer).as_bytes());

@@ -113,21 +113,25 @@ impl<'a> Turn<'a> {
                 let token = token.encode(&mut buffer);
                 match self.look(key, token)? {
                     Some((true, lease)) => {
-                        self.extend(key, *ttl)?;
+                        self.extend(key, *ttl, self.me.owner)?;
                         Ok(Reply::Acquired { fence: lease.fence(), waiting: 0 })
                     }
                     Some((false, lease)) => Ok(Reply::Busy { remaining: Some(self.remaining(&lease)) }),
                     None => Ok(Reply::Acquired { fence: self.grant(key, token, *ttl, holder)?, waiting: 0 }),
                 }
             }
-            Request::Renew { key, token, ttl, .. } => match self.look(key, token.encode(&mut buffer))? {
-                Some((true, _)) => {
-                    self.extend(key, *ttl)?;
-                    Ok(Reply::Renewed { block: None })
+            Request::Renew { key, token, ttl, .. } | Request::Detach { key, token, ttl } => {
+                let owner =
+                    if matches!(request, Request::Detach { .. }) { Uuid::nil() } else { self.me.owner };
+                match self.look(key, token.encode(&mut buffer))? {
+                    Some((true, _)) => {
+                        self.extend(key, *ttl, owner)?;
+                        Ok(Reply::Renewed { block: None })
+                    }
+                    Some((false, _)) => Ok(Reply::NotHeld(Absence::Taken)),
+                    None => Ok(Reply::NotHeld(Absence::Missing)),
                 }
-                Some((false, _)) => Ok(Reply::NotHeld(Absence::Taken)),
-                None => Ok(Reply::NotHeld(Absence::Missing)),
-            },
+            }
             Request::Release { key, token } => match self.look(key, token.encode(&mut buffer))? {
                 Some((true, _)) => {
                     self.connection.prepare_cached(END)?.execute(named_params! { ":key": &**key })?;
@@ -229,12 +233,13 @@ impl<'a> Turn<'a> {
         Ok(fence)
     }
 
-    /// Never shortens it. The owner is written too: should its file have been deleted, the lease names the new one from now on.
-    fn extend(&mut self, key: &str, ttl: Ttl) -> rusqlite::Result<()> {
+    /// Never shortens it. The owner is written too: should its file have been deleted, the lease names the new one from
+    /// now on. Nobody has the file of the nil owner, so its leases end by their ttl alone.
+    fn extend(&mut self, key: &str, ttl: Ttl, owner: Uuid) -> rusqlite::Result<()> {
         self.connection.prepare_cached(EXTEND)?.execute(named_params! {
             ":key": key, ":ttl": ttl.as_millis(),
             ":ends": (self.now + ttl.as_duration()).as_micros().cast_signed(),
-            ":owner": self.me.owner.as_bytes(), ":boot": self.me.boot.as_bytes(),
+            ":owner": owner.as_bytes(), ":boot": self.me.boot.as_bytes(),
         })?;
         Ok(())
     }

@@ -1,0 +1,128 @@
+//! Adoptions: leases that another process detached, on their way to this one.
+
+use super::outgoing::{AdoptTag, Tag};
+use super::waiting::Waiter;
+use super::{Core, Wake};
+use crate::engine::command::{AdoptCommand, ClientId, OpId, Outcome, StoreId};
+use crate::lease::renewal;
+use crate::lease::{Fence, Instant, LossReason, Token, validity};
+use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
+
+/// See the module.
+pub struct Adoption {
+    heir: Waiter,
+    from: Token,
+    fence: Fence,
+    /// When it is no longer tried: the lease would have run out.
+    until: Instant,
+    failures: u32,
+    pub(super) wake: Option<Instant>,
+}
+
+impl Adoption {
+    pub(super) fn client(&self) -> ClientId {
+        self.heir.asked.client
+    }
+}
+
+impl Core {
+    pub(super) fn adopt(&mut self, command: AdoptCommand) {
+        let AdoptCommand { asked, from, fence } = command;
+        let op = asked.op;
+        let Some(client) = self.open_client(asked.client) else { return self.settle(op, Outcome::Closed) };
+        let (store, stats) = (client.store, client.settings.stats.clone());
+        let until = self.now + asked.ttl.as_duration();
+        let heir = Waiter::new(asked, store, stats, self.now);
+        self.adoptions.insert(op, Adoption { heir, from, fence, until, failures: 0, wake: None });
+        self.try_to_adopt(op);
+    }
+
+    /// Asks the store to make the lease over. The same again is harmless.
+    pub(super) fn try_to_adopt(&mut self, op: OpId) {
+        let Some(adoption) = self.adoptions.get_mut(&op) else { return };
+        adoption.wake = None;
+        let (token, store) = (adoption.from, adoption.heir.store);
+        let asked = &adoption.heir.asked;
+        let (client, key, heir, ttl) = (asked.client, asked.key.clone(), asked.token, asked.ttl);
+        let Some(known) = self.clients.get_mut(&client) else { return };
+        known.outstanding += 1;
+        let (holder, timeout) = (known.settings.name.clone(), known.settings.store_timeout);
+        let request = Request::Adopt { key: key.clone(), token, heir, ttl, holder };
+        self.send(store, request, Tag::Adopt(AdoptTag { op, client, key, heir, ttl }), timeout);
+    }
+
+    /// The store answered an adoption that was sent at `sent`.
+    pub(super) fn adopted(&mut self, store: StoreId, sent: Instant, tag: AdoptTag, answer: Answer) {
+        let client = tag.client;
+        self.take_adoption(store, sent, tag, answer);
+        self.answered_one(client);
+    }
+
+    fn take_adoption(&mut self, store: StoreId, sent: Instant, tag: AdoptTag, answer: Answer) {
+        let now = self.now;
+        let ours = self.adoptions.get(&tag.op).is_some_and(|a| a.heir.asked.token == tag.heir);
+        match answer {
+            Ok(Reply::Adopted) if ours && now < validity::deadline(sent, tag.ttl) => {
+                let Some(Adoption { heir, fence, .. }) = self.adoptions.remove(&tag.op) else { return };
+                self.hold(heir, tag.heir, sent, fence, None);
+            }
+            Ok(Reply::NotHeld(absence)) if ours => {
+                let reason = match absence {
+                    Absence::Missing => LossReason::Missing,
+                    Absence::Taken => LossReason::Taken,
+                };
+                self.adoptions.remove(&tag.op);
+                self.settle(tag.op, Outcome::Lost(reason));
+            }
+            Ok(Reply::NotHeld(_)) => {}
+            Ok(Reply::Adopted) => self.give_up_adoption(store, tag, timed_out()),
+            Ok(other) => {
+                let message = format!("the store answered {other:?} to an adoption");
+                self.give_up_adoption(store, tag, StoreError::maybe_done(StoreErrorKind::Internal, message));
+            }
+            Err(error) if ours && error.kind.is_transient() => self.retry_adoption(store, tag, error),
+            Err(error) => self.give_up_adoption(store, tag, error),
+        }
+    }
+
+    fn retry_adoption(&mut self, store: StoreId, tag: AdoptTag, error: StoreError) {
+        let jitter = self.jitter();
+        let now = self.now;
+        let Some(adoption) = self.adoptions.get_mut(&tag.op) else { return };
+        adoption.heir.stats.errors.up();
+        adoption.failures += 1;
+        let at = renewal::retry(now, tag.ttl, adoption.failures, jitter);
+        if at >= adoption.until {
+            return self.give_up_adoption(store, tag, error);
+        }
+        adoption.wake = Some(at);
+        self.timers.schedule(at, Wake::Adoption(tag.op));
+    }
+
+    /// Nobody will have the lease of the heir's token, if there is one.
+    fn give_up_adoption(&mut self, store: StoreId, tag: AdoptTag, error: StoreError) {
+        let until = self.now + tag.ttl.as_duration();
+        if error.maybe_done {
+            self.clean_up(store, tag.client, tag.key, tag.heir, until, true);
+        }
+        if self.adoptions.get(&tag.op).is_some_and(|a| a.heir.asked.token == tag.heir) {
+            self.adoptions.remove(&tag.op);
+            self.settle(tag.op, Outcome::Failed(error));
+        }
+    }
+
+    /// The caller does not want it any more. What its answer makes of that is cleaned up after.
+    pub(super) fn end_adoption(&mut self, op: OpId, outcome: Outcome) {
+        let Some(adoption) = self.adoptions.remove(&op) else { return };
+        if adoption.failures > 0 {
+            let asked = &adoption.heir.asked;
+            let (client, key, token) = (asked.client, asked.key.clone(), asked.token);
+            self.clean_up(adoption.heir.store, client, key, token, adoption.until, true);
+        }
+        self.settle(op, outcome);
+    }
+}
+
+fn timed_out() -> StoreError {
+    StoreError::maybe_done(StoreErrorKind::TimedOut, "the store's answer took longer than the lease lives")
+}

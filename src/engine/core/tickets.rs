@@ -1,0 +1,350 @@
+//! Tickets: what stands in the queue at the store, and how it is found out that its turn has come.
+//!
+//! A ticket asks for the lock by a token. The same request, repeated, keeps its place, takes up a lease that it was handed,
+//! and asks again after a failure. It is repeated when the store sends a notice, when a lease in the way is due to end,
+//! and in any case now and then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lines::LineId;
+use super::outgoing::{AcquireTag, Tag};
+use super::{Core, Wake};
+use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
+use crate::engine::stats::Stats;
+use crate::lease::handoff::{BLOCK, HandOff};
+use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl, validity};
+use crate::store::{Answer, Ask, Notice, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
+
+/// How often whoever is first looks at the store without a reason. Half of that it may be earlier, so that many do not look
+/// together.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+/// The same for those behind, who only keep their places.
+const SLOW_HEARTBEAT: Duration = Duration::from_secs(1);
+/// By how much later than the one before it each waiter looks when a lease in the way is due to end: the first one has
+/// taken it by then, unless it is gone.
+const STAGGER: Duration = Duration::from_millis(3);
+/// How many waiters are so set apart.
+const MOST_STAGGERED: u32 = 10;
+
+/// The pause before the second look at a held lock whose store sends no notices; it grows by half each time, up to
+/// [`LONGEST_PAUSE`].
+const SHORTEST_PAUSE: Duration = Duration::from_millis(3);
+/// The longest pause between two such looks.
+const LONGEST_PAUSE: Duration = Duration::from_millis(30);
+/// The pause after the store's first failure; it doubles each time, up to [`LONGEST_OUTAGE_PAUSE`].
+const OUTAGE_PAUSE: Duration = Duration::from_millis(25);
+/// The longest pause between two attempts to reach a store that fails.
+const LONGEST_OUTAGE_PAUSE: Duration = Duration::from_millis(500);
+
+/// What a ticket asks for, and for whom.
+#[derive(Clone)]
+pub struct Wanted {
+    pub client: ClientId,
+    pub store: StoreId,
+    pub key: Key,
+    pub token: Token,
+    pub ttl: Ttl,
+    pub mode: Mode,
+    pub stats: Arc<Stats>,
+}
+
+/// See the module.
+pub struct Ticket {
+    pub(super) wanted: Wanted,
+    serves: Serves,
+    /// Whether a look at the store is on its way.
+    looking: bool,
+    /// Whether to look again at once when that look finds the lock held, because something happened meanwhile.
+    look_again: bool,
+    /// Whether it stands in the queue at the store, for all that is known.
+    pub(super) queued: bool,
+    /// Whether an earlier look may have got something although the store's answer didn't say so.
+    tainted: bool,
+    /// Looks in a row that found the lock held without a notice to come, or the store failing.
+    looks: u32,
+    /// What the last look said. It tells those who wait in vain why.
+    pub(super) last: LastLook,
+    pub(super) wake: Option<Instant>,
+}
+
+/// Who gets the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    /// That waiter.
+    One(OpId),
+    /// Whoever is first in the client's line for that key.
+    Line,
+}
+
+#[derive(Clone, Default)]
+pub enum LastLook {
+    #[default]
+    Unanswered,
+    Held,
+    Failed(StoreError),
+}
+
+impl Ticket {
+    fn line(&self) -> LineId {
+        (self.wanted.client, self.wanted.key.clone())
+    }
+}
+
+impl Core {
+    /// A new ticket. It does not look yet.
+    pub(super) fn open_ticket(&mut self, wanted: Wanted, serves: Serves) -> u64 {
+        let number = self.next_serial();
+        let ticket = Ticket {
+            wanted,
+            serves,
+            looking: false,
+            look_again: false,
+            queued: false,
+            tainted: false,
+            looks: 0,
+            last: LastLook::Unanswered,
+            wake: None,
+        };
+        self.tickets.insert(number, ticket);
+        number
+    }
+
+    /// Asks the store for the lock; again at once if it is being asked already.
+    pub(super) fn look(&mut self, number: u64) {
+        let Some(ticket) = self.tickets.get(&number) else { return };
+        let waits = match ticket.serves {
+            Serves::One(op) => self.waits(op),
+            Serves::Line => true,
+        };
+        let crowd = ticket.serves == Serves::Line
+            && self.lines.get(&ticket.line()).is_some_and(|line| line.queue.len() > 1);
+        let Some(ticket) = self.tickets.get_mut(&number) else { return };
+        if ticket.looking {
+            ticket.look_again = true;
+            return;
+        }
+        let Wanted { client, store, token, ttl, mode, .. } = ticket.wanted;
+        let Some(known) = self.clients.get_mut(&client) else { return };
+        (ticket.looking, ticket.look_again, ticket.wake) = (true, false, None);
+        known.outstanding += 1;
+        let (holder, timeout) = (known.settings.name.clone(), known.settings.store_timeout);
+        let key = ticket.wanted.key.clone();
+        let fences = if crowd { BLOCK } else { 1 };
+        let place = waits.then_some(Place { number });
+        let ask = Ask { key: key.clone(), token, ttl, holder, mode, fences, place };
+        let tag = AcquireTag { ticket: number, client, key, token, ttl, fences };
+        self.send(store, Request::Acquire(ask), Tag::Acquire(tag), timeout);
+    }
+
+    /// The store answered a look that was sent at `sent`.
+    pub(super) fn looked(&mut self, store: StoreId, sent: Instant, tag: AcquireTag, answer: Answer) {
+        let client = tag.client;
+        self.take_look(store, sent, tag, answer);
+        self.answered_one(client);
+    }
+
+    fn take_look(&mut self, store: StoreId, sent: Instant, tag: AcquireTag, answer: Answer) {
+        let now = self.now;
+        let Some(ticket) = self.tickets.get_mut(&tag.ticket) else {
+            // Nobody waits by it any more; what it may have got is to be given back.
+            let until = now + tag.ttl.as_duration().max(WAITER_LIFE);
+            match &answer {
+                Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => {
+                    self.clean_up(store, tag.client, tag.key, tag.token, until, false);
+                }
+                Err(error) if error.maybe_done => {
+                    self.clean_up(store, tag.client, tag.key, tag.token, until, true);
+                }
+                _ => {}
+            }
+            return;
+        };
+        ticket.looking = false;
+        match answer {
+            Ok(Reply::Acquired { fence, waiting }) if now < validity::deadline(sent, tag.ttl) => {
+                self.granted(tag, sent, fence, waiting);
+            }
+            Ok(Reply::Acquired { .. }) => {
+                // The answer took longer than the lease lives: as good as none.
+                ticket.tainted = true;
+                let message =
+                    format!("the store's answer took longer than the ttl of {} ms", tag.ttl.as_millis());
+                self.look_failed(tag.ticket, StoreError::maybe_done(StoreErrorKind::TimedOut, message));
+            }
+            Ok(Reply::Busy { .. }) => {
+                ticket.wanted.stats.contended.up();
+                if let Serves::One(op) = ticket.serves {
+                    self.found_busy(op);
+                }
+            }
+            Ok(Reply::Queued { remaining, ahead, told }) => {
+                self.look_later(tag.ticket, remaining, ahead, told)
+            }
+            Ok(other) => {
+                let message = format!("the store answered {other:?} to an acquire");
+                self.look_failed(tag.ticket, StoreError::maybe_done(StoreErrorKind::Internal, message));
+            }
+            Err(error) => self.look_failed(tag.ticket, error),
+        }
+    }
+
+    /// The lease is the ticket's: whoever it serves has it now.
+    fn granted(&mut self, tag: AcquireTag, sent: Instant, fence: Fence, waiting: u32) {
+        let Some(ticket) = self.tickets.remove(&tag.ticket) else { return };
+        let line = (tag.client, tag.key.clone());
+        let op = match ticket.serves {
+            Serves::One(op) => Some(op),
+            Serves::Line => self.lines.get_mut(&line).and_then(|line| {
+                line.ticket = None;
+                line.queue.head()
+            }),
+        };
+        let Some(waiter) = op.and_then(|op| self.take_waiter(op)) else {
+            // Everybody has left while the line's own lease was still held.
+            let until = self.now + tag.ttl.as_duration();
+            self.clean_up(ticket.wanted.store, tag.client, tag.key, tag.token, until, false);
+            return self.tend_line(&line);
+        };
+        if ticket.queued {
+            self.count_wait(&waiter);
+            ticket.wanted.stats.remote_hand_offs.up();
+        }
+        let most = self.clients.get(&tag.client).map_or(0, |client| client.settings.hand_offs);
+        let hand_off = (ticket.serves == Serves::Line)
+            .then(|| HandOff::new(most, Fence(fence.0 + 1), tag.fences - 1, waiting > 0, sent));
+        let op = waiter.asked.op;
+        self.hold(waiter, tag.token, sent, fence, hand_off);
+        if ticket.serves == Serves::Line {
+            if let Some(line) = self.lines.get_mut(&line) {
+                line.tenure = Some(op);
+            }
+            self.tend_line(&line);
+        }
+    }
+
+    /// The lock is held: look again when there may be news.
+    fn look_later(&mut self, number: u64, remaining: Option<Duration>, ahead: u32, told: bool) {
+        let jitter = 0.5 + 0.5 * self.jitter();
+        let now = self.now;
+        let Some(ticket) = self.tickets.get_mut(&number) else { return };
+        if !ticket.queued {
+            ticket.queued = true;
+            ticket.wanted.stats.contended.up();
+        }
+        ticket.last = LastLook::Held;
+        let pause = if told {
+            ticket.looks = 0;
+            if ahead == 0 { HEARTBEAT } else { SLOW_HEARTBEAT }
+        } else {
+            let growth = 1.5f64.powi(ticket.looks.min(20) as i32);
+            ticket.looks += 1;
+            SHORTEST_PAUSE.mul_f64(growth).min(LONGEST_PAUSE)
+        };
+        // A millisecond more than the store said, because it counts in whole ones.
+        let ends =
+            remaining.map(|left| left + Duration::from_millis(1) + STAGGER * ahead.min(MOST_STAGGERED));
+        let pause = ends.unwrap_or(Duration::MAX).min(pause.mul_f64(jitter));
+        let (again, serves) = (ticket.look_again, ticket.serves);
+        if again {
+            self.look(number);
+        } else {
+            self.schedule_ticket(number, now + pause);
+        }
+        self.start_patience_of(number, serves);
+    }
+
+    /// The store failed: try again later if that may help and somebody waits, else say so.
+    fn look_failed(&mut self, number: u64, error: StoreError) {
+        let jitter = 0.5 + 0.5 * self.jitter();
+        let now = self.now;
+        let Some(ticket) = self.tickets.get_mut(&number) else { return };
+        ticket.wanted.stats.errors.up();
+        ticket.tainted |= error.maybe_done;
+        let serves = ticket.serves;
+        let once = matches!(serves, Serves::One(op) if !self.waits(op));
+        if once || !error.kind.is_transient() {
+            return self.fail_ticket(number, &error);
+        }
+        let Some(ticket) = self.tickets.get_mut(&number) else { return };
+        let pause = OUTAGE_PAUSE.saturating_mul(1 << ticket.looks.min(10)).min(LONGEST_OUTAGE_PAUSE);
+        ticket.looks += 1;
+        ticket.last = LastLook::Failed(error);
+        self.schedule_ticket(number, now + pause.mul_f64(jitter));
+        self.start_patience_of(number, serves);
+    }
+
+    /// Whoever waits by the ticket has to wait, as is now known, and its patience counts. In a line that is the first;
+    /// those behind it knew when they came.
+    fn start_patience_of(&mut self, number: u64, serves: Serves) {
+        let op = match serves {
+            Serves::One(op) => Some(op),
+            Serves::Line => {
+                let ticket = self.tickets.get(&number);
+                ticket.and_then(|ticket| self.lines.get(&ticket.line())).and_then(|line| line.queue.head())
+            }
+        };
+        if let Some(op) = op {
+            self.start_patience(op);
+        }
+    }
+
+    fn schedule_ticket(&mut self, number: u64, at: Instant) {
+        if let Some(ticket) = self.tickets.get_mut(&number) {
+            ticket.wake = Some(at);
+            self.timers.schedule(at, Wake::Ticket(number));
+        }
+    }
+
+    /// A store says something by itself.
+    pub fn noticed(&mut self, now: Instant, store: StoreId, notice: Notice) {
+        self.now = now;
+        match notice {
+            Notice::Granted(number) => self.guarded(None, |core| core.look(number)),
+            Notice::Missed => {
+                let mut numbers: Vec<u64> = self
+                    .tickets
+                    .iter()
+                    .filter(|(_, ticket)| ticket.wanted.store == store && ticket.queued)
+                    .map(|(number, _)| *number)
+                    .collect();
+                // In the order in which they came: should the queue be lost, it is made anew in that order.
+                numbers.sort_unstable();
+                for number in numbers {
+                    self.guarded(None, |core| core.look(number));
+                }
+            }
+        }
+    }
+
+    /// Whoever waits by the ticket gets nothing.
+    fn fail_ticket(&mut self, number: u64, error: &StoreError) {
+        let Some(ticket) = self.tickets.get(&number) else { return };
+        match ticket.serves {
+            Serves::One(op) => self.end_waiter(op, Outcome::Failed(error.clone())),
+            Serves::Line => {
+                let line = ticket.line();
+                let waiting = self.lines.get(&line).map(|line| line.queue.ids().collect::<Vec<_>>());
+                for op in waiting.unwrap_or_default() {
+                    self.end_waiter(op, Outcome::Failed(error.clone()));
+                }
+                // There may be nobody in the line any more, but a lease.
+                if let Some(line) = self.lines.get_mut(&line).filter(|line| line.ticket == Some(number)) {
+                    line.ticket = None;
+                    self.drop_ticket(number);
+                }
+            }
+        }
+    }
+
+    /// Gives a place up, and what the ticket may have got without knowing.
+    pub(super) fn drop_ticket(&mut self, number: u64) {
+        let Some(ticket) = self.tickets.remove(&number) else { return };
+        // A look that is still on its way is cleaned up after by its own answer.
+        if ticket.queued || (ticket.tainted && !ticket.looking) {
+            let Wanted { client, store, key, token, ttl, .. } = ticket.wanted;
+            let until = self.now + ttl.as_duration().max(WAITER_LIFE);
+            self.clean_up(store, client, key, token, until, ticket.tainted);
+        }
+    }
+}
