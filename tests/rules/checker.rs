@@ -120,7 +120,7 @@ impl Checker {
                 // What it could hand on, nobody has asked for yet.
                 return self.inspected(now, deed.reply);
             }
-            Request::Ping => {}
+            Request::Detach { .. } | Request::Ping => {}
         }
         self.reserved(wanted, deed.reserved)?;
         if let Some(first) = self.queue.first() {

@@ -273,7 +273,7 @@ impl World {
                 lock.adopt(*token, *heir, *ttl, holder, &mut turn)
             }
             Request::Inspect { .. } => lock.inspect(now),
-            Request::Ping => Reply::Ready,
+            Request::Detach { .. } | Request::Ping => unreachable!("nobody asks for it"),
         };
         if struck && self.sabotage == Some(Sabotage::TellNobody) {
             handed.clear();

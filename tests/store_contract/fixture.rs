@@ -29,11 +29,6 @@ pub trait Fixture {
 
     /// Makes the place answer nobody until the guard is dropped; `None` if nothing can make it so.
     fn stall(&self) -> Option<Box<dyn Any>>;
-
-    /// Whether the place tells those who are handed a lease; otherwise they have to look.
-    fn tells(&self) -> bool {
-        true
-    }
 }
 
 /// One `#[test]` for each promise in a module named after the store; the argument makes the fixture.
@@ -66,6 +61,7 @@ macro_rules! contract {
             a_renewal_reserves_fences_and_tells_how_many_wait
             only_one_of_two_heirs_adopts_a_lease
             an_adopted_lease_is_the_heirs_alone
+            a_detached_lease_outlives_its_process
             inspect_tells_the_holder
             inspect_tells_leases_and_waiters_with_their_ages
             a_big_mixed_batch_is_answered_in_order

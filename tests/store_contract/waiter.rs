@@ -43,32 +43,29 @@ impl Waiter {
         ask(&self.client, Request::Acquire(self.wants.clone())).await
     }
 
-    /// Asks, and has to wait. Returns how many stand before it.
-    pub async fn queued(&self) -> u32 {
-        match self.ask().await {
-            Reply::Queued { ahead, .. } => ahead,
-            other => panic!("{} is to wait, got {other:?}", self.wants.holder),
-        }
-    }
-
-    /// Asks, and has to wait. Returns when the first lease in its way ends.
-    pub async fn queued_for(&self) -> Duration {
-        match self.ask().await {
-            Reply::Queued { remaining, .. } => remaining.expect("a lease of ours always ends"),
-            other => panic!("{} is to wait, got {other:?}", self.wants.holder),
-        }
-    }
-
-    /// Asks until it is told that a notice will come, as soon as the store can promise one; `false` if it never does.
-    pub async fn is_told(&self) -> bool {
-        for _ in 0..100 {
+    /// Asks, and has to wait, until a notice is promised to it: a store may have to prepare for that. Returns how many
+    /// stand before it, and when the first lease in its way ends.
+    async fn told(&self) -> (u32, Duration) {
+        for _ in 0..1_000 {
             match self.ask().await {
-                Reply::Queued { told: true, .. } => return true,
+                Reply::Queued { remaining, ahead, told: true } => {
+                    return (ahead, remaining.expect("a lease of ours always ends"));
+                }
                 Reply::Queued { .. } => tokio::time::sleep(Duration::from_millis(5)).await,
                 other => panic!("{} is to wait, got {other:?}", self.wants.holder),
             }
         }
-        false
+        panic!("{} is never promised a notice", self.wants.holder)
+    }
+
+    /// Has to wait. Returns how many stand before it.
+    pub async fn queued(&self) -> u32 {
+        self.told().await.0
+    }
+
+    /// Has to wait. Returns when the first lease in its way ends.
+    pub async fn queued_for(&self) -> Duration {
+        self.told().await.1
     }
 
     /// Asks, and has to be granted the lease now.

@@ -26,9 +26,7 @@ pub async fn a_release_hands_the_lease_to_one_waiter_and_tells_it_once(place: &d
     holder.released().await;
     for i in 0..waiters.len() {
         let waiter = &waiters[i];
-        if place.tells() {
-            waiter.client.notices.granted(waiter.number()).await;
-        }
+        waiter.client.notices.granted(waiter.number()).await;
         let (holders, waiting) = names(&clients[i % 2], &key).await;
         assert_eq!(holders, [&*waiter.wants.holder], "its own before it says a word");
         assert_eq!(waiting.len(), waiters.len() - i - 1);
@@ -42,8 +40,7 @@ pub async fn a_release_hands_the_lease_to_one_waiter_and_tells_it_once(place: &d
         for client in &clients {
             ask(client, Request::Ping).await;
         }
-        let once = usize::from(place.tells());
-        let expected: Vec<usize> = (0..waiters.len()).map(|j| if j <= i { once } else { 0 }).collect();
+        let expected: Vec<usize> = (0..waiters.len()).map(|j| usize::from(j <= i)).collect();
         assert_eq!(times_told(), expected);
         waiter.released().await;
     }
@@ -61,15 +58,12 @@ pub async fn a_notice_reaches_the_process_that_waits(place: &dyn Fixture) {
     }
     for (ahead, waiter) in waiters.iter().enumerate() {
         assert_eq!(waiter.queued().await as usize, ahead);
-        assert_eq!(waiter.is_told().await, place.tells());
     }
     let mut turns = [0, 0];
     holder.released().await;
     for i in 0..2 {
-        if place.tells() {
-            waiters[i].client.notices.granted(waiters[i].number()).await;
-            turns[i] = 1;
-        }
+        waiters[i].client.notices.granted(waiters[i].number()).await;
+        turns[i] = 1;
         waiters[i].granted().await;
         assert_eq!([0, 1].map(|j: usize| waiters[j].client.notices.of(waiters[j].number())), turns);
         waiters[i].released().await;
@@ -163,9 +157,7 @@ pub async fn a_lease_that_ran_out_goes_to_the_first_in_the_queue(place: &dyn Fix
     let left = second.queued_for().await;
     tokio::time::sleep(left + Duration::from_millis(2)).await;
     assert_eq!(second.queued().await, 0, "behind nobody but the first, who holds");
-    if place.tells() {
-        first.client.notices.granted(first.number()).await;
-    }
+    first.client.notices.granted(first.number()).await;
     first.granted().await;
 }
 
@@ -181,9 +173,7 @@ pub async fn a_waiter_that_gives_up_what_it_was_handed_passes_it_on(place: &dyn 
     holder.released().await;
     let before = clock::now();
     assert_eq!(quitter.release().await, Reply::Released);
-    if place.tells() {
-        next.client.notices.granted(next.number()).await;
-    }
+    next.client.notices.granted(next.number()).await;
     assert!(next.granted().await > fence);
     let span = clock::now().since(before);
     assert!(span < GRANT_TTL, "at once, not {span:?} later");

@@ -1,8 +1,10 @@
-//! Adoption: a lease passes to another token, as it is.
+//! How a lease passes to another token as it is, and outlives its process.
+
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::lease::Token;
-use leasehold::store::{Absence, Reply};
+use leasehold::store::{Absence, Reply, Request};
 
 use super::{LONG, SLACK};
 use crate::asking::*;
@@ -52,6 +54,29 @@ pub async fn an_adopted_lease_is_the_heirs_alone(place: &dyn Fixture) {
     assert_eq!(ask(&other, renew(&key, heir, LONG)).await, RENEWED);
     assert_eq!(ask(&other, acquire(&key, heir, LONG)).await, Reply::Acquired { fence, waiting: 1 });
     assert_eq!(waiter.queued().await, 0, "those who wait still do");
+    assert_eq!(ask(&other, release(&key, heir)).await, Reply::Released);
+    assert!(waiter.granted().await > fence);
+}
+
+pub async fn a_detached_lease_outlives_its_process(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let (key, token, heir) = (fresh_key("k"), Token::random(), Token::random());
+    let detach = |token| Request::Detach { key: key.clone(), token, ttl: ttl(LONG) };
+    assert_eq!(ask(&one, detach(token)).await, Reply::NotHeld(Absence::Missing));
+    let fence = granted(&one, &key, token, 5_000).await;
+    assert_eq!(ask(&one, detach(heir)).await, Reply::NotHeld(Absence::Taken));
+    for _repeated in 0..2 {
+        assert_eq!(ask(&one, detach(token)).await, RENEWED);
+    }
+    assert!(remaining(&one, &key).await > ttl(LONG).as_duration() - SLACK);
+    let waiter = Waiter::exclusive(&other, &key, "waiter");
+    waiter.queued().await;
+    one.store.close().await;
+    // A store that sees that a process is gone has seen it by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(waiter.queued().await, 0, "it is held by nobody who lives, and not free");
+    assert_eq!(lease(&other, &key).await.fence, Some(fence));
+    assert_eq!(ask(&other, adopt(&key, token, heir, LONG)).await, Reply::Adopted);
     assert_eq!(ask(&other, release(&key, heir)).await, Reply::Released);
     assert!(waiter.granted().await > fence);
 }
