@@ -8,10 +8,12 @@
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
 //! - [`holding`]: tenures, their renewal and their loss;
 //! - [`adopting`]: leases that come from another process;
-//! - [`ending`]: releases, clean-up after ambiguous requests, closing clients and environments;
+//! - [`ending`]: releases, closing clients and environments;
+//! - [`cleanup`]: releases of what ambiguous requests may have left behind;
 //! - [`outgoing`]: requests on their way to a store.
 
 mod adopting;
+mod cleanup;
 mod ending;
 mod holding;
 mod lines;
@@ -30,7 +32,8 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use self::adopting::Adoption;
-use self::ending::{Barrier, Cleanup};
+use self::cleanup::Cleanup;
+use self::ending::Barrier;
 use self::holding::Tenure;
 use self::lines::{Line, LineId};
 pub use self::outgoing::{Batch, Sent};
