@@ -6,7 +6,8 @@
 //! - [`waiting`]: waiters, from asking for a lock to their lease;
 //! - [`tickets`]: what stands in the queue at the store for them;
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
-//! - [`holding`]: tenures, their renewal and their loss;
+//! - [`holding`]: tenures, from the grant to the loss;
+//! - [`renewing`]: how they are kept alive;
 //! - [`adopting`]: leases that come from another process;
 //! - [`ending`]: releases, closing clients and environments;
 //! - [`cleanup`]: releases of what ambiguous requests may have left behind;
@@ -18,6 +19,7 @@ mod ending;
 mod holding;
 mod lines;
 mod outgoing;
+mod renewing;
 #[cfg(test)]
 mod tests;
 mod tickets;
