@@ -10,4 +10,5 @@ mod faults;
 mod impostors;
 mod layout;
 mod measure;
+mod model;
 mod server;
