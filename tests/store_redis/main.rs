@@ -11,4 +11,6 @@ mod impostors;
 mod layout;
 mod measure;
 mod model;
+mod notices;
+mod queue;
 mod server;
