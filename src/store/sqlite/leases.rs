@@ -1,7 +1,6 @@
 //! The store contract's rules, applied to rows. Time, boot and owner come in as arguments; nothing here reads a clock.
 
 use std::fs::File;
-use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
@@ -10,8 +9,8 @@ use uuid::Uuid;
 
 use super::super::rules::{self, Lock};
 use super::super::{Answer, GRANT_TTL, Reply, Request, WAITER_LIFE};
-use super::owner::{self, Liveness};
-use super::rows::{self, Known, Origin, Stored};
+use super::peers::{Me, Peers};
+use super::rows::{self, Content, Known, Origin, Rows, Stored};
 use crate::lease::{Fence, Instant, Key, Token};
 
 const END_LEASES: &str = "DELETE FROM leases WHERE owner = :owner";
@@ -30,17 +29,6 @@ const STALE: &str =
 
 /// How many leases one step of the sweep looks at.
 const SWEEP_STEP: usize = 200;
-
-/// Whose transaction it is, and in which boot.
-#[derive(Clone, Copy, Debug)]
-pub struct Me<'a> {
-    /// The owner that new leases name.
-    pub owner: Uuid,
-    /// This run of the machine, nil if unknown.
-    pub boot: Uuid,
-    /// Where the owners' files lie.
-    pub owners: &'a Path,
-}
 
 /// A waiter of this process that was handed a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +52,7 @@ pub type Cursor = (String, String);
 /// One transaction's look at the locks, at one instant.
 pub struct Turn<'a> {
     connection: &'a Connection,
+    rows: Rows<'a>,
     me: Me<'a>,
     now: Instant,
     wall_us: u64,
@@ -77,21 +66,24 @@ pub struct Turn<'a> {
     reserved: bool,
     /// Whether anybody waits in the file, once it was asked: mostly nobody does, and no lock needs to be asked then.
     any_waiters: Option<bool>,
-    /// What was found out about owners, so that each is looked at once; `true`: it is gone.
-    seen: FxHashMap<Uuid, bool>,
-    /// Owners that are gone, and whose rows are to be.
-    gone: Vec<Uuid>,
+    peers: Peers<'a>,
     /// Waiters of this process that were handed leases.
     handed: Vec<(Key, Handed)>,
-    graves: Vec<(Uuid, File)>,
 }
 
 impl<'a> Turn<'a> {
     /// A turn of `me` in the transaction that `connection` is in, at `now`; `wall_us` is the wall clock
     /// for fences.
-    pub fn new(connection: &'a Connection, me: Me<'a>, now: Instant, wall_us: u64, writes: bool) -> Self {
-        Self {
+    pub fn new(
+        connection: &'a Connection,
+        me: Me<'a>,
+        now: Instant,
+        wall_us: u64,
+        writes: bool,
+    ) -> rusqlite::Result<Self> {
+        Ok(Self {
             connection,
+            rows: Rows::new(connection)?,
             me,
             now,
             wall_us,
@@ -100,15 +92,14 @@ impl<'a> Turn<'a> {
             last: None,
             reserved: false,
             any_waiters: None,
-            seen: FxHashMap::from_iter([(me.owner, false)]),
-            gone: Vec::new(),
+            peers: Peers::new(me, now, writes),
             handed: Vec::new(),
-            graves: Vec::new(),
-        }
+        })
     }
 
     /// Carries out one batch, in order.
     pub fn batch(&mut self, batch: &[Request]) -> rusqlite::Result<Vec<Answer>> {
+        self.known.reserve(batch.len());
         batch.iter().map(|request| self.apply(request).map(Ok)).collect()
     }
 
@@ -129,14 +120,9 @@ impl<'a> Turn<'a> {
                         self.own(&ask.key, ask.token, me.owner, ask.ttl.as_duration())?
                     }
                     Reply::Queued { .. } => {
-                        let known = self.load(&ask.key)?;
-                        let next = known.last_place() + 1;
-                        let origin = known.entry(ask.token, me.owner, me.boot);
+                        let origin = self.load(&ask.key)?.place(ask.token, me.owner, me.boot);
                         (origin.owner, origin.boot) = (me.owner, me.boot);
                         origin.number = ask.place.map_or(0, |place| place.number);
-                        if origin.place == 0 {
-                            origin.place = next;
-                        }
                     }
                     _ => {}
                 }
@@ -181,20 +167,14 @@ impl<'a> Turn<'a> {
         self.act(key, |lock, turn| lock.settle(turn))
     }
 
-    /// Frees what an owner had whose process is gone. Nothing is freed by a turn that may not write.
+    /// Frees what an owner had whose process is gone.
     pub fn free(&mut self, owner: Uuid, handle: File) {
-        // Whose rows were believed a moment ago is left to the next turn.
-        if self.writes && !self.seen.contains_key(&owner) {
-            self.seen.insert(owner, true);
-            self.gone.push(owner);
-            self.graves.push((owner, handle));
-        }
+        self.peers.bury(owner, handle);
     }
 
     /// Frees what this store has itself, which is about to end.
     pub fn retire(&mut self) {
-        self.seen.insert(self.me.owner, true);
-        self.gone.push(self.me.owner);
+        self.peers.retire();
     }
 
     /// One step of the sweep: looks at the locks after `after` of which a lease has run out, in case nobody asks. At
@@ -227,7 +207,7 @@ impl<'a> Turn<'a> {
         )?;
         let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
         for ((key, _), ends, ttl, owner, boot) in &rows {
-            if self.is_over(*ends, *ttl, *owner, *boot) {
+            if self.peers.is_over(*owner, *boot, *ttl, *ends) {
                 self.look(&key.as_str().into())?;
             }
         }
@@ -243,7 +223,7 @@ impl<'a> Turn<'a> {
         }
         let mut handled = 0;
         // Looking at their locks may show that others are gone, too.
-        while let Some(owner) = self.gone.get(handled) {
+        while let Some(owner) = self.peers.gone().get(handled) {
             let mut statement = self.connection.prepare_cached(AWAITED)?;
             let keys = statement.query_map(named_params! { ":owner": owner.as_bytes() }, |row| row.get(0))?;
             for key in keys.collect::<rusqlite::Result<Vec<Key>>>()? {
@@ -259,9 +239,9 @@ impl<'a> Turn<'a> {
         };
         self.handed.retain(is_news);
         for (key, known) in self.known.drain() {
-            known.store(self.connection, &key)?;
+            self.rows.store(&key, known)?;
         }
-        for owner in &self.gone {
+        for owner in self.peers.gone() {
             for end in [END_LEASES, END_WAITERS] {
                 self.connection.prepare_cached(end)?.execute(named_params! { ":owner": owner.as_bytes() })?;
             }
@@ -271,7 +251,7 @@ impl<'a> Turn<'a> {
             self.connection.prepare_cached(SET_LAST_FENCE)?.execute(named_params! { ":last": last })?;
         }
         let handed = self.handed.into_iter().map(|(_, handed)| handed).collect();
-        Ok(Aftermath { handed, graves: self.graves })
+        Ok(Aftermath { handed, graves: self.peers.into_graves() })
     }
 
     /// Applies one of the rules to the lock `key`.
@@ -333,61 +313,22 @@ impl<'a> Turn<'a> {
         };
         let (now, boot) = (self.now, self.me.boot);
         let mut known = Known::default();
-        for mut row in rows::read(self.connection, key, queue)? {
-            let origin = *row.origin();
-            let (ends, ttl) = match &row {
-                Stored::Lease(held, _) => (held.ends, origin.ttl),
-                Stored::Waiter(waiting, _) => (waiting.until, WAITER_LIFE),
+        for mut row in self.rows.read(key, queue)? {
+            let Stored { content, origin } = &mut row;
+            let (ends, ttl) = match content {
+                Content::Lease(held) => (held.ends, origin.ttl),
+                Content::Waiter(waiting) => (waiting.until, WAITER_LIFE),
             };
-            let lives = self.lives(ends, ttl, &origin);
+            let lives = self.peers.lives(origin.owner, origin.boot, ttl, ends);
             if lives && origin.boot != boot {
-                match &mut row {
-                    Stored::Lease(held, _) => held.ends = now + ttl,
-                    Stored::Waiter(waiting, _) => (waiting.since, waiting.until) = (now, now + ttl),
+                match content {
+                    Content::Lease(held) => held.ends = now + ttl,
+                    Content::Waiter(waiting) => (waiting.since, waiting.until) = (now, now + ttl),
                 }
             }
             known.take(row, lives);
         }
         Ok(known)
-    }
-
-    /// Whether a row counts. If it does not because its process is gone, all rows of that process will go.
-    fn lives(&mut self, ends: Instant, ttl: Duration, origin: &Origin) -> bool {
-        // Whoever is not known to be gone is to be believed until the time ends.
-        !self.is_over(ends, ttl, origin.owner, origin.boot) && self.liveness(origin.owner) != Some(false)
-    }
-
-    /// Whether the time of a row is over that was to last for `ttl`, until `ends`.
-    fn is_over(&mut self, ends: Instant, ttl: Duration, owner: Uuid, boot: Uuid) -> bool {
-        if boot != self.me.boot {
-            // Of an earlier boot, then its owner's file is missing or unlocked. If it is locked, what looks
-            // like another boot is a second kernel on the same file, whose clock we can't read: it is believed.
-            return self.liveness(owner) != Some(true);
-        }
-        // Where boots have no names, what has more left than it ever had is of an earlier one.
-        let impossible = boot.is_nil() && ends.since(self.now) > ttl;
-        ends <= self.now || impossible
-    }
-
-    /// Whether the process of `owner` lives; `None` if that cannot be told, as of the nil owner.
-    fn liveness(&mut self, owner: Uuid) -> Option<bool> {
-        if owner.is_nil() {
-            return None;
-        }
-        if let Some(gone) = self.seen.get(&owner) {
-            return Some(!gone);
-        }
-        match owner::liveness(self.me.owners, owner) {
-            Liveness::Unknown => return None,
-            Liveness::Alive => {
-                self.seen.insert(owner, false);
-            }
-            Liveness::Dead(handle) if self.writes => self.free(owner, handle),
-            Liveness::Dead(_) => {
-                self.seen.insert(owner, true);
-            }
-        }
-        self.seen.get(&owner).map(|gone| !gone)
     }
 
     /// Before a rule that may reserve fences.
@@ -404,3 +345,7 @@ impl<'a> Turn<'a> {
 #[cfg(test)]
 #[path = "leases_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod queue_tests;

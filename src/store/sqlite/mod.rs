@@ -8,6 +8,7 @@
 //! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
 //! - `owner`: how processes tell which of them still live;
+//! - `peers`: what one transaction knows of that;
 //! - `boot`: which run of the machine this is;
 //! - `directory`: where the default file lies, and when it is refused;
 //! - `failure`: SQLite's errors in the contract's words.
@@ -35,6 +36,7 @@ mod directory;
 mod failure;
 mod leases;
 mod owner;
+mod peers;
 mod rows;
 mod schema;
 mod session;

@@ -3,25 +3,25 @@
 use std::time::Duration;
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, Row, named_params};
+use rusqlite::{CachedStatement, Connection, Row, params};
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
 use super::super::rules::{Held, Lock, Waiting};
 use crate::lease::{Fence, Instant, Mode, Token};
 
-const LEASES: &str =
-    "SELECT token, most, owner, boot, holder, number, ends, ttl, fence FROM leases WHERE key = :key";
+const LEASES: &str = "SELECT token, most, owner, boot, holder, number, ends, ttl, fence FROM leases
+    WHERE key = ?1";
 const WAITERS: &str = "SELECT token, most, owner, boot, holder, number, until, since, place FROM waiters
-    WHERE key = :key ORDER BY place";
+    WHERE key = ?1 ORDER BY place";
 const SET_LEASE: &str = "INSERT OR REPLACE INTO leases
     (key, token, most, owner, boot, holder, number, ends, ttl, fence)
-    VALUES (:key, :token, :most, :owner, :boot, :holder, :number, :ends, :ttl, :fence)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const SET_WAITER: &str = "INSERT OR REPLACE INTO waiters
     (key, place, token, most, owner, boot, holder, number, until, since)
-    VALUES (:key, :place, :token, :most, :owner, :boot, :holder, :number, :until, :since)";
-const END_LEASE: &str = "DELETE FROM leases WHERE key = :key AND token = :token";
-const END_WAITER: &str = "DELETE FROM waiters WHERE key = :key AND place = :place";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+const END_LEASE: &str = "DELETE FROM leases WHERE key = ?1 AND token = ?2";
+const END_WAITER: &str = "DELETE FROM waiters WHERE key = ?1 AND place = ?2";
 
 /// What a row says that the rules need not know.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,17 +38,27 @@ pub struct Origin {
     pub place: i64,
 }
 
-/// A row as it is in the file.
-#[derive(Debug, PartialEq)]
-pub enum Stored {
-    Lease(Held, Origin),
-    Waiter(Waiting, Origin),
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    pub content: Content,
+    pub origin: Origin,
+}
+
+/// What a row says to the rules.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    Lease(Held),
+    Waiter(Waiting),
 }
 
 impl Stored {
-    pub fn origin(&self) -> &Origin {
-        match self {
-            Self::Lease(_, origin) | Self::Waiter(_, origin) => origin,
+    /// Whether one takes the other's place in the file.
+    fn is_at(&self, other: &Stored) -> bool {
+        match (&self.content, &other.content) {
+            (Content::Lease(_), Content::Lease(_)) => true,
+            (Content::Waiter(_), Content::Waiter(_)) => self.origin.place == other.origin.place,
+            _ => false,
         }
     }
 }
@@ -66,27 +76,27 @@ pub struct Known {
     /// As it is to be.
     pub lock: Lock,
     entries: FxHashMap<Token, Entry>,
+    /// The last place that a waiter has, or had when the lock was read: no row is written twice.
+    last_place: i64,
 }
 
 impl Known {
     /// Takes a row in. If it has no effect any more it is only remembered, to be deleted.
     pub fn take(&mut self, row: Stored, lives: bool) {
-        let origin = *row.origin();
-        let token = match &row {
-            Stored::Lease(held, _) => {
-                if lives {
-                    self.lock.held.push(held.clone());
-                }
-                held.token
-            }
-            Stored::Waiter(waiting, _) => {
-                if lives {
-                    self.lock.queue.push(waiting.clone());
-                }
-                waiting.token
-            }
+        let token = match &row.content {
+            Content::Lease(held) => held.token,
+            Content::Waiter(waiting) => waiting.token,
         };
-        let origin = if lives { origin } else { Origin { place: 0, ..origin } };
+        let mut origin = row.origin;
+        self.last_place = self.last_place.max(origin.place);
+        if lives {
+            match row.content.clone() {
+                Content::Lease(held) => self.lock.held.push(held),
+                Content::Waiter(waiting) => self.lock.queue.push(waiting),
+            }
+        } else {
+            origin.place = 0;
+        }
         self.entries.insert(token, Entry { origin, stored: Some(row) });
     }
 
@@ -96,59 +106,105 @@ impl Known {
         &mut self.entries.entry(token).or_insert(Entry { origin, stored: None }).origin
     }
 
-    /// The largest place taken in the queue.
-    pub fn last_place(&self) -> i64 {
-        let place =
-            |waiting: &Waiting| self.entries.get(&waiting.token).map_or(0, |entry| entry.origin.place);
-        self.lock.queue.iter().rev().map(place).find(|place| *place > 0).unwrap_or(0)
-    }
-
-    /// Writes down what changed.
-    pub fn store(mut self, connection: &Connection, key: &str) -> rusqlite::Result<()> {
-        let lock = std::mem::take(&mut self.lock);
-        for held in lock.held {
-            let Entry { origin, stored } =
-                self.entries.remove(&held.token).expect("every lease has an origin");
-            let lease = Stored::Lease(held, origin);
-            if stored.as_ref() != Some(&lease) {
-                stored
-                    .filter(|stored| matches!(stored, Stored::Waiter(..)))
-                    .map_or(Ok(()), |stored| end(connection, key, &stored))?;
-                set(connection, key, &lease)?;
-            }
+    /// Puts `token` at the end of the queue, unless it has a place.
+    pub fn place(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
+        let next = self.last_place + 1;
+        if self.entry(token, owner, boot).place == 0 {
+            self.last_place = next;
+            self.entry(token, owner, boot).place = next;
         }
-        for waiting in lock.queue {
-            let Entry { origin, stored } =
-                self.entries.remove(&waiting.token).expect("every waiter has an origin");
-            let waiter = Stored::Waiter(waiting, origin);
-            if stored.as_ref() != Some(&waiter) {
-                // One that lost its place and got another has another row.
-                let elsewhere = stored.filter(|stored| stored.origin().place != origin.place);
-                elsewhere.map_or(Ok(()), |stored| end(connection, key, &stored))?;
-                set(connection, key, &waiter)?;
-            }
-        }
-        // What is left is neither a lease nor a waiter any more.
-        self.entries
-            .into_values()
-            .filter_map(|entry| entry.stored)
-            .try_for_each(|stored| end(connection, key, &stored))
+        self.entry(token, owner, boot)
     }
 }
 
-/// The rows of `key`: its leases, and if `queue` its waiters in their order.
-pub fn read(connection: &Connection, key: &str, queue: bool) -> rusqlite::Result<Vec<Stored>> {
-    let key = named_params! { ":key": key };
-    let mut rows = Vec::new();
-    for lease in connection.prepare_cached(LEASES)?.query_map(key, lease_of)? {
-        rows.push(lease?);
+/// The way to the rows. What every request needs is looked up once for all of a transaction.
+pub struct Rows<'a> {
+    connection: &'a Connection,
+    leases: CachedStatement<'a>,
+    set_lease: CachedStatement<'a>,
+    end_lease: CachedStatement<'a>,
+}
+
+impl<'a> Rows<'a> {
+    pub fn new(connection: &'a Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            connection,
+            leases: connection.prepare_cached(LEASES)?,
+            set_lease: connection.prepare_cached(SET_LEASE)?,
+            end_lease: connection.prepare_cached(END_LEASE)?,
+        })
     }
-    if queue {
-        for waiter in connection.prepare_cached(WAITERS)?.query_map(key, waiter_of)? {
-            rows.push(waiter?);
+
+    /// The rows of `key`: its leases, and if `queue` its waiters in their order.
+    pub fn read(&mut self, key: &str, queue: bool) -> rusqlite::Result<Vec<Stored>> {
+        let mut rows: Vec<Stored> =
+            self.leases.query_map([key], lease_of)?.collect::<rusqlite::Result<_>>()?;
+        if queue {
+            for waiter in self.connection.prepare_cached(WAITERS)?.query_map([key], waiter_of)? {
+                rows.push(waiter?);
+            }
         }
+        Ok(rows)
     }
-    Ok(rows)
+
+    /// Writes down what changed of the lock `key`.
+    pub fn store(&mut self, key: &str, known: Known) -> rusqlite::Result<()> {
+        let Known { lock, mut entries, last_place: _ } = known;
+        let leases = lock.held.into_iter().map(|held| (held.token, Content::Lease(held)));
+        let waiters = lock.queue.into_iter().map(|waiting| (waiting.token, Content::Waiter(waiting)));
+        for (token, content) in leases.chain(waiters) {
+            let Entry { origin, stored } = entries.remove(&token).expect("everybody has an origin");
+            let row = Stored { content, origin };
+            if let Some(stored) = &stored {
+                if *stored == row {
+                    continue;
+                }
+                if !stored.is_at(&row) {
+                    self.end(key, stored)?;
+                }
+            }
+            self.set(key, &row)?;
+        }
+        // What is left is neither a lease nor a waiter any more.
+        let mut ended = entries.into_values().filter_map(|entry| entry.stored);
+        ended.try_for_each(|row| self.end(key, &row))
+    }
+
+    fn set(&mut self, key: &str, Stored { content, origin }: &Stored) -> rusqlite::Result<()> {
+        let mut buffer = [0; Token::LENGTH];
+        let Origin { owner, boot, ttl, number, place } = origin;
+        let (owner, boot, number) = (owner.as_bytes(), boot.as_bytes(), number.cast_signed());
+        match content {
+            Content::Lease(Held { token, holder, mode, fence, ends }) => {
+                let (token, ends) = (token.encode(&mut buffer), ends.as_micros().cast_signed());
+                let (ttl, fence) = (ttl.as_millis() as i64, fence.map(|fence| fence.0.cast_signed()));
+                let most = most(*mode);
+                self.set_lease
+                    .execute(params![key, token, most, owner, boot, &**holder, number, ends, ttl, fence])?;
+            }
+            Content::Waiter(Waiting { token, holder, mode, number: _, since, until }) => {
+                let (token, most) = (token.encode(&mut buffer), most(*mode));
+                let (until, since) = (until.as_micros().cast_signed(), since.as_micros().cast_signed());
+                self.connection.prepare_cached(SET_WAITER)?.execute(params![
+                    key, place, token, most, owner, boot, &**holder, number, until, since
+                ])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, key: &str, row: &Stored) -> rusqlite::Result<()> {
+        match &row.content {
+            Content::Lease(held) => {
+                let mut buffer = [0; Token::LENGTH];
+                self.end_lease.execute([key, held.token.encode(&mut buffer)])?;
+            }
+            Content::Waiter(_) => {
+                self.connection.prepare_cached(END_WAITER)?.execute(params![key, row.origin.place])?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn lease_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
@@ -166,7 +222,7 @@ fn lease_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
         fence: row.get::<_, Option<i64>>(8)?.map(|fence| Fence(fence.max(0).unsigned_abs())),
         ends: Instant::from_micros(number_of(row, 6)?),
     };
-    Ok(Stored::Lease(held, origin))
+    Ok(Stored { content: Content::Lease(held), origin })
 }
 
 fn waiter_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
@@ -185,45 +241,7 @@ fn waiter_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
         since: Instant::from_micros(number_of(row, 7)?),
         until: Instant::from_micros(number_of(row, 6)?),
     };
-    Ok(Stored::Waiter(waiting, origin))
-}
-
-fn set(connection: &Connection, key: &str, row: &Stored) -> rusqlite::Result<()> {
-    let mut buffer = [0; Token::LENGTH];
-    match row {
-        Stored::Lease(Held { token, holder, mode, fence, ends }, origin) => {
-            connection.prepare_cached(SET_LEASE)?.execute(named_params! {
-                ":key": key, ":token": token.encode(&mut buffer), ":most": most(*mode),
-                ":owner": origin.owner.as_bytes(), ":boot": origin.boot.as_bytes(), ":holder": &**holder,
-                ":number": origin.number.cast_signed(), ":ends": ends.as_micros().cast_signed(),
-                ":ttl": origin.ttl.as_millis() as i64, ":fence": fence.map(|fence| fence.0.cast_signed()),
-            })?;
-        }
-        Stored::Waiter(Waiting { token, holder, mode, number, since, until }, origin) => {
-            connection.prepare_cached(SET_WAITER)?.execute(named_params! {
-                ":key": key, ":place": origin.place, ":token": token.encode(&mut buffer), ":most": most(*mode),
-                ":owner": origin.owner.as_bytes(), ":boot": origin.boot.as_bytes(), ":holder": &**holder,
-                ":number": number.cast_signed(), ":until": until.as_micros().cast_signed(),
-                ":since": since.as_micros().cast_signed(),
-            })?;
-        }
-    }
-    Ok(())
-}
-
-fn end(connection: &Connection, key: &str, row: &Stored) -> rusqlite::Result<()> {
-    match row {
-        Stored::Lease(held, _) => {
-            let mut buffer = [0; Token::LENGTH];
-            let token = held.token.encode(&mut buffer);
-            connection.prepare_cached(END_LEASE)?.execute(named_params! { ":key": key, ":token": token })?;
-        }
-        Stored::Waiter(_, origin) => {
-            let place = origin.place;
-            connection.prepare_cached(END_WAITER)?.execute(named_params! { ":key": key, ":place": place })?;
-        }
-    }
-    Ok(())
+    Ok(Stored { content: Content::Waiter(waiting), origin })
 }
 
 pub fn token_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Token> {

@@ -10,8 +10,9 @@ use rusqlite::{Connection, OpenFlags, named_params};
 use uuid::Uuid;
 
 use super::super::{Answer, Request, StoreError, StoreErrorKind};
-use super::leases::{Aftermath, Cursor, Handed, Me, Turn};
+use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::owner::{self, Owner};
+use super::peers::Me;
 use super::rows;
 use super::schema::{self, Refusal};
 use super::{boot, directory, failure};
@@ -208,9 +209,10 @@ impl Session {
             self.sweep_at = now + SWEEP_EVERY;
         }
         let me = Me { owner: owner.id(), boot: self.boot, owners: &self.owners };
-        let turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
         let swept = sweep.then_some(&mut self.swept);
-        let carried = carry(turn, work, if touch { owner::dead(me.owners) } else { Vec::new() }, swept);
+        let dead = if touch { owner::dead(me.owners) } else { Vec::new() };
+        let turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
+        let carried = turn.and_then(|turn| carry(turn, work, dead, swept));
         let (answers, Aftermath { handed, graves }) = carried.map_err(|error| self.trouble(&error))?;
         self.execute("COMMIT").map_err(|error| match self.trouble(&error) {
             // It may be in the log already.
