@@ -100,6 +100,11 @@ impl Lock {
         }
     }
 
+    /// What every request begins with, alone: for a store that looks by itself whether a lease has ended.
+    pub fn settle(&mut self, turn: &mut Turn<'_>) {
+        self.refresh(turn, None);
+    }
+
     /// [`Request::Acquire`](super::Request::Acquire).
     pub fn acquire(&mut self, ask: &Ask, turn: &mut Turn<'_>) -> Reply {
         let now = turn.now;

@@ -4,26 +4,53 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use leasehold::lease::{Fence, Token, Ttl};
+use leasehold::lease::{Fence, Mode, Token, Ttl};
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Answer, LeaseInfo, Reply, Request, Store, StoreError};
+use leasehold::store::{Answer, Ask, LeaseInfo, LockInfo, Notice, Place, Reply, Request, Store, StoreError};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::LocalSet;
 
 /// The time-out of batches that are expected to be answered.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The answer to a renewal without fences.
+pub const RENEWED: Reply = Reply::Renewed { block: None };
+
 /// Runs one test on a runtime like the engine's, and never for ever.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("it hangs") })
+    LocalSet::new().block_on(&runtime, async {
+        tokio::time::timeout(Duration::from_secs(60), test).await.expect("it hangs")
+    })
+}
+
+/// What is asked for one exclusive lease of a minute, without a place.
+pub fn terms(key: &str, token: Token) -> Ask {
+    Ask::new(key.into(), token, Ttl::from_millis(60_000).unwrap(), "a test".into())
 }
 
 pub fn acquire(key: &str, token: Token, ttl_ms: u32) -> Request {
-    let ttl = Ttl::from_millis(ttl_ms).unwrap();
-    Request::Acquire { key: key.into(), token, ttl, holder: "a test".into() }
+    Request::Acquire(Ask { ttl: Ttl::from_millis(ttl_ms).unwrap(), ..terms(key, token) })
+}
+
+/// Asks for an exclusive lease, or a place of that number.
+pub fn queue(key: &str, token: Token, number: u64) -> Request {
+    Request::Acquire(Ask { place: Some(Place { number }), ..terms(key, token) })
+}
+
+/// Asks for one of `most` shared leases, or a place of that number.
+pub fn share(key: &str, token: Token, most: u32, number: u64) -> Request {
+    let place = Some(Place { number });
+    Request::Acquire(Ask { mode: Mode::Shared { most }, place, ..terms(key, token) })
 }
 
 pub fn renew(key: &str, token: Token, ttl_ms: u32) -> Request {
-    Request::Renew { key: key.into(), token, ttl: Ttl::from_millis(ttl_ms).unwrap() }
+    Request::Renew { key: key.into(), token, ttl: Ttl::from_millis(ttl_ms).unwrap(), fences: 0 }
+}
+
+pub fn adopt(key: &str, token: Token, heir: Token) -> Request {
+    let ttl = Ttl::from_millis(60_000).unwrap();
+    Request::Adopt { key: key.into(), token, heir, ttl, holder: "an heir".into() }
 }
 
 pub fn release(key: &str, token: Token) -> Request {
@@ -59,14 +86,52 @@ pub async fn granted(store: &Rc<RedisStore>, key: &str, token: Token) -> Fence {
 
 pub fn fence(reply: Reply) -> Fence {
     match reply {
-        Reply::Acquired { fence } => fence,
+        Reply::Acquired { fence, .. } => fence,
         other => panic!("expected a lease, got {other:?}"),
     }
 }
 
-pub async fn info(store: &Rc<RedisStore>, key: &str) -> Option<LeaseInfo> {
+/// What is known of a lock that is held.
+pub async fn lock(store: &Rc<RedisStore>, key: &str) -> Option<LockInfo> {
     match ask(store, inspect(key)).await {
         Reply::Inspected(info) => info,
         other => panic!("expected what inspect tells, got {other:?}"),
+    }
+}
+
+/// What is known of its first lease.
+pub async fn info(store: &Rc<RedisStore>, key: &str) -> Option<LeaseInfo> {
+    lock(store, key).await.map(|info| info.leases[0].clone())
+}
+
+/// How many stand before one that is to wait, and whether it is told.
+#[track_caller]
+pub fn queued(reply: Reply) -> (u32, bool) {
+    match reply {
+        Reply::Queued { ahead, told, .. } => (ahead, told),
+        other => panic!("expected a place, got {other:?}"),
+    }
+}
+
+/// The notices of a store.
+pub struct Notices(UnboundedReceiver<Notice>);
+
+impl Notices {
+    /// Of one that has not been used yet.
+    pub fn of(store: &Rc<RedisStore>) -> Self {
+        let (sender, receiver) = unbounded_channel();
+        store.listen(Rc::new(move |notice| {
+            let _ = sender.send(notice);
+        }));
+        Self(receiver)
+    }
+
+    pub async fn next(&mut self) -> Notice {
+        self.0.recv().await.expect("the store lives")
+    }
+
+    /// Those that have come and were not awaited.
+    pub fn more(&mut self) -> Vec<Notice> {
+        std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
 }

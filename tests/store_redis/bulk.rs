@@ -3,7 +3,7 @@
 use leasehold::lease::Token;
 use leasehold::store::{Absence, Reply, Request};
 
-use crate::ask::{acquire, all, inspect, release, renew, run};
+use crate::ask::{RENEWED, acquire, all, inspect, release, renew, run};
 use crate::server::Server;
 
 #[test]
@@ -31,14 +31,13 @@ fn five_thousand_mixed_requests_are_answered_in_order() {
         let fences: Vec<_> = next(500)
             .into_iter()
             .map(|reply| match reply {
-                Reply::Acquired { fence } => fence,
+                Reply::Acquired { fence, .. } => fence,
                 other => panic!("expected a lease, got {other:?}"),
             })
             .collect();
-        let shows =
-            |reply: &Reply, fence| matches!(reply, Reply::Inspected(Some(i)) if i.fence == Some(fence));
+        let shows = |reply: &Reply, fence| matches!(reply, Reply::Inspected(Some(i)) if i.leases[0].fence == Some(fence));
         assert!(next(500).iter().all(|reply| matches!(reply, Reply::Busy { remaining: Some(_) })));
-        assert!(next(500).iter().all(|reply| *reply == Reply::Renewed));
+        assert!(next(500).iter().all(|reply| *reply == RENEWED));
         assert!(next(500).iter().zip(fences.iter().rev()).all(|(reply, fence)| shows(reply, *fence)));
         for fence in fences {
             let [ready, stranger, seen, released] = &next(4)[..] else { panic!("four replies") };

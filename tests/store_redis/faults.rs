@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::lease::Token;
 use leasehold::store::{Reply, Request, StoreError, StoreErrorKind};
 
-use crate::ask::{acquire, all, ask, granted, inspect, refused, release, renew, run, within};
+use crate::ask::{RENEWED, acquire, all, ask, granted, inspect, refused, release, renew, run, within};
 use crate::server::{Server, send, store};
 
 const PASSWORD: &str = "hunter2-secret";
@@ -210,10 +210,7 @@ fn a_full_server_takes_no_new_lease_but_gives_up_the_old_ones() {
         let error = refused(&store, acquire("lock:b", token, 1_000)).await;
         assert_refused(&error, StoreErrorKind::Full, "maxmemory");
         let answers = all(&store, vec![renew("lock:a", token, 1_000), release("lock:a", token)]).await;
-        assert_eq!(
-            answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(),
-            [Reply::Renewed, Reply::Released]
-        );
+        assert_eq!(answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [RENEWED, Reply::Released]);
     });
 }
 

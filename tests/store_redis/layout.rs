@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::lease::{Fence, Token};
 use leasehold::store::{Absence, Reply, StoreErrorKind};
 
-use crate::ask::{acquire, all, ask, fence, granted, info, inspect, refused, release, renew, run};
+use crate::ask::{RENEWED, acquire, all, ask, fence, granted, info, inspect, refused, release, renew, run};
 use crate::server::Server;
 
 const HOUR: i64 = 3_600_000;
@@ -150,7 +150,7 @@ fn a_renewal_prolongs_the_fences_life_and_never_shortens_it() {
         let token = Token::random();
         granted(&store, "lock:a", token).await;
         server.command(&["PEXPIRE", "{lock:a}:fence", "20000"]);
-        assert_eq!(ask(&store, renew("lock:a", token, 90_000)).await, Reply::Renewed);
+        assert_eq!(ask(&store, renew("lock:a", token, 90_000)).await, RENEWED);
         assert!(about(left(&server, "lock:a"), 90_000));
         assert!(left(&server, "{lock:a}:fence") >= HOUR + 90_000);
         for late in [renew("lock:a", token, 10), acquire("lock:a", token, 10)] {
@@ -158,7 +158,7 @@ fn a_renewal_prolongs_the_fences_life_and_never_shortens_it() {
             assert!(about(left(&server, "lock:a"), 90_000), "what comes late shortens nothing");
         }
         server.command(&["PEXPIRE", "{lock:a}:fence", "36000000"]);
-        assert_eq!(ask(&store, renew("lock:a", token, 30_000)).await, Reply::Renewed);
+        assert_eq!(ask(&store, renew("lock:a", token, 30_000)).await, RENEWED);
         granted(&store, "lock:a", token).await;
         assert!(about(left(&server, "{lock:a}:fence"), 10 * HOUR));
         server.command(&["PEXPIRE", "{lock:a}:fence", "20000"]);
@@ -205,7 +205,7 @@ fn a_big_batch_is_few_calls() {
             fence(answer.unwrap());
         }
         for answer in all(&store, asked(&|key, token| renew(key, token, 60_000))).await {
-            assert_eq!(answer.unwrap(), Reply::Renewed);
+            assert_eq!(answer.unwrap(), RENEWED);
         }
         // Every second lease ends while another begins.
         let mut batch = Vec::new();

@@ -7,9 +7,9 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use leasehold::lease::{Key, Token};
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Request, Store};
+use leasehold::store::{Ask, Place, Request, Store};
 
-use crate::ask::{TIMEOUT, acquire, release, run};
+use crate::ask::{TIMEOUT, acquire, release, run, terms};
 use crate::server::Server;
 
 /// Nanoseconds that this thread has run, where the system tells.
@@ -29,12 +29,9 @@ async fn pairs(store: &Rc<RedisStore>, keys: &[Key], rounds: usize) {
         let begin = keys.iter().map(|key| {
             let token = Token::random();
             ends.push(Request::Release { key: key.clone(), token });
-            match acquire("", token, 10_000) {
-                Request::Acquire { ttl, holder, .. } => {
-                    Request::Acquire { key: key.clone(), token, ttl, holder }
-                }
-                other => other,
-            }
+            // As the engine asks.
+            let place = Some(Place { number: ends.len() as u64 });
+            Request::Acquire(Ask { key: key.clone(), place, ..terms("", token) })
         });
         let begin = begin.collect();
         done(store, begin).await;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use futures_util::future::select_ok;
 use redis::aio::{AsyncStream, MultiplexedConnection};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
-use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, Value};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::mpsc::unbounded_channel;
 
 use super::address::{Endpoint, RedisAddress};
 use super::fault;
 use super::greeting::{self, End};
-use super::link::Link;
+use super::link::{Inlet, Link};
 use super::scripts::SCRIPTS;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -27,55 +28,84 @@ const OLDEST: (u32, u32) = (6, 2);
 
 type Stream = Box<dyn AsyncStream + Send + Unpin>;
 
-/// Connects, logs in, makes sure that the server is fit, and makes the scripts known to it.
+/// Connects, logs in, makes sure that the server is fit, makes the scripts known to it, and subscribes to a channel of
+/// the connection's own, if the server lets us.
 ///
 /// It takes as long as it takes: time-outs are the business of whoever waits for it.
 pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
     let mut stream = dial(&address.endpoint).await.map_err(|error| unreachable(&address, &error))?;
-    let (purposes, commands): (Vec<_>, Vec<_>) = greetings(&address).unzip();
-    let replies = greeting::exchange(&mut stream, &commands).await;
+    let replies = exchange(&address, &mut stream, greetings(&address)).await?;
+    let mut protocol = ProtocolVersion::RESP2;
+    let mut channel = None;
+    // Only with RESP3 may anything else be said on a connection that has subscribed.
+    if replies.iter().any(|(purpose, reply)| *purpose == Purpose::Hello && matches!(reply, Value::Map(_))) {
+        protocol = ProtocolVersion::RESP3;
+        // A name that nobody can guess: notices tell nothing, but who could send them could keep us busy.
+        let name = format!("leasehold:{}", uuid::Uuid::new_v4());
+        let replies = exchange(&address, &mut stream, subscription(&name)).await?;
+        let allowed = !replies.iter().any(|(_, reply)| matches!(reply, Value::ServerError(_)));
+        channel = allowed.then_some(name);
+    }
+    // Neither user nor database here: that is done.
+    let nobody = RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(protocol);
+    let mut config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let mut inlet = None;
+    if let Some(channel) = channel {
+        let (sender, pushes) = unbounded_channel();
+        config = config.set_push_sender(sender);
+        inlet = Some(Inlet { channel, pushes });
+    }
+    let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
+        .await
+        .map_err(|error| fault::broken(&address, &error, false))?;
+    Ok(Link::new(connection, tokio::spawn(driver), inlet))
+}
+
+/// Says `words` and looks at the reply to each.
+async fn exchange(
+    address: &RedisAddress,
+    stream: &mut Stream,
+    words: impl Iterator<Item = (Purpose, Cmd)>,
+) -> Result<Vec<(Purpose, Value)>, StoreError> {
+    let (purposes, commands): (Vec<_>, Vec<_>) = words.unzip();
+    let replies = greeting::exchange(stream, &commands).await;
     for (purpose, reply) in purposes.iter().zip(&replies.values) {
-        purpose.check(&address, reply)?;
+        purpose.check(address, reply)?;
     }
     match replies.end {
-        Some(End::Nonsense) => return Err(fault::not_a_redis(&address, false)),
+        Some(End::Nonsense) => Err(fault::not_a_redis(address, false)),
         Some(End::HungUp(error)) => {
             let words = replies.values.iter().find_map(|value| match value {
                 Value::ServerError(error) => Some(error),
                 _ => None,
             });
-            return Err(
-                words.map_or_else(|| unreachable(&address, &error), |said| fault::refused(&address, said))
-            );
+            Err(words.map_or_else(|| unreachable(address, &error), |said| fault::refused(address, said)))
         }
-        None => {}
+        None => Ok(purposes.into_iter().zip(replies.values).collect()),
     }
-    // Neither user nor database here: that is done.
-    let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
-    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
-        .await
-        .map_err(|error| fault::broken(&address, &error, false))?;
-    Ok(Link::new(connection, tokio::spawn(driver)))
 }
 
 /// What a command of the greeting is for.
 #[derive(Clone, Copy, PartialEq)]
 enum Purpose {
     LogIn,
+    Hello,
     Select,
     Name,
     Version,
     Load,
     Run,
+    Subscribe,
+}
+
+fn words_of(words: &[&str]) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(words);
+    command
 }
 
 fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
-    let command = |words: &[&str]| {
-        let mut command = Cmd::new();
-        command.arg(words);
-        command
-    };
+    let command = words_of;
     let login = match (address.username.as_deref(), address.password.as_deref()) {
         (None, None) => None,
         (None, Some(secret)) => Some(command(&["AUTH", secret])),
@@ -83,6 +113,8 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
     };
     let select = (address.database != 0).then(|| command(&["SELECT", &address.database.to_string()]));
     let login = login.map(|login| (Purpose::LogIn, login));
+    // Behind the login and not with it, so that who does not know it can refuse it by itself.
+    let hello = (Purpose::Hello, command(&["HELLO", "3"]));
     let name = (Purpose::Name, command(&["CLIENT", "SETNAME", "leasehold"]));
     let version = (Purpose::Version, command(&["INFO", "server"]));
     let scripts = SCRIPTS.load().into_iter().map(|load| (Purpose::Load, load));
@@ -90,10 +122,17 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
     let run = (Purpose::Run, command(&["EVALSHA", &SCRIPTS.inspect.hash, "0"]));
     login
         .into_iter()
+        .chain([hello])
         .chain(select.map(|select| (Purpose::Select, select)))
         .chain([name, version])
         .chain(scripts)
         .chain([run])
+}
+
+/// Nobody knows the channel yet, so nobody gets what is published: whoever may not is to know that he is not told.
+fn subscription(channel: &str) -> impl Iterator<Item = (Purpose, Cmd)> {
+    let commands = [words_of(&["PUBLISH", channel, ""]), words_of(&["SUBSCRIBE", channel])];
+    commands.into_iter().map(|command| (Purpose::Subscribe, command))
 }
 
 impl Purpose {
@@ -107,11 +146,17 @@ impl Purpose {
         // Nothing but the greeting was sent.
         fault.maybe_done = false;
         match (self, fault.kind) {
+            // Not for the life of the connection: the next one asks again.
+            (Purpose::Hello | Purpose::Subscribe, StoreErrorKind::Loading) => Err(fault),
             // A server that will be fit in a moment: the connection is kept, and says so to each batch by itself.
             (_, StoreErrorKind::Loading | StoreErrorKind::ReadOnly | StoreErrorKind::Full) => Ok(()),
-            // Whether we may name ourselves, or ask for the version, is not worth an error. Who may not talk to us
-            // at all says so to the other commands.
-            (Purpose::Name | Purpose::Version, _) if !matches!(error.code(), "NOAUTH" | "DENIED") => Ok(()),
+            // Whether we are told of free locks, may name ourselves, or ask for the version, is not worth an error. Who
+            // may not talk to us at all says so to the other commands.
+            (Purpose::Hello | Purpose::Subscribe | Purpose::Name | Purpose::Version, _)
+                if !matches!(error.code(), "NOAUTH" | "DENIED") =>
+            {
+                Ok(())
+            }
             // A server that was still loading a moment ago has loaded no script; it is told them with the first batch.
             (Purpose::Run, _) if error.code() == "NOSCRIPT" => Ok(()),
             // The server's own words about the login may repeat it.

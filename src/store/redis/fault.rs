@@ -6,8 +6,10 @@ use super::address::RedisAddress;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// What the user of an ACL must be allowed, for messages.
-const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands \
-                      +set +get +getex +mget +del +pttl +pexpire +time +evalsha +script|load";
+const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands +set +get +getex +mget +del +type \
+                      +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zcard \
+                      +zscore +zrank +hset +hget +hdel +time +evalsha +script|load; to be told of free locks, \
+                      the channels &leasehold:* and +hello +subscribe +publish";
 
 /// An error that the server answered to a request or to a whole group of them.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, Value};
+use redis::{Pipeline, PushInfo, RedisError, Value};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -19,6 +20,15 @@ pub struct Link {
     /// When each unanswered pipeline was sent, the oldest in front.
     in_flight: RefCell<VecDeque<(u64, Instant)>>,
     sent: Cell<u64>,
+    /// The channel to which the connection has subscribed.
+    channel: Option<String>,
+    pushes: Cell<Option<UnboundedReceiver<PushInfo>>>,
+}
+
+/// Where a connection is told what it did not ask for.
+pub struct Inlet {
+    pub channel: String,
+    pub pushes: UnboundedReceiver<PushInfo>,
 }
 
 /// Why a pipeline got no replies.
@@ -31,9 +41,27 @@ pub enum Cut {
 
 impl Link {
     /// The connection whose socket is served by the task `driver`.
-    pub fn new(connection: MultiplexedConnection, driver: JoinHandle<()>) -> Self {
-        let in_flight = RefCell::default();
-        Self { connection, driver, given_up: Cell::new(false), in_flight, sent: Cell::new(0) }
+    pub fn new(connection: MultiplexedConnection, driver: JoinHandle<()>, inlet: Option<Inlet>) -> Self {
+        let (channel, pushes) = inlet.map(|inlet| (inlet.channel, inlet.pushes)).unzip();
+        Self {
+            connection,
+            driver,
+            given_up: Cell::new(false),
+            in_flight: RefCell::default(),
+            sent: Cell::new(0),
+            channel,
+            pushes: Cell::new(pushes),
+        }
+    }
+
+    /// The channel over which those who wait are sent notices, if they are.
+    pub fn channel(&self) -> Option<&str> {
+        self.channel.as_deref()
+    }
+
+    /// What comes over the channel, for the first who asks.
+    pub fn take_pushes(&self) -> Option<UnboundedReceiver<PushInfo>> {
+        self.pushes.take()
     }
 
     /// Whether nothing can be sent any more. A connection that the server closed while it was idle is known to be

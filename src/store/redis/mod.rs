@@ -1,13 +1,18 @@
 //! One Redis server, 6.2 or later, or Valkey.
 //!
 //! A lock is a plain string key that holds the lease's token and expires by itself, so leasehold and any library
-//! that does `SET key token NX PX ttl` exclude each other (Redis, "Distributed locks with Redis"). Beside it, in the
-//! same slot, a fence key remembers the last fence, and whose it was.
+//! that does `SET key token NX PX ttl` exclude each other (Redis, "Distributed locks with Redis"). Of shared leases it is
+//! a sorted set, which such a library finds taken just so. Beside it, in the same slot, a fence key remembers the last
+//! fence, and whose it was; and, as long as somebody waits, other keys who does. All that is said in
+//! `scripts/rules.lua`, where the contract's rules for one lock are.
+//!
+//! Notices come over the same connection, as pushes of RESP3 on a channel that is the connection's own.
 //!
 //! - [`address`]: the URL;
 //! - [`connect`]: a connection that is fit for locks;
 //! - [`greeting`]: the first words on it;
 //! - [`link`]: the connection in use, and when to give it up;
+//! - [`notices`]: what comes over it unasked;
 //! - [`scripts`]: what the server runs;
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers;
@@ -18,11 +23,12 @@ mod connect;
 mod fault;
 mod greeting;
 mod link;
+mod notices;
 mod plan;
 mod reply;
 mod scripts;
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -35,17 +41,20 @@ pub use address::RedisAddress;
 
 use self::link::{Cut, Link};
 use self::plan::Group;
-use super::{Answer, Listener, Request, Store, StoreError, StoreErrorKind, all_failed};
+use super::{Answer, Listener, Notice, Request, Store, StoreError, StoreErrorKind, all_failed};
 
 type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError>>>;
 
 /// A Redis server. Connects when it is first needed, and again whenever the connection has failed; requests that may
 /// have been carried out are never sent again.
 ///
-/// It needs a tokio runtime with I/O and time.
+/// It needs a local tokio runtime (or a `LocalSet` on one) with I/O and time.
 pub struct RedisStore {
     address: RedisAddress,
     state: RefCell<State>,
+    /// Whether there has been a connection.
+    met: Cell<bool>,
+    listener: OnceCell<Listener>,
 }
 
 /// How long one attempt to connect may take; the batch after that begins another.
@@ -86,7 +95,8 @@ fn begin(address: RedisAddress) -> Connecting {
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
-        Rc::new(Self { address, state: RefCell::new(State::Apart) })
+        let state = RefCell::new(State::Apart);
+        Rc::new(Self { address, state, met: Cell::new(false), listener: OnceCell::new() })
     }
 
     /// The connection, made unless it is there or being made.
@@ -110,6 +120,8 @@ impl RedisStore {
             Ok(Ok(link)) => {
                 if is_current {
                     *state = State::Connected(link.clone());
+                    drop(state);
+                    self.connected(&link);
                 }
                 Ok(link)
             }
@@ -128,6 +140,19 @@ impl RedisStore {
                 );
                 Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
             }
+        }
+    }
+
+    /// Notices come over `link` from now on.
+    fn connected(&self, link: &Link) {
+        let pushes = link.take_pushes();
+        let Some(listener) = self.listener.get() else { return };
+        if let Some(pushes) = pushes {
+            notices::hand_on(pushes, listener.clone());
+        }
+        // Those who wait have told the server of a channel that nobody listens to any more.
+        if self.met.replace(true) {
+            listener(Notice::Missed);
         }
     }
 
@@ -165,7 +190,7 @@ impl RedisStore {
         // More than one round only for groups that were refused as a whole, and so certainly not carried out:
         // because the server did not know the scripts (any more), or for the rights on one of their keys.
         for round in 0..3 {
-            let pipeline = plan::pipeline(batch, &groups, load);
+            let pipeline = plan::pipeline(batch, &groups, load, link.channel());
             let mut replies = link.send(&pipeline, limit.deadline, limit.timeout).await?.into_iter();
             let loaded = replies.by_ref().take(pipeline.len() - groups.len()).find_map(reply::server_error);
             let mut again: Vec<Group> = Vec::new();
@@ -181,7 +206,7 @@ impl RedisStore {
                     (Some("NOPERM"), _) if round < 2 && group.members.len() > 1 => {
                         again.extend(group.apart())
                     }
-                    _ => reply::read(&self.address, &group, reply, answers),
+                    _ => reply::read(&self.address, &group, reply, link.channel().is_some(), answers),
                 }
             }
             if again.is_empty() {
@@ -226,7 +251,9 @@ impl Store for RedisStore {
         .boxed_local()
     }
 
-    fn listen(&self, _: Listener) {}
+    fn listen(&self, listener: Listener) {
+        let _ = self.listener.set(listener);
+    }
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         async move {

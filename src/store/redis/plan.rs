@@ -5,8 +5,8 @@ use std::io::Write;
 use redis::{Cmd, Pipeline, RedisWrite};
 use rustc_hash::FxHashSet;
 
-use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS, fence_key};
-use crate::lease::{Key, Token, Ttl};
+use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS, Side, side_key};
+use crate::lease::{Key, Mode, Token, Ttl};
 use crate::store::{Ask, Request};
 
 /// The most requests in one script call: the server does nothing else meanwhile, and answers only when it is done.
@@ -20,21 +20,39 @@ const SLACK: u64 = 300_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class<'a> {
     Ping,
-    Acquire(Ttl, &'a str),
-    Renew(Ttl),
+    Acquire(Terms<'a>),
+    /// The ttl, and how many more fences are wanted.
+    Renew(Ttl, u32),
     Release,
+    /// The ttl and the new holder's name.
+    Adopt(Ttl, &'a str),
     Inspect,
+}
+
+/// What acquires have to share to be one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms<'a> {
+    ttl: Ttl,
+    holder: &'a str,
+    mode: Mode,
+    fences: u32,
+    /// Whether they queue; the numbers of their places are their own.
+    queue: bool,
 }
 
 impl<'a> Class<'a> {
     fn of(request: &'a Request) -> (Self, Option<&'a Key>) {
         match request {
             Request::Ping => (Class::Ping, None),
-            Request::Acquire(ask) => (Class::Acquire(ask.ttl, &ask.holder), Some(&ask.key)),
-            Request::Renew { key, ttl, .. } | Request::Detach { key, ttl, .. } => {
-                (Class::Renew(*ttl), Some(key))
+            Request::Acquire(Ask { key, ttl, holder, mode, fences, place, .. }) => {
+                let (ttl, mode, fences, queue) = (*ttl, *mode, *fences, place.is_some());
+                (Class::Acquire(Terms { ttl, holder, mode, fences, queue }), Some(key))
             }
-            Request::Release { key, .. } | Request::Adopt { key, .. } => (Class::Release, Some(key)),
+            Request::Renew { key, ttl, fences, .. } => (Class::Renew(*ttl, *fences), Some(key)),
+            // A server knows of no processes: a lease ends by its ttl anyway.
+            Request::Detach { key, ttl, .. } => (Class::Renew(*ttl, 0), Some(key)),
+            Request::Release { key, .. } => (Class::Release, Some(key)),
+            Request::Adopt { key, ttl, holder, .. } => (Class::Adopt(*ttl, holder), Some(key)),
             Request::Inspect { key } => (Class::Inspect, Some(key)),
         }
     }
@@ -86,8 +104,8 @@ pub fn groups(batch: &[Request]) -> Vec<Group<'_>> {
     groups
 }
 
-/// The commands for `groups`, behind the scripts themselves if `load`.
-pub fn pipeline(batch: &[Request], groups: &[Group<'_>], load: bool) -> Pipeline {
+/// The commands for `groups`, behind the scripts themselves if `load`. Those who wait are sent notices over `channel`.
+pub fn pipeline(batch: &[Request], groups: &[Group<'_>], load: bool, channel: Option<&str>) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(groups.len());
     if load {
         for command in SCRIPTS.load() {
@@ -95,59 +113,76 @@ pub fn pipeline(batch: &[Request], groups: &[Group<'_>], load: bool) -> Pipeline
         }
     }
     for group in groups {
-        pipeline.add_command(command(batch, group));
+        pipeline.add_command(command(batch, group, channel));
     }
     pipeline
 }
 
-fn command(batch: &[Request], group: &Group<'_>) -> Cmd {
-    let count = group.members.len();
-    let call = |script: &LockScript, keys: usize, words: usize| {
-        // Room for all at once: the words of a request are its keys and its token.
-        let size: usize =
-            group.members.iter().map(|&m| Class::of(&batch[m]).1.map_or(0, |key| key.len())).sum();
-        let mut command =
-            Cmd::with_capacity(6 + count * words, 128 + size * 2 * keys + count * (Token::LENGTH + 8));
-        command.arg("EVALSHA").arg(&script.hash).arg(count * keys);
-        for key in keys_of(batch, group) {
-            command.write_arg(key.as_bytes());
-        }
-        if keys == 2 {
-            for key in keys_of(batch, group) {
-                let mut fence = command.writer_for_next_arg();
-                for piece in fence_key(key) {
-                    // Writing into memory does not fail.
-                    let _ = fence.write_all(piece.as_bytes());
-                }
-            }
-        }
-        command
-    };
+fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
     let life = |ttl: Ttl| u64::from(ttl.as_millis()) + FENCE_LIFE.as_millis() as u64;
-    let mut command = match group.class {
+    let mut command;
+    match group.class {
         // All of it: the server's role and whether it is loading are in two sections, and 6.2 takes one name.
         Class::Ping => return redis::cmd("INFO"),
-        Class::Inspect => return call(&SCRIPTS.inspect, 2, 2),
-        Class::Release => call(&SCRIPTS.release, 1, 2),
-        Class::Acquire(ttl, holder) => {
-            let mut command = call(&SCRIPTS.acquire, 2, 3);
+        Class::Inspect => return call(batch, group, &SCRIPTS.inspect, Side::Fence, 0),
+        Class::Release => command = call(batch, group, &SCRIPTS.release, Side::Queue, 1),
+        Class::Acquire(Terms { ttl, holder, mode, fences, queue }) => {
+            command = call(batch, group, &SCRIPTS.acquire, Side::Fence, 1 + usize::from(queue));
+            let most = match mode {
+                Mode::Exclusive => 0,
+                Mode::Shared { most } => most.max(1),
+            };
+            command.arg(ttl.as_millis()).arg(life(ttl)).arg(holder).arg(most).arg(fences.max(1));
+            command.arg(channel.unwrap_or("-"));
+        }
+        Class::Renew(ttl, fences) => {
+            command = call(batch, group, &SCRIPTS.renew, Side::Fence, 1);
+            command.arg(ttl.as_millis()).arg(life(ttl)).arg(life(ttl) + SLACK).arg(fences);
+        }
+        Class::Adopt(ttl, holder) => {
+            command = call(batch, group, &SCRIPTS.adopt, Side::Fence, 2);
             command.arg(ttl.as_millis()).arg(life(ttl)).arg(holder);
-            command
         }
-        Class::Renew(ttl) => {
-            let mut command = call(&SCRIPTS.renew, 2, 3);
-            command.arg(ttl.as_millis()).arg(life(ttl)).arg(life(ttl) + SLACK);
-            command
-        }
-    };
+    }
     let mut buffer = [0; Token::LENGTH];
-    for &member in &group.members {
+    let members = || group.members.iter().map(|&member| &batch[member]);
+    for request in members() {
         if let Request::Acquire(Ask { token, .. })
         | Request::Renew { token, .. }
         | Request::Detach { token, .. }
-        | Request::Release { token, .. } = &batch[member]
+        | Request::Release { token, .. }
+        | Request::Adopt { token, .. } = request
         {
             command.write_arg(token.encode(&mut buffer).as_bytes());
+        }
+    }
+    // What a lock has of its own besides comes behind the tokens of all.
+    for request in members() {
+        match request {
+            Request::Acquire(Ask { place: Some(place), .. }) => drop(command.arg(place.number)),
+            Request::Adopt { heir, .. } => command.write_arg(heir.encode(&mut buffer).as_bytes()),
+            _ => {}
+        }
+    }
+    command
+}
+
+/// The begin of a call: all locks, then beside each the key that the script wants. `own` words of each follow later.
+fn call(batch: &[Request], group: &Group<'_>, script: &LockScript, side: Side, own: usize) -> Cmd {
+    let count = group.members.len();
+    // Room for all at once.
+    let keys: usize = keys_of(batch, group).map(|key| key.len()).sum();
+    let size = 256 + 2 * keys + count * (40 + own * Token::LENGTH);
+    let mut command = Cmd::with_capacity(9 + count * (2 + own), size);
+    command.arg("EVALSHA").arg(&script.hash).arg(count * 2);
+    for key in keys_of(batch, group) {
+        command.write_arg(key.as_bytes());
+    }
+    for key in keys_of(batch, group) {
+        let mut words = command.writer_for_next_arg();
+        for piece in side_key(key, side) {
+            // Writing into memory does not fail.
+            let _ = words.write_all(piece.as_bytes());
         }
     }
     command

@@ -1,7 +1,7 @@
 use super::*;
 
 fn acquire(key: &str) -> Request {
-    Request::Acquire { key: key.into(), token: Token::random(), ttl: Ttl::MIN, holder: "h".into() }
+    Request::Acquire(Ask::new(key.into(), Token::random(), Ttl::MIN, "h".into()))
 }
 
 fn release(key: &str) -> Request {

@@ -8,7 +8,7 @@ use super::address::RedisAddress;
 use super::fault;
 use super::plan::{Class, Group};
 use crate::lease::Fence;
-use crate::store::{Absence, Answer, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind};
+use crate::store::{Absence, Answer, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo};
 
 /// The error that `value` is.
 pub fn server_error(value: Value) -> Option<ServerError> {
@@ -40,7 +40,14 @@ pub fn refuse(
 }
 
 /// Reads the reply to a group into the answers of its requests. What no Redis replies leaves them without.
-pub fn read(address: &RedisAddress, group: &Group<'_>, reply: Value, answers: &mut [Option<Answer>]) {
+/// `told` says whether those who wait are sent notices.
+pub fn read(
+    address: &RedisAddress,
+    group: &Group<'_>,
+    reply: Value,
+    told: bool,
+    answers: &mut [Option<Answer>],
+) {
     match reply {
         Value::ServerError(error) if group.class == Class::Ping && error.code() == "NOPERM" => {
             // Who may not ask for the server's role can still use it: the scripts refuse on a replica by themselves.
@@ -56,7 +63,7 @@ pub fn read(address: &RedisAddress, group: &Group<'_>, reply: Value, answers: &m
             for (&member, item) in group.members.iter().zip(items) {
                 answers[member] = match item {
                     Value::ServerError(error) => Some(Err(fault::refused(address, &error))),
-                    item => one(group.class, item).map(Ok),
+                    item => one(group.class, item, told).map(Ok),
                 };
             }
         }
@@ -89,33 +96,85 @@ fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
     Some(Ok(Reply::Ready))
 }
 
-/// Reads one value that a script answered; the scripts say what it means.
-fn one(class: Class<'_>, value: Value) -> Option<Reply> {
+/// Reads one value that a script answered; the scripts say what it means. `told` says whether those who wait are sent
+/// notices.
+fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
     Some(match (class, value) {
-        (Class::Acquire(..), Value::Int(-1)) => Reply::Busy { remaining: None },
-        (Class::Acquire(..), Value::Int(code)) => match u64::try_from(code) {
+        (Class::Acquire(_), Value::Int(code)) => match u64::try_from(code) {
             Ok(fence) => Reply::Acquired { fence: Fence(fence), waiting: 0 },
-            Err(_) => Reply::Busy { remaining: remaining(-2 - code) },
+            Err(_) => Reply::Busy { remaining: in_the_way(code) },
         },
-        (Class::Renew(_), Value::Int(1)) => Reply::Renewed { block: None },
+        (Class::Acquire(_), Value::Array(parts)) => match parts[..] {
+            [Value::Int(fence @ 0..), Value::Int(waiting)] => {
+                Reply::Acquired { fence: Fence(fence as u64), waiting: count(waiting) }
+            }
+            [Value::Int(code), Value::Int(ahead)] => {
+                Reply::Queued { remaining: in_the_way(code), ahead: count(ahead), told }
+            }
+            _ => return None,
+        },
+        (Class::Renew(_, fences), Value::Int(1)) if fences == 0 => Reply::Renewed { block: None },
+        (Class::Renew(..), Value::Array(parts)) => match parts[..] {
+            [Value::Int(fence @ 0..), Value::Int(waiting)] => {
+                Reply::Renewed { block: Some((Fence(fence as u64), count(waiting))) }
+            }
+            _ => return None,
+        },
         (Class::Release, Value::Int(1)) => Reply::Released,
-        (Class::Renew(_) | Class::Release, Value::Int(0)) => Reply::NotHeld(Absence::Missing),
-        (Class::Renew(_) | Class::Release, Value::Int(-1)) => Reply::NotHeld(Absence::Taken),
-        (Class::Inspect, Value::Nil) => Reply::Inspected(None),
-        (Class::Inspect, Value::Array(parts)) => {
-            let (left, fence, holder) = match &parts[..] {
-                [Value::Int(left)] => (*left, None, None),
-                [Value::Int(left), Value::Int(fence), Value::BulkString(holder)] => {
-                    let holder = String::from_utf8_lossy(holder).into();
-                    (*left, u64::try_from(*fence).ok().map(Fence), Some(holder))
-                }
-                _ => return None,
-            };
-            let lease = LeaseInfo { holder, fence, remaining: remaining(left) };
-            Reply::Inspected(Some(LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() }))
+        (Class::Adopt(..), Value::Int(1)) => Reply::Adopted,
+        (Class::Renew(..) | Class::Release | Class::Adopt(..), Value::Int(0)) => {
+            Reply::NotHeld(Absence::Missing)
         }
+        (Class::Renew(..) | Class::Release | Class::Adopt(..), Value::Int(-1)) => {
+            Reply::NotHeld(Absence::Taken)
+        }
+        (Class::Inspect, Value::Nil) => Reply::Inspected(None),
+        (Class::Inspect, Value::Array(parts)) => match &parts[..] {
+            [Value::Int(shared), Value::Array(leases), Value::Array(waiters)] => {
+                let mut leases = leases.iter().map(lease).collect::<Option<Vec<_>>>()?;
+                // Those who have not taken theirs up will get the largest.
+                leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
+                let waiters = waiters.iter().map(waiter).collect::<Option<_>>()?;
+                Reply::Inspected(Some(LockInfo { shared: *shared == 1, leases, waiters }))
+            }
+            _ => return None,
+        },
         _ => return None,
     })
+}
+
+fn lease(value: &Value) -> Option<LeaseInfo> {
+    let Value::Array(parts) = value else { return None };
+    let (left, fence, holder) = match &parts[..] {
+        [Value::Int(left)] => (*left, None, None),
+        [Value::Int(left), Value::BulkString(holder), Value::Int(fence)] => {
+            let fence = u64::try_from(*fence).ok().filter(|&fence| fence > 0).map(Fence);
+            (*left, fence, Some(String::from_utf8_lossy(holder).into()))
+        }
+        _ => return None,
+    };
+    Some(LeaseInfo { holder, fence, remaining: remaining(left) })
+}
+
+fn waiter(value: &Value) -> Option<WaiterInfo> {
+    let Value::Array(parts) = value else { return None };
+    match &parts[..] {
+        [Value::Int(age), Value::BulkString(most), Value::BulkString(holder)] => Some(WaiterInfo {
+            holder: String::from_utf8_lossy(holder).into(),
+            shared: most != b"0",
+            age: Duration::from_micros(u64::try_from(*age).unwrap_or(0)),
+        }),
+        _ => None,
+    }
+}
+
+fn count(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// −1: it never ends; else the ms until it does, counted down from −2.
+fn in_the_way(code: i64) -> Option<Duration> {
+    if code == -1 { None } else { remaining(-2 - code) }
 }
 
 /// PTTL's −1 is a key that never expires; −2, one that is gone by now.

@@ -11,7 +11,7 @@ pub const FENCE_LIFE: Duration = Duration::from_secs(3600);
 
 /// One script, known to the server by the hash of its text.
 pub struct LockScript {
-    text: &'static str,
+    text: String,
     /// Its SHA-1, in hexadecimal.
     pub hash: String,
 }
@@ -21,6 +21,7 @@ pub struct Scripts {
     pub acquire: LockScript,
     pub renew: LockScript,
     pub release: LockScript,
+    pub adopt: LockScript,
     pub inspect: LockScript,
 }
 
@@ -28,39 +29,56 @@ pub static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     acquire: LockScript::new(include_str!("scripts/acquire.lua")),
     renew: LockScript::new(include_str!("scripts/renew.lua")),
     release: LockScript::new(include_str!("scripts/release.lua")),
+    adopt: LockScript::new(include_str!("scripts/adopt.lua")),
     inspect: LockScript::new(include_str!("scripts/inspect.lua")),
 });
 
 impl LockScript {
-    fn new(text: &'static str) -> Self {
-        Self { text, hash: Script::new(text).get_hash().into() }
+    /// A script whose text calls for the rules.
+    fn new(text: &str) -> Self {
+        let text = text.replacen("--[[rules]]", include_str!("scripts/rules.lua"), 1);
+        let hash = Script::new(&text).get_hash().into();
+        Self { text, hash }
     }
 }
 
 impl Scripts {
     /// How many commands [`Scripts::load`] makes.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 5;
 
     /// The commands that make all of them known to a server.
     pub fn load(&self) -> [Cmd; Self::COUNT] {
-        [&self.acquire, &self.renew, &self.release, &self.inspect].map(|script| {
+        [&self.acquire, &self.renew, &self.release, &self.adopt, &self.inspect].map(|script| {
             let mut command = redis::cmd("SCRIPT");
-            command.arg("LOAD").arg(script.text);
+            command.arg("LOAD").arg(&script.text);
             command
         })
     }
 }
 
-/// The key beside `lock` that keeps its fence, in pieces: `{lock:a}:fence`.
+/// The keys beside a lock that scripts are given; the scripts know those that they make themselves.
+#[derive(Clone, Copy)]
+pub enum Side {
+    /// What is known of the fences.
+    Fence,
+    /// Who waits.
+    Queue,
+}
+
+/// The key beside `lock`, in pieces: `{lock:a}:fence`.
 ///
 /// It lies in the lock's slot of a Redis Cluster ("Redis cluster specification", hash tags). A lock with a hash tag
 /// of its own keeps that: `{tag}:lock:a{tag}b:fence`, and not just `:fence` behind the lock, for that may be the name
 /// of another lock. (No key lies in the slot of a lock that has a } but no tag.)
-pub fn fence_key(lock: &str) -> [&str; 5] {
+pub fn side_key(lock: &str, side: Side) -> [&str; 5] {
+    let name = match side {
+        Side::Fence => ":fence",
+        Side::Queue => ":queue",
+    };
     let tag = lock.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     match tag.filter(|tag| !tag.is_empty()) {
-        Some(tag) => ["{", tag, "}:", lock, ":fence"],
-        None => ["{", lock, "}", "", ":fence"],
+        Some(tag) => ["{", tag, "}:", lock, name],
+        None => ["{", lock, "}", "", name],
     }
 }
 
@@ -69,11 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fence_is_in_the_locks_slot_and_is_no_other_locks_key() {
-        assert_eq!(fence_key("lock:a").concat(), "{lock:a}:fence");
-        assert_eq!(fence_key("lock:a{b}c").concat(), "{b}:lock:a{b}c:fence");
-        assert_eq!(fence_key("{b}").concat(), "{b}:{b}:fence");
-        assert_eq!(fence_key("lock:{b").concat(), "{lock:{b}:fence");
-        assert_eq!(fence_key("lock:a{}c").concat(), "{lock:a{}c}:fence");
+    fn a_side_key_is_in_the_locks_slot_and_is_no_other_locks_key() {
+        assert_eq!(side_key("lock:a", Side::Queue).concat(), "{lock:a}:queue");
+        assert_eq!(side_key("lock:a", Side::Fence).concat(), "{lock:a}:fence");
+        assert_eq!(side_key("lock:a{b}c", Side::Fence).concat(), "{b}:lock:a{b}c:fence");
+        assert_eq!(side_key("{b}", Side::Fence).concat(), "{b}:{b}:fence");
+        assert_eq!(side_key("lock:{b", Side::Fence).concat(), "{lock:{b}:fence");
+        assert_eq!(side_key("lock:a{}c", Side::Fence).concat(), "{lock:a{}c}:fence");
     }
 }

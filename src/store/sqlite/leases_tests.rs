@@ -1,8 +1,10 @@
 //! The rules on rows at chosen instants, boots and owners.
 
+use super::super::super::Ask;
 use super::super::owner::Owner;
 use super::super::schema;
 use super::*;
+use crate::lease::Ttl;
 
 const WALL: u64 = 1_700_000_000_000_000;
 
@@ -30,7 +32,7 @@ impl Ledger {
         let me = Me { owner, boot, owners: &self.owners };
         let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true);
         let reply = turn.apply(request).unwrap();
-        for (id, handle) in turn.finish().unwrap() {
+        for (id, handle) in turn.finish().unwrap().graves {
             owner::bury(&self.owners, id, handle);
         }
         reply
@@ -43,9 +45,12 @@ impl Ledger {
     fn sweep(&self, owner: Uuid, boot: Uuid, ms: u64) {
         let me = Me { owner, boot, owners: &self.owners };
         let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true);
-        let mut after = Some(String::new());
-        while let Some(key) = after {
-            after = turn.sweep(&key).unwrap();
+        let mut after = Cursor::default();
+        loop {
+            after = turn.sweep(&after).unwrap();
+            if after == Cursor::default() {
+                break;
+            }
         }
         turn.finish().unwrap();
     }
@@ -59,12 +64,12 @@ impl Drop for Ledger {
 
 fn acquire(key: &str, ttl: u32) -> Request {
     let ttl = Ttl::from_millis(ttl).unwrap();
-    Request::Acquire { key: key.into(), token: Token::random(), ttl, holder: "h".into() }
+    Request::Acquire(Ask::new(key.into(), Token::random(), ttl, "h".into()))
 }
 
 fn granted(reply: &Reply) -> Fence {
     match reply {
-        Reply::Acquired { fence } => *fence,
+        Reply::Acquired { fence, .. } => *fence,
         other => panic!("expected a lease, got {other:?}"),
     }
 }
@@ -178,7 +183,7 @@ fn a_turn_that_may_not_write_tells_the_truth_and_changes_nothing() {
     let reader = Me { owner: me.id(), boot, owners: &ledger.owners };
     let mut turn = Turn::new(&ledger.connection, reader, Instant::from_micros(1), WALL, false);
     assert_eq!(turn.apply(&Request::Inspect { key: "k".into() }).unwrap(), Reply::Inspected(None));
-    assert!(turn.finish().unwrap().is_empty());
+    assert!(turn.finish().unwrap().graves.is_empty());
     assert_eq!(ledger.rows(), 1);
 }
 
@@ -201,11 +206,11 @@ fn an_owner_whose_file_was_lost_hands_its_lease_to_the_new_one_with_the_next_ren
     let ledger = Ledger::new();
     let (old, new, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
     let (token, ttl) = (Token::random(), Ttl::from_millis(60_000).unwrap());
-    let acquire_it = Request::Acquire { key: "k".into(), token, ttl, holder: "h".into() };
+    let acquire_it = Request::Acquire(Ask::new("k".into(), token, ttl, "h".into()));
     granted(&ledger.ask(old.id(), boot, 0, &acquire_it));
     assert_eq!(
-        ledger.ask(new.id(), boot, 1, &Request::Renew { key: "k".into(), token, ttl }),
-        Reply::Renewed
+        ledger.ask(new.id(), boot, 1, &Request::Renew { key: "k".into(), token, ttl, fences: 0 }),
+        Reply::Renewed { block: None }
     );
     drop(new);
     let other = ledger.owner();

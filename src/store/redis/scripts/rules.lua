@@ -1,0 +1,300 @@
+-- The rules of the store contract for one lock: what store/rules.rs says, on the server's keys. Made part of each
+-- script that needs them where `--[[rules]]` stands: a function of the server's time in µs.
+--
+-- A lock is up to six keys in one slot. Only the first two are handed in; the others have the names of the second but
+-- for its last word, and there is none of them while nobody waits and nothing is shared.
+--   lock      a string, the holder's token; or, of shared leases, a sorted set of their tokens by when they end (ms)
+--   :fence    "LAST TOKEN NAME": the last fence that was given away, to whom, and the holder's name. LAST-N if that
+--             was the last of N + 1. -TOKEN if it was handed the lease and has not taken it up. A q in front: there
+--             may be a queue. It spares those who find the lock free from asking whether there is.
+--   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same)
+--   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
+--   :waiters  a hash of the same: "MOST NUMBER CHANNEL NAME", MOST being 0 for an exclusive lease, CHANNEL - for none
+--   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
+-- All end by themselves. Errors are thrown, so whoever calls a rule does it by pcall.
+local call = redis.call
+local match, format = string.match, string.format
+local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1000, 2500
+local MOST_FENCES = 9007199254740991 -- 2^53 - 1: Lua and JavaScript count no further
+local now_ms = math.floor(now_us / 1000)
+local rules = {}
+
+-- Forgets one who waits.
+local function forget(s, token)
+  if call('ZREM', s.queue, token) == 1 then
+    call('ZREM', s.alive, token)
+    call('HDEL', s.waiters, token)
+  end
+end
+
+-- What is known of the fences: the last, how many before it the one of the lease is, whose it is, and its holder's name.
+local function fences(s)
+  local text = call('GET', s.fence) or ''
+  local last, back, whose, name = match(text, '^q?(%d+)%-?(%d*) (%S+) ?(.*)$')
+  last = tonumber(last or match(text, '^q?(%d+)')) or 0
+  return math.min(last, MOST_FENCES), tonumber(back) or 0, whose, name
+end
+
+-- Writes that down, and lets it live for `life` ms, and no shorter than before.
+local function note(s, last, back, whose, name, life)
+  local text = format('%016.0f', last)
+  if back > 0 then text = text .. format('-%.0f', back) end
+  text = text .. ' ' .. whose .. ' ' .. name
+  if call('EXISTS', s.queue) == 1 then text = 'q' .. text end
+  -- One that is ahead of the clock lasts until the clock has caught up.
+  life = math.max(life + math.max(math.ceil((last - now_us) / 1000), 0), call('PTTL', s.fence))
+  call('SET', s.fence, text, 'PX', format('%.0f', life))
+end
+
+-- Reserves fences: the first of them, larger than all before, and the last.
+local function reserve(last, count)
+  local first = math.min(math.max(now_us, last + 1), MOST_FENCES)
+  return first, math.min(first + count - 1, MOST_FENCES)
+end
+
+-- Lets the keys of shared leases live as long as the last of them.
+local function retime(s)
+  local ends = call('ZRANGE', s.lock, -1, -1, 'WITHSCORES')[2]
+  if ends then
+    call('PEXPIREAT', s.lock, ends)
+    call('PEXPIREAT', s.holders, ends)
+  end
+end
+
+local function share(s, token, ends, known)
+  -- Left by leases that ended by themselves.
+  if s.count == 0 then call('DEL', s.holders) end
+  call('ZADD', s.lock, ends, token)
+  call('HSET', s.holders, token, known)
+  s.count = s.count + 1
+  retime(s)
+end
+
+local function fits(s, most)
+  return not s.owner and (s.count == 0 or s.count < most)
+end
+
+local function holds(s, token)
+  return s.owner == token or s.count > 0 and call('ZSCORE', s.lock, token)
+end
+
+-- Grants to those in front, as long as they fit, and tells them. Stops at `but`, who is asking. Whether nobody is left
+-- who goes before `but`, or before one who comes now.
+--
+-- With `skip`, one whose connection is gone is left where it is, for its process is most likely gone, too.
+local function hand_on(s, but, skip)
+  local place = 0
+  while true do
+    local token = call('ZRANGE', s.queue, place, place)[1]
+    if not token or token == but then return true end
+    local most, number, channel, name =
+      match(call('HGET', s.waiters, token) or '0 0 - ', '^(%d+) (%d+) (%S+) (.*)$')
+    if not fits(s, tonumber(most)) then return false end
+    -- Who may not publish still hands on: whoever waits looks by itself.
+    local told = channel ~= '-' and redis.pcall('PUBLISH', channel, number)
+    if skip and told == 0 then
+      place = place + 1
+    else
+      if most == '0' then
+        call('SET', s.lock, token, 'PX', GRANT_TTL)
+        s.owner = token
+        forget(s, token)
+        local last = fences(s)
+        note(s, last, 0, '-' .. token, name, FENCE_LIFE)
+      else
+        share(s, token, now_ms + GRANT_TTL, '- ' .. name)
+        forget(s, token)
+      end
+    end
+  end
+end
+
+-- The lock without what has run out. Always writes: a read-only replica must refuse, rather than tell by its old data.
+local function look(lock, side)
+  local names = string.sub(side, 1, -6)
+  local s = { lock = lock, count = 0 }
+  for _, name in ipairs({ 'fence', 'queue', 'alive', 'waiters', 'holders' }) do s[name] = names .. name end
+  if call('TYPE', lock).ok == 'zset' then
+    local ended = call('ZRANGEBYSCORE', lock, '-inf', now_ms)
+    call('ZREMRANGEBYSCORE', lock, '-inf', now_ms)
+    for _, token in ipairs(ended) do call('HDEL', s.holders, token) end
+    s.count = call('ZCARD', lock)
+  else
+    s.owner = call('GETEX', lock)
+  end
+  for _, token in ipairs(call('ZRANGEBYSCORE', s.alive, '-inf', now_ms)) do forget(s, token) end
+  return s
+end
+
+-- Lets the lease of `token` live for at least `ttl` ms.
+local function prolong(s, token, ttl)
+  if s.owner then
+    if call('PTTL', s.lock) < ttl then call('PEXPIRE', s.lock, ttl) end
+  elseif tonumber(call('ZSCORE', s.lock, token)) < now_ms + ttl then
+    call('ZADD', s.lock, now_ms + ttl, token)
+    retime(s)
+  end
+end
+
+-- -1 when the first lease in the way never ends, else -2 - the ms until it does.
+local function in_the_way(s)
+  if s.count > 0 then
+    return -2 - math.max(tonumber(call('ZRANGE', s.lock, 0, 0, 'WITHSCORES')[2]) - now_ms, 0)
+  end
+  local left = call('PTTL', s.lock)
+  return left == -1 and -1 or -2 - math.max(left, 0)
+end
+
+local function absence(s)
+  return (s.owner or s.count > 0) and -1 or 0
+end
+
+-- How many wait, with the fence, which is the whole answer if nobody does.
+local function with_queue(s, fence)
+  local waiting = call('ZCARD', s.queue)
+  return waiting > 0 and { fence, waiting } or fence
+end
+
+-- ask: ttl, life (of the fence), name, most (0: exclusive), count (of fences), channel.
+function rules.acquire(lock, side, token, number, ask)
+  local s = look(lock, side)
+  local is_next = hand_on(s, token, true)
+  local held = holds(s, token)
+  if held or is_next and fits(s, ask.most) then
+    local last, back, whose = fences(s)
+    local known = held and (whose == token and last - back)
+    if held and not s.owner then known = tonumber(match(call('HGET', s.holders, token) or '', '^%d+')) end
+    if held then prolong(s, token, ask.ttl) else forget(s, token) end
+    if known and ask.count == 1 then
+      -- The same request again, because its first answer was lost: the same lease.
+      local left = call('PTTL', s.fence)
+      if left >= 0 and left < ask.life then call('PEXPIRE', s.fence, format('%.0f', ask.life)) end
+      return with_queue(s, known)
+    end
+    local first, top = reserve(last, ask.count)
+    -- A lease without a fence is none: the fence comes first.
+    note(s, top, top - first, token, ask.name, ask.life)
+    local shown = format('%.0f', first) .. ' ' .. ask.name
+    if not held and ask.most == 0 then
+      call('SET', lock, token, 'PX', ask.ttl)
+      s.owner = token
+    elseif not held then
+      share(s, token, now_ms + ask.ttl, shown)
+    elseif not s.owner then
+      call('HSET', s.holders, token, shown)
+    end
+    -- Whoever is next may fit, too.
+    if not s.owner then hand_on(s, nil, true) end
+    return with_queue(s, first)
+  end
+
+  local answer = in_the_way(s)
+  if not number then return answer end
+  if not call('ZSCORE', s.queue, token) then
+    local last = tonumber(call('ZRANGE', s.queue, -1, -1, 'WITHSCORES')[2]) or 0
+    call('ZADD', s.queue, math.max(last + 1, now_us), token)
+  end
+  call('ZADD', s.alive, now_ms + WAITER_LIFE, token)
+  call('HSET', s.waiters, token, ask.most .. ' ' .. number .. ' ' .. ask.channel .. ' ' .. ask.name)
+  for _, key in ipairs({ s.queue, s.alive, s.waiters }) do call('PEXPIREAT', key, now_ms + WAITER_LIFE) end
+  local text = call('GET', s.fence)
+  if not text then
+    call('SET', s.fence, 'q', 'PX', FENCE_LIFE)
+  elseif string.sub(text, 1, 1) ~= 'q' then
+    call('SET', s.fence, 'q' .. text, 'KEEPTTL')
+  end
+  return { answer, call('ZRANK', s.queue, token) }
+end
+
+function rules.renew(lock, side, token, ttl, life, count)
+  local s = look(lock, side)
+  hand_on(s, nil, true)
+  if not holds(s, token) then return absence(s) end
+  prolong(s, token, ttl)
+  local left = call('PTTL', s.fence)
+  if left >= 0 and left < life then call('PEXPIRE', s.fence, format('%.0f', life)) end
+  if count == 0 then return 1 end
+  local last, back, whose, name = fences(s)
+  local first, top = reserve(last, count)
+  note(s, top, back + top - last, whose or '-', name or '', life)
+  return { first, call('ZCARD', s.queue) }
+end
+
+function rules.release(lock, side, token)
+  local s = look(lock, side)
+  forget(s, token)
+  local held = holds(s, token)
+  if s.owner == token then
+    call('DEL', lock)
+    s.owner = false
+  elseif held then
+    call('ZREM', lock, token)
+    call('HDEL', s.holders, token)
+    s.count = s.count - 1
+    retime(s)
+  end
+  -- What ended is ended, even on a server that is too full to hand it on.
+  local _, problem = pcall(hand_on, s, nil, not held)
+  if held then return 1 end
+  if type(problem) ~= 'boolean' then error(problem, 0) end
+  return absence(s)
+end
+
+function rules.adopt(lock, side, token, heir, ttl, life, name)
+  local s = look(lock, side)
+  hand_on(s, nil, true)
+  local owner = holds(s, heir) and heir or holds(s, token) and token
+  if not owner then return absence(s) end
+  prolong(s, owner, ttl)
+  local last, back, whose = fences(s)
+  if s.owner then
+    -- One that was handed the lease stays one that has not taken it up.
+    local mark = whose == '-' .. owner and '-' or ''
+    if mark == '-' or whose == owner then note(s, last, back, mark .. heir, name, life) end
+    call('SET', lock, heir, 'KEEPTTL')
+  else
+    local fence = match(call('HGET', s.holders, owner) or '', '^%S+') or '-'
+    local ends = call('ZSCORE', lock, owner)
+    call('ZADD', lock, ends, heir)
+    call('HSET', s.holders, heir, fence .. ' ' .. name)
+    if owner ~= heir then
+      call('ZREM', lock, owner)
+      call('HDEL', s.holders, owner)
+    end
+  end
+  return 1
+end
+
+-- nil if nobody holds the lock; else whether the leases are shared, then the leases and those who wait. A lease: the ms
+-- until it ends (-1: never), and, unless another library holds the lock, the holder's name and the fence (0 for none
+-- yet). A waiter: the µs for which it has been waiting, MOST, and its name.
+function rules.inspect(lock, side)
+  local s = look(lock, side)
+  if absence(s) == 0 then return false end
+  local leases, waiters = {}, {}
+  if s.owner then
+    local last, back, whose, name = fences(s)
+    local left = call('PTTL', lock)
+    if whose == s.owner then
+      leases[1] = { left, name, last - back }
+    elseif whose == '-' .. s.owner then
+      leases[1] = { left, name, 0 }
+    else
+      leases[1] = { left }
+    end
+  else
+    local held = call('ZRANGE', lock, 0, -1, 'WITHSCORES')
+    for i = 1, #held, 2 do
+      local fence, name = match(call('HGET', s.holders, held[i]) or '', '^(%S+) (.*)$')
+      leases[#leases + 1] = { tonumber(held[i + 1]) - now_ms, name, tonumber(fence) or 0 }
+    end
+  end
+  local queue = call('ZRANGE', s.queue, 0, -1, 'WITHSCORES')
+  for i = 1, #queue, 2 do
+    local most, name = match(call('HGET', s.waiters, queue[i]) or '', '^(%d+) %d+ %S+ (.*)$')
+    waiters[#waiters + 1] = { math.max(now_us - tonumber(queue[i + 1]), 0), most, name }
+  end
+  return { s.count > 0 and 1 or 0, leases, waiters }
+end
+
+return rules
