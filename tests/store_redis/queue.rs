@@ -263,6 +263,23 @@ fn a_batch_of_releases_hands_on_where_somebody_waits_and_keeps_the_order_of_one_
     });
 }
 
+#[test]
+fn what_ended_is_ended_although_it_can_not_be_handed_on() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        for make in [acquire as fn(&str, Token, u32) -> Request, |key, token, _| share(key, token, 2, 0)] {
+            let (key, token) = (format!("lock:{}", Token::random()), Token::random());
+            fence(ask(&store, make(&key, token, 60_000)).await);
+            assert_eq!(queued(ask(&store, queue(&key, Token::random(), 1)).await), (0, true));
+            let waiters = format!("{{{key}}}:waiters");
+            server.commands(&[&["DEL", &waiters], &["LPUSH", &waiters, "not ours"]]);
+            assert_eq!(ask(&store, release(&key, token)).await, Reply::Released);
+            assert_eq!(server.command(&["EXISTS", &key]), "0");
+        }
+    });
+}
+
 /// Commands that the server's scripts have run.
 fn commands(server: &Server) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
