@@ -71,6 +71,12 @@ export interface LockClientOptions {
   /** How long one call to the store may take: 10 to 60 000. Default 1000. */
   storeTimeout?: number | undefined
   /**
+   * How many times in a row a lock may be handed on within this process, without asking the store, while others
+   * wait for it elsewhere: 0 to 1000. More is quicker, fewer is fairer; 0 is never, and strict order of arrival. As long as
+   * nobody waits elsewhere there is no such limit. Default 32.
+   */
+  handOffs?: number | undefined
+  /**
    * Signals upon which the client is closed, and its leases thereby released. If nobody else listens to the
    * signal, the process then ends of it, as it would have. Main thread only. Default none.
    */
@@ -80,11 +86,18 @@ export interface LockClientOptions {
 /** Acquires locks at one store. */
 export interface LockClient extends EventEmitter<LockClientEvents> {
   /**
-   * Acquires the lock, waiting for it if somebody else holds it. The lease is renewed by itself until it is
-   * released, lost, or `maxHold` old. A pending call keeps the process alive; a held lease does not.
+   * Acquires the lock, waiting for it if somebody else holds it: first come, first served, among all processes. The
+   * lease is renewed by itself until it is released, detached, lost, or `maxHold` old. A pending call keeps the process
+   * alive; a held lease does not.
+   *
+   * Given several keys, it acquires all of their locks or none: one after the other, in the order of their UTF-16 units and
+   * each once, so that no two who want some of the same ones wait for each other for ever. `wait` is for all of them
+   * together. When one can't be had, or a lease is lost meanwhile, those that were acquired are released before the call
+   * rejects; when it is aborted, at the same time.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
-   * @throws {LockTimeoutError} somebody held it for all of `wait`
+   * @param keys Which locks: at least one.
+   * @throws {LockTimeoutError} somebody held it for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}
    * @throws {StoreUnavailableError} the store could not be reached, or not be used; passing faults are
    * retried for as long as `wait` allows
    * @throws {LockAbortedError} `signal` was aborted
@@ -97,24 +110,97 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * try { await write(lease) } finally { await lease.release() }
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lease>
+  acquire(keys: readonly string[], options?: AcquireOptions): Promise<MultiLease>
 
-  /** Like {@link acquire}, but never waits: `null` if somebody else holds the lock, and a fault is not retried. */
+  /**
+   * Like {@link acquire}, but never waits: `null` if somebody else holds the lock, or waits for it; a fault is not
+   * retried. Of several keys all or none: `null` when the others are released again.
+   */
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>
+  tryAcquire(keys: readonly string[], options?: TryAcquireOptions): Promise<MultiLease | null>
 
   /**
    * Acquires the lock, runs `fn` with the lease, and releases it. What `fn` throws is what comes out, whatever
    * becomes of the release. A release that fails after `fn` succeeded is told by the `'error'` event only: the
-   * lease then ends by its ttl. Not reentrant: who holds the lock waits for it like anybody else.
+   * lease then ends by its ttl. Not reentrant: who holds the lock waits for it like anybody else. `fn` may
+   * {@link Lease.detach} or release the lease itself.
+   *
+   * A function that declares two parameters or more is a {@link LockCallback}: then nothing is returned, the function
+   * gets an error or a lease, and the lease is released when it says so. Until then the process is kept alive.
    *
    * @returns what `fn` returns
    * @throws {LockLostError} the lease was lost while `fn` ran, although `fn` succeeded
    * @throws what {@link acquire} throws
+   * @example
+   * const total = await locks.withLock(['account:1', 'account:2'], (leases) => transfer(leases.fences))
+   * @example
+   * locks.withLock('report', (error, lease, done) => {
+   *   if (error) return respond(error)
+   *   writeReport(lease.fence, (error) => done(error, respond))
+   * })
    */
   withLock<T>(key: string, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
   withLock<T>(key: string, options: AcquireOptions | undefined, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
+  withLock<T>(keys: readonly string[], fn: (lease: MultiLease) => T | PromiseLike<T>): Promise<T>
+  withLock<T>(
+    keys: readonly string[],
+    options: AcquireOptions | undefined,
+    fn: (lease: MultiLease) => T | PromiseLike<T>,
+  ): Promise<T>
+  withLock(key: string, fn: LockCallback): void
+  withLock(key: string, options: AcquireOptions | undefined, fn: LockCallback): void
+  withLock(keys: readonly string[], fn: LockCallback<MultiLease>): void
+  withLock(keys: readonly string[], options: AcquireOptions | undefined, fn: LockCallback<MultiLease>): void
 
   /**
-   * Tells who holds a lock; `null` if nobody does.
+   * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it
+   * against its own `permits`, so all should name the same number. It is the lock of that key: while {@link acquire}
+   * holds that, nobody else does, and in the queue none overtakes another. Making one asks nothing of the store.
+   *
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
+   * @param permits 1 to 1 000 000.
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * const uploads = locks.semaphore('uploads', 5)
+   * await uploads.withLock({ wait: 60_000 }, () => upload(file))
+   */
+  semaphore(key: string, permits: number): Semaphore
+
+  /**
+   * A lock that many may hold to read, or one alone to write. First come, first served: who asks to read after
+   * somebody who waits to write waits behind, so that writers do not starve. Making one asks nothing of the store.
+   *
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * const config = locks.readWriteLock('config')
+   * const lease = await config.read.acquire()
+   */
+  readWriteLock(key: string): ReadWriteLock
+
+  /**
+   * Goes on with a lease that was detached, here or in another process: the same lock, the same fence. Of several who
+   * try, exactly one gets it. The client needs the store and the `prefix` of the one that detached it.
+   *
+   * @param ticket What {@link Lease.detach} resolved with.
+   * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
+   * @throws {StoreUnavailableError} it is not known whether it was adopted; it then ends by its ttl
+   * @throws {LockAbortedError} `signal` was aborted; if the lease was adopted already it is released
+   * @throws {LockClosedError} the client was closed
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * process.on('message', async ({ ticket }) => {
+   *   const lease = await locks.adopt(ticket)
+   *   try { await work(lease) } finally { await lease.release() }
+   * })
+   */
+  adopt(ticket: string, options?: AdoptOptions): Promise<Lease>
+
+  /**
+   * Tells who holds a lock, and who waits for it; `null` if nobody holds it.
    *
    * @throws {StoreUnavailableError}
    * @throws {LockClosedError}
@@ -147,16 +233,26 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
 export interface LockClientEvents {
   /** A lease was lost: its holder did not want that. Not told of one that no caller of acquire received. */
   lost: [lease: Lease, error: LockLostError]
-  /** A release that nobody waits for failed. Not thrown when there is no listener. */
-  error: [error: LockError]
+  /**
+   * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
+   * take that. Not thrown when there is no listener.
+   */
+  error: [error: NodeJS.ErrnoException]
 }
 
 /** What {@link LockClient.acquire} takes beside the key. */
 export interface AcquireOptions {
   /** How long the lease lives without renewal. Default: the client's, or `maxHold` if that is shorter. */
   ttl?: number | undefined
-  /** How long to wait: 0 to 2 147 483 647, or `Infinity`. Default: the client's. */
+  /** How long to wait: 0 to 2 147 483 647, or `Infinity`. Default: the client's; with `retry`, `Infinity`. */
   wait?: number | undefined
+  /**
+   * Instead of waiting in the queue: tries, and tries again after growing pauses. Whoever waits in the queue comes
+   * first, so this is for locks that are seldom held for long, or work that may as well not be done. It ends when
+   * `retries` are used up or `wait` is over, whichever is first, after a last try. A fault of the store that may pass
+   * counts as a try in vain, and is what the call rejects with if it came of the last one. `true`: all the defaults.
+   */
+  retry?: true | RetryOptions | undefined
   /** Ends the waiting: the call rejects with {@link LockAbortedError}, and a grant on its way is given back. */
   signal?: AbortSignal | undefined
   /** Whether the lease is renewed until it is released. Default `true`. */
@@ -166,7 +262,91 @@ export interface AcquireOptions {
 }
 
 /** What {@link LockClient.tryAcquire} takes beside the key. */
-export type TryAcquireOptions = Omit<AcquireOptions, 'wait'>
+export type TryAcquireOptions = Omit<AcquireOptions, 'wait' | 'retry'>
+
+/** How {@link AcquireOptions.retry} tries again. */
+export interface RetryOptions {
+  /** How often it tries again after the first time: 0 to 2 147 483 647, or `Infinity`. Default 10. */
+  retries?: number | undefined
+  /** The first pause: 1 to 2 147 483 647. Default 50. */
+  minDelay?: number | undefined
+  /** No pause gets longer than this, `jitter` aside: `minDelay` to 2 147 483 647. Default 1000, or `minDelay` if that is more. */
+  maxDelay?: number | undefined
+  /** How many times longer each pause is than the one before it: 1 to 100, fractions allowed. Default 2. */
+  factor?: number | undefined
+  /**
+   * By what part of itself a pause is longer or shorter at random, so that those who met once do not meet again: 0 to 1.
+   * `true` is 0.5, that is ± 50 %; `false` is 0. Default `true`.
+   */
+  jitter?: boolean | number | undefined
+}
+
+/** What {@link LockClient.adopt} takes beside the ticket. */
+export interface AdoptOptions {
+  /** How long the lease lives without renewal from now on. Default: the one it had, or `maxHold` if that is shorter. */
+  ttl?: number | undefined
+  /** Ends the call: it rejects with {@link LockAbortedError}, and what was adopted is released. */
+  signal?: AbortSignal | undefined
+  /** Whether the lease is renewed until it is released. Default `true`. */
+  autoRenew?: boolean | undefined
+  /**
+   * How long the lease may be held from now on, `ttl` to 2 147 483 647. It is then lost as `expired`. Default: no limit,
+   * whatever limit it had before.
+   */
+  maxHold?: number | undefined
+}
+
+/**
+ * Work under a lock in the style of callbacks: called once, with an error or with the lease. The errors are those
+ * with which the promise would reject. What it throws is an uncaught exception, after the lease was released.
+ */
+export type LockCallback<L = Lease> = (
+  ...result: [error: null, lease: L, done: Done] | [error: Error, lease: undefined, done: Done]
+) => void
+
+/**
+ * Ends the work under a lock: releases the lease. Only the first call counts.
+ *
+ * @param error what went wrong with the work, if something did
+ * @param callback called when the lease was released, with `null`; or with `error`; or with what went wrong with the
+ * release, which may be a {@link LockLostError}: the work may not have been alone. Without it an error is the client's
+ * `'error'` event.
+ */
+export interface Done {
+  (error?: Error | null, callback?: (error: Error | null) => void): void
+  (callback: (error: Error | null) => void): void
+}
+
+/** One lock, and the ways to it. */
+export interface Lock {
+  /** Which lock. */
+  readonly key: string
+  /** See {@link LockClient.acquire}. */
+  acquire(options?: AcquireOptions): Promise<Lease>
+  /** See {@link LockClient.tryAcquire}. */
+  tryAcquire(options?: TryAcquireOptions): Promise<Lease | null>
+  /** See {@link LockClient.withLock}. */
+  withLock<T>(fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
+  withLock<T>(options: AcquireOptions | undefined, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
+  withLock(fn: LockCallback): void
+  withLock(options: AcquireOptions | undefined, fn: LockCallback): void
+}
+
+/** A lock that several may hold at a time. */
+export interface Semaphore extends Lock {
+  /** How many. */
+  readonly permits: number
+}
+
+/** A lock that many may hold to read, or one alone to write. */
+export interface ReadWriteLock {
+  /** Which lock. */
+  readonly key: string
+  /** Held together with all others who read. */
+  readonly read: Lock
+  /** Held alone: the same lock as that of {@link LockClient.acquire}. */
+  readonly write: Lock
+}
 
 /**
  * One tenure of a lock. Inspecting or serializing it never shows the token.
@@ -195,7 +375,7 @@ export interface Lease {
   readonly signal: AbortSignal
   /**
    * @throws {LockLostError} it was lost
-   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released
+   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released or detached
    */
   assertHeld(): void
   /**
@@ -204,14 +384,29 @@ export interface Lease {
    *
    * @param ttl its ttl from now on, 10 to 2 147 483 647. Default: the one it has.
    * @throws {LockLostError} it was lost
-   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released
+   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released or detached
    * @throws {StoreUnavailableError} the store could not be reached; the lease still lives until its deadline
    */
   renew(ttl?: number): Promise<void>
   /**
+   * Renews it for the last time and ends it here without giving it back, so that somebody else can go on with it:
+   * {@link LockClient.adopt}, in whatever process. The lock stays taken until it is adopted and released, or `ttl` is over.
+   *
+   * **The ticket is a secret:** whoever has it can take the lease, and reads its token in it.
+   *
+   * @param ttl how long there is for adopting it, 10 to 2 147 483 647. Default: its own ttl.
+   * @returns the ticket: a string of up to a few kilobytes of letters, digits, `-` and `_`
+   * @throws {LockLostError} it was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released, or detached before
+   * @throws {StoreUnavailableError} the store could not be reached; the lease is still held here
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   */
+  detach(ttl?: number): Promise<string>
+  /**
    * Gives it back. A second call returns the same promise. A rejection that nobody handles does no harm.
    *
-   * @returns `true` if it was given back, `false` if it was lost before
+   * @returns `true` if it was given back, `false` if it was lost or detached before
    * @throws {StoreUnavailableError} the store could not be reached: the lease is not held any more, and its
    * release is tried again until it would have ended by its ttl
    */
@@ -220,16 +415,74 @@ export interface Lease {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** Who holds a lock, as {@link LockClient.inspect} tells. */
-export interface LockInfo {
+/**
+ * Leases of several locks, held as one. When one of them is lost, the others are released. Inspecting or serializing
+ * it never shows a token.
+ */
+export interface MultiLease {
+  /** Which locks: sorted, each once. */
+  readonly keys: readonly string[]
+  /** The {@link Lease.fence} of each key: each guards what its own lock protects. */
+  readonly fences: Readonly<Record<string, number>>
+  /** The leases, in the order of `keys`. */
+  readonly leases: readonly Lease[]
+  /** Whether all of them are held now; true to the clock, as {@link Lease.isHeld}. */
+  readonly isHeld: boolean
+  /** How much longer all of them are held without another renewal; 0 when they are not. */
+  readonly remaining: number
+  /** Aborts with a {@link LockLostError} as soon as one of them is lost; not when they are released. */
+  readonly signal: AbortSignal
+  /**
+   * @throws {LockLostError} one of them was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: one of them was released or detached
+   */
+  assertHeld(): void
+  /** Renews all of them now. Throws as {@link Lease.renew}; those that could be renewed are, then, too. */
+  renew(ttl?: number): Promise<void>
+  /**
+   * Gives all of them back. A second call returns the same promise. A rejection that nobody handles does no harm.
+   *
+   * @returns `true` if all were still held
+   * @throws {StoreUnavailableError} as with {@link Lease.release}, for one of them at least
+   */
+  release(): Promise<boolean>
+  /** {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/**
+ * Who holds a lock and who waits for it, as {@link LockClient.inspect} tells. `holder`, `fence` and `remaining` are those of
+ * the first lease, which is the only one unless the lock is shared.
+ */
+export interface LockInfo extends LeaseInfo {
+  /** Whether it is held by one who lets others in: of a semaphore, or to read. */
+  shared: boolean
+  /** The leases, in the order of their fences; at least one. */
+  leases: LeaseInfo[]
+  /** Those who wait at the store, in their order. Those of one process who wait for the same may be one there. */
+  waiters: WaiterInfo[]
+  /** How many calls wait for it in this process. */
+  waiting: number
+}
+
+/** What is known of one lease of a lock. */
+export interface LeaseInfo {
   /** The holder's {@link LockClientOptions.name}; `null` if another library holds the key. */
   holder: string | null
-  /** The lease's fence; `null` if another library holds the key. */
+  /** The lease's fence; `null` if another library holds the key, or if it was just handed to a waiter. */
   fence: number | null
   /** When the lease ends without renewal; `null` if it never does (another library's key without expiry). */
   remaining: number | null
-  /** How many wait for it in this process. */
-  waiters: number
+}
+
+/** What is known of one who waits for a lock. */
+export interface WaiterInfo {
+  /** Its {@link LockClientOptions.name}. */
+  holder: string
+  /** Whether it would let others in. */
+  shared: boolean
+  /** For how long it has been waiting. */
+  age: number
 }
 
 /** Counters of one client since it was created. */
@@ -240,13 +493,23 @@ export interface LockStats {
   waiting: number
   /** Leases granted. */
   acquired: number
+  /** Of these, the ones for which somebody had to wait in the queue. */
+  waited: number
+  /** How long these took in all. */
+  waitMs: number
+  /** How long the slowest of these took. */
+  longestWaitMs: number
+  /** Leases handed on within this process, without asking the store. */
+  localHandOffs: number
+  /** Leases handed to a waiter of this client by the store. */
+  remoteHandOffs: number
   /** Leases given back by their holder. */
   released: number
   /** Leases lost. */
   lost: number
   /** Looks at the store that found the lock held by somebody else. */
   contended: number
-  /** Acquires whose `wait` was over. */
+  /** Acquires whose `wait` in the queue was over. */
   timeouts: number
   /** Acquires that were aborted. */
   aborted: number
@@ -280,7 +543,7 @@ export interface LockWorkerOptions {
    * Begins the work; called once per tenure. Its promise may be that of the beginning or that of the whole
    * work: when it resolves, the worker still holds the lease. When it rejects, at any time, the work has failed:
    * `stopWork` runs, the lease is released and others get their chance for `retryInterval`. To release the lease
-   * ends the tenure likewise, as `released`.
+   * or detach it ends the tenure likewise, as `released`.
    *
    * @param signal aborts when the work has to end, for whatever reason
    */
@@ -318,7 +581,7 @@ export interface LockWorkerEvents {
   renewed: [lease: Lease]
   /** The lease was lost; `stopWork` is next. */
   lost: [lease: Lease, error: LockLostError]
-  /** The lease was given back, and its work has ended. */
+  /** The lease was given back or detached, and its work has ended. */
   released: [lease: Lease]
   /** Something failed: the store, `startWork`, `stopWork`. It goes on anyway. Not thrown without a listener. */
   error: [error: unknown]
@@ -333,7 +596,7 @@ export type WorkerState = 'idle' | 'acquiring' | 'waiting' | 'working' | 'pausin
 
 /**
  * Why work has to end: `stopped` by {@link LockWorker.stop}, `failed` by itself, `released` by somebody who called
- * {@link Lease.release} (or left an `await using` of the lease), or why the lease was lost.
+ * {@link Lease.release} or {@link Lease.detach} (or left an `await using` of the lease), or why the lease was lost.
  */
 export type StopReason = 'stopped' | 'failed' | 'released' | LossReason
 
@@ -373,7 +636,7 @@ export interface LockErrorOptions extends ErrorOptions {
   key?: string | undefined
 }
 
-/** Code `ERR_LOCK_TIMEOUT`: somebody else held the lock for all of `wait`; or work did not end in `stopTimeout`. */
+/** Code `ERR_LOCK_TIMEOUT`: somebody else held the lock for all of `wait`, or at each try; or work did not end in `stopTimeout`. */
 export class LockTimeoutError extends LockError {
   constructor(message: string, options?: LockErrorOptions)
   readonly code: 'ERR_LOCK_TIMEOUT'

@@ -1,6 +1,7 @@
 // Measures leasehold and the lock libraries it competes with, in one run.
 //
-//   npm run bench                            three rounds, about four minutes
+//   npm run bench                            three rounds, about ten minutes
+//   npm run bench -- --tables contended      only that table (the other one is uncontended)
 //   npm run bench -- --quick                 one short round
 //   npm run bench -- --rows leasehold,redlock
 //   npm run bench -- --rounds 5 --json       every figure, for a program
@@ -20,6 +21,8 @@ import { startRedis } from '../__test__/support/servers.mjs'
 import { cpuSource } from './measure.mjs'
 import { subjects } from './peers.mjs'
 import { judge, render, summarize } from './table.mjs'
+import { tables } from './tables.mjs'
+import { waiters } from './waiters.mjs'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 
@@ -27,6 +30,7 @@ function parse() {
   const { values } = parseArgs({
     options: {
       rows: { type: 'string' },
+      tables: { type: 'string' },
       rounds: { type: 'string' },
       quick: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
@@ -42,7 +46,16 @@ function parse() {
       `no row begins with ${unknown.join(', ')}; there are: ${subjects.map(({ name }) => name).join(', ')}`,
     )
   }
-  const chosen = subjects.filter(({ name }) => !wanted || wanted.some((start) => name.startsWith(start)))
+  const isWanted = ({ name }) => !wanted || wanted.some((start) => name.startsWith(start))
+  const names = values.tables?.split(',').map((name) => name.trim())
+  const strange = names?.filter((name) => !tables.some((table) => table.name === name)) ?? []
+  if (strange.length) {
+    throw new Error(`no table is called ${strange.join(', ')}; there are: ${tables.map(({ name }) => name).join(', ')}`)
+  }
+  const chosen = tables
+    .filter(({ name }) => !names || names.includes(name))
+    .map((table) => ({ table, chosen: (table.name === 'contended' ? waiters : subjects).filter(isWanted) }))
+    .filter((each) => each.chosen.length > 0)
   return { ...values, rounds, chosen, effort: values.quick ? 0.2 : 1 }
 }
 
@@ -63,10 +76,10 @@ function prepare() {
 }
 
 /** Measures one row once, in a new process. */
-function measure(subject, settings) {
+function measure(program, subject, settings) {
   const { status, signal, stdout, stderr } = spawnSync(
     process.execPath,
-    [join(HERE, 'measure.mjs'), JSON.stringify({ name: subject.name, ...settings })],
+    [join(HERE, program), JSON.stringify({ name: subject.name, ...settings })],
     { encoding: 'utf8', timeout: 120_000, env: { ...process.env, NODE_ENV: 'production' } },
   )
   if (status !== 0) throw new Error(`${subject.name} ended with ${signal ?? status}\n${stderr}`)
@@ -80,23 +93,27 @@ async function main() {
   const directory = mkdtempSync(join(tmpdir(), 'leasehold-bench-'))
   try {
     const redis = await startRedis({ after: (cleanup) => cleanups.push(cleanup) })
-    const rows = chosen.map(({ name, kind }) => ({ name, kind, rounds: [] }))
-    for (let round = 0; round < rounds; round++) {
-      for (let i = 0; i < chosen.length; i++) {
-        const turn = (i + round) % chosen.length
-        console.error(`round ${round + 1} of ${rounds}: ${chosen[turn].name}`)
-        rows[turn].rounds.push(measure(chosen[turn], { port: redis.port, directory, effort }))
-      }
-    }
-
-    const summary = summarize(rows)
-    const budgets = judge(summary)
     const cpu = cpuSource().name
     const processors = cpus()
     const machine = `Node ${process.version}, ${process.platform} ${process.arch}, ${processors.length} × ${processors[0]?.model ?? 'CPU'}, Redis on loopback, median of ${rounds} round${rounds > 1 ? 's' : ''}`
-    if (json) console.log(JSON.stringify({ machine, cpu, rows: summary, budgets }, null, 2))
-    else console.log(`\n${render(summary, budgets, { cpu, machine })}`)
-    if (check && budgets.some(({ kept }) => !kept)) process.exitCode = 1
+    const reports = []
+    for (const { table, chosen: subjectsOfTable } of chosen) {
+      const rows = subjectsOfTable.map(({ name, kind }) => ({ name, kind, rounds: [] }))
+      for (let round = 0; round < rounds; round++) {
+        for (let i = 0; i < rows.length; i++) {
+          const turn = (i + round) % rows.length
+          console.error(`${table.name}, round ${round + 1} of ${rounds}: ${rows[turn].name}`)
+          const settings = { port: redis.port, directory, effort }
+          rows[turn].rounds.push(measure(table.program, rows[turn], settings))
+        }
+      }
+      const summary = summarize(rows, table)
+      const budgets = judge(summary, table)
+      if (!json) console.log(`\n${render(summary, budgets, table, { cpu, machine })}`)
+      reports.push({ table: table.name, rows: summary, budgets })
+      if (check && budgets.some(({ kept }) => !kept)) process.exitCode = 1
+    }
+    if (json) console.log(JSON.stringify({ machine, cpu, tables: reports }, null, 2))
   } finally {
     for (const cleanup of cleanups.reverse()) await cleanup()
     rmSync(directory, { recursive: true, force: true })

@@ -1,22 +1,4 @@
-// From figures to a table: medians over the rounds, ratios to the best peer, and the budgets.
-
-/** What is measured of a pair. `best` says which way is better. */
-export const METRICS = [
-  { key: 'p50', title: 'p50 µs', best: Math.min, digits: 0 },
-  { key: 'p99', title: 'p99 µs', best: Math.min, digits: 0 },
-  { key: 'cpuOne', title: 'CPU µs', best: Math.min, digits: 1 },
-  { key: 'rate', title: 'pairs/s', best: Math.max, digits: 0 },
-  { key: 'cpuMany', title: 'CPU µs', best: Math.min, digits: 2 },
-]
-
-/** The uncontended budgets: the ratio of leasehold to the best peer must not be above, or below, `limit`. */
-const BUDGETS = [
-  { key: 'p50', what: 'one at a time, p50', limit: 1.1, atMost: true, aim: 1 },
-  { key: 'p99', what: 'one at a time, p99', limit: 1.5, atMost: true },
-  { key: 'cpuOne', what: 'one at a time, CPU of the JS thread', limit: 0.5, atMost: true },
-  { key: 'rate', what: '256 at a time, pairs/s', limit: 2.5, atMost: false },
-  { key: 'cpuMany', what: '256 at a time, CPU of the JS thread', limit: 0.25, atMost: true },
-]
+// From figures to a table: medians over the rounds, ratios to the best peer, and the budgets. tables.mjs says which.
 
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b)
@@ -25,19 +7,21 @@ export function median(values) {
 }
 
 /** Adds to each row the median of each metric over its rounds. */
-export function summarize(rows) {
+export function summarize(rows, { metrics }) {
   return rows
     .filter(({ rounds }) => rounds.length > 0)
     .map((row) => ({
       ...row,
-      figures: Object.fromEntries(METRICS.map(({ key }) => [key, median(row.rounds.map((round) => round[key]))])),
+      figures: Object.fromEntries(
+        metrics.map(({ key }) => [key, median(row.rounds.map((round) => round[key] ?? Number.NaN))]),
+      ),
     }))
 }
 
 /** The peer with the best median, for one metric; undefined if no peer was measured. */
 function bestPeer(rows, { key, best }) {
   const peers = rows.filter(({ kind }) => kind === 'peer')
-  const value = best(...peers.map(({ figures }) => figures[key]))
+  const value = best(...peers.map(({ figures }) => figures[key]).filter(Number.isFinite))
   return peers.find(({ figures }) => figures[key] === value)
 }
 
@@ -47,25 +31,16 @@ function ratio(row, other, key) {
   return rounds.length ? median(rounds) : row.figures[key] / other.figures[key]
 }
 
-/** Which budgets hold. Empty if leasehold or all peers were left out. */
-export function judge(rows) {
-  const ours = rows.find(({ kind }) => kind === 'ours')
-  if (!ours || !rows.some(({ kind }) => kind === 'peer')) return []
-  return BUDGETS.map((budget) => {
-    const peer = bestPeer(
-      rows,
-      METRICS.find(({ key }) => key === budget.key),
-    )
-    const measured = ratio(ours, peer, budget.key)
-    return {
-      what: budget.what,
-      peer: peer.name,
-      ratio: measured,
-      limit: budget.limit,
-      atMost: budget.atMost,
-      aim: budget.aim,
-      kept: budget.atMost ? measured <= budget.limit : measured >= budget.limit,
-    }
+/** Which budgets hold: of those whose rows were measured. */
+export function judge(rows, { metrics, budgets }) {
+  return budgets.flatMap((budget) => {
+    const ours = rows.find((row) => (budget.row ? row.name === budget.row : row.kind === 'ours'))
+    const metric = metrics.find(({ key }) => key === budget.key)
+    const peer = budget.absolute ? undefined : bestPeer(rows, metric)
+    if (!ours || !(budget.absolute || peer)) return []
+    const measured = peer ? ratio(ours, peer, budget.key) : ours.figures[budget.key]
+    const kept = budget.atMost ? measured <= budget.limit : measured >= budget.limit
+    return [{ ...budget, peer: peer?.name ?? '', measured, kept }]
   })
 }
 
@@ -85,14 +60,21 @@ const VALUE = 9
 const RATIO = 8
 
 /** The whole report, as text. */
-export function render(rows, budgets, { cpu, machine }) {
-  const group = (title, columns) => title.padStart(columns * (VALUE + RATIO) - RATIO) + ' '.repeat(RATIO)
+export function render(rows, budgets, { groups, metrics, about }, { cpu, machine }) {
+  const width = (metric) => VALUE + (metric.share ? 1 : RATIO)
+  let column = 0
+  const headings = groups.map(([title, count]) => {
+    const room = metrics.slice(column, column + count).reduce((sum, metric) => sum + width(metric), 0)
+    column += count
+    return title.padStart((room + title.length) >> 1).padEnd(room)
+  })
+  const title = (metric) => metric.title.padStart(VALUE).padEnd(width(metric))
   const lines = [
     machine,
-    `CPU is ${cpu}, per acquire and release.`,
+    about({ cpu }),
     '',
-    ' '.repeat(NAME) + group('one acquire and release at a time', 3) + group('256 at a time', 2),
-    ' '.repeat(NAME) + METRICS.map(({ title }) => title.padStart(VALUE) + ' '.repeat(RATIO)).join(''),
+    ' '.repeat(NAME) + headings.join(''),
+    ' '.repeat(NAME) + metrics.map(title).join(''),
   ]
 
   for (const [kind, title] of Object.entries(KINDS)) {
@@ -100,10 +82,12 @@ export function render(rows, budgets, { cpu, machine }) {
     if (!ofKind.length) continue
     lines.push('', title)
     for (const row of ofKind) {
-      const cells = METRICS.map((metric) => {
-        const peer = bestPeer(rows, metric)
+      const cells = metrics.map((metric) => {
+        const peer = metric.share ? undefined : bestPeer(rows, metric)
         const share = peer ? ` ×${number(ratio(row, peer, metric.key), 2)}` : ''
-        return number(row.figures[metric.key], metric.digits).padStart(VALUE) + share.padEnd(RATIO)
+        const figure = row.figures[metric.key]
+        const text = Number.isFinite(figure) ? number(figure, metric.digits) : '–'
+        return (text.padStart(VALUE) + share).padEnd(width(metric))
       })
       lines.push(`  ${row.name}`.padEnd(NAME) + cells.join(''))
     }
@@ -111,11 +95,11 @@ export function render(rows, budgets, { cpu, machine }) {
 
   lines.push('', '× is the ratio to the best other library.')
   if (budgets.length) {
-    lines.push('', 'Budgets, as ratios to the best other library:')
-    for (const { what, peer, ratio: measured, limit, atMost, aim, kept } of budgets) {
+    lines.push('', 'Budgets, as ratios to the best other library where one is named:')
+    for (const { what, peer, measured, limit, atMost, aim, kept } of budgets) {
       const bound = `${atMost ? '≤' : '≥'} ${limit}${aim ? `, aim ${aim}` : ''}`
       lines.push(
-        `  ${kept ? 'yes' : 'NO '}  ${what.padEnd(38)}${number(measured, 2).padStart(7)}   ${bound.padEnd(14)} ${peer}`,
+        `  ${kept ? 'yes' : 'NO '}  ${what.padEnd(44)}${number(measured, 2).padStart(7)}   ${bound.padEnd(14)} ${peer}`.trimEnd(),
       )
     }
   }

@@ -29,6 +29,9 @@ function kindOf(given: unknown): string {
 /** The longest delay of a Node timer, and thereby of everything here: 2^31 − 1 ms. */
 export const MAX_MS = 2_147_483_647
 
+/** The shortest ttl. */
+export const MIN_TTL = 10
+
 export function checkMs(name: string, given: unknown, min: number, max = MAX_MS): asserts given is number {
   if (typeof given !== 'number') throw badType(name, 'of type number', given)
   if (Number.isInteger(given) && given >= min && given <= max) return
@@ -40,6 +43,23 @@ export function checkMsOrInfinity(name: string, given: unknown, min: number): as
   if (typeof given !== 'number') throw badType(name, 'of type number', given)
   if (Number.isInteger(given) && given >= min && given <= MAX_MS) return
   throw outOfRange(name, `a whole number of milliseconds, >= ${min} and <= ${MAX_MS}, or Infinity`, given)
+}
+
+export function checkTtl(given: unknown): asserts given is number {
+  checkMs('ttl', given, MIN_TTL)
+}
+
+/** Any number between the two, or only `whole` ones. */
+export function checkNumber(
+  name: string,
+  given: unknown,
+  min: number,
+  max: number,
+  whole = false,
+): asserts given is number {
+  if (typeof given !== 'number') throw badType(name, 'of type number', given)
+  if (given >= min && given <= max && (!whole || Number.isInteger(given))) return
+  throw outOfRange(name, `a ${whole ? 'whole ' : ''}number, >= ${min} and <= ${max}`, given)
 }
 
 /** A string that survives the way to native code and to a store: of so many bytes, well-formed, without NUL. */
@@ -54,8 +74,22 @@ export function checkText(name: string, given: unknown, min: number, max: number
   if (given.includes('\0')) throw badValue(`The "${name}" argument must not have a NUL character in it`)
 }
 
-export function checkKey(given: unknown): asserts given is string {
-  checkText('key', given, 1, 1024)
+export function checkKey(given: unknown, name = 'key'): asserts given is string {
+  checkText(name, given, 1, 1024)
+}
+
+/** One key, or several: as they are acquired, each once and in an order that is the same everywhere. */
+export function checkKeys(given: unknown): string | readonly string[] {
+  if (!Array.isArray(given)) {
+    if (typeof given !== 'string') throw badType('key', 'of type string, or an array of strings', given)
+    checkKey(given)
+    return given
+  }
+  if (given.length === 0) throw badValue('The "keys" argument must not be an empty array')
+  // Not forEach(), which leaves out what is missing.
+  for (const [i, key] of given.entries()) checkKey(key, `keys[${i}]`)
+  // By their units, not by a language: it must not depend on who sorts.
+  return [...new Set<string>(given)].sort()
 }
 
 export function checkFunction(name: string, given: unknown): void {

@@ -3,17 +3,34 @@
 
 import type { ClientConfig, NativeBridge } from './native'
 
-const Operation = { Acquire: 0, Release: 1, Renew: 2, Cancel: 3, Ping: 4, Inspect: 5, CloseClient: 6 } as const
+const Operation = {
+  Acquire: 0,
+  Release: 1,
+  Renew: 2,
+  Cancel: 3,
+  Ping: 4,
+  Inspect: 5,
+  CloseClient: 6,
+  Adopt: 7,
+  Detach: 8,
+} as const
 
-/** How many numbers an operation has: its code, its slot, and up to four more. */
-const LENGTH = 6
+/** How many numbers an operation has: its code, its slot, and up to five more. */
+const LENGTH = 7
 const ROOM = 512
+
+/** What a lease is known by at its store. */
+interface Adoptable {
+  readonly key: string
+  readonly token: string
+  readonly fence: number
+}
 
 export class Bridge {
   readonly #native: NativeBridge
   readonly #operations = new Float64Array(LENGTH * ROOM)
   #count = 0
-  /** The keys of the gathered operations that have one, each with a NUL behind it; no key has one in it. */
+  /** The keys and tokens of the gathered operations that have some, each with a NUL behind it; none has one in it. */
   #keys = ''
   /** Slots that were used and are not any more. */
   readonly #free: number[] = []
@@ -30,42 +47,61 @@ export class Bridge {
 
   /** -> Done */
   closeClient(client: number): number {
-    return this.#begin(Operation.CloseClient, client, 0, 0, 0)
+    return this.#begin(Operation.CloseClient, client, 0, 0, 0, 0)
   }
 
   /** -> Done | Failed */
   ping(client: number): number {
-    return this.#begin(Operation.Ping, client, 0, 0, 0)
+    return this.#begin(Operation.Ping, client, 0, 0, 0, 0)
   }
 
   /** -> Inspected | Failed */
   inspect(client: number, key: string): number {
     this.#keys += `${key}\0`
-    return this.#begin(Operation.Inspect, client, 0, 0, 0)
+    return this.#begin(Operation.Inspect, client, 0, 0, 0, 0)
   }
 
   /**
    * -> Acquired, and then the slot is the lease's | Busy | TimedOut | Failed | Closed | Cancelled.
-   * `wait` -1 is not at all, `maxHold` 0 is for ever.
+   * `wait` -1 is not at all, `maxHold` 0 is for ever, `most` 0 is exclusive.
    */
-  acquire(client: number, key: string, ttl: number, wait: number, maxHold: number, flags: number): number {
+  acquire(
+    client: number,
+    key: string,
+    ttl: number,
+    wait: number,
+    maxHold: number,
+    most: number,
+    flags: number,
+  ): number {
     this.#keys += `${key}\0`
-    return this.#begin(Operation.Acquire + flags, client, ttl, wait, maxHold)
+    return this.#begin(Operation.Acquire + flags, client, ttl, wait, maxHold, most)
+  }
+
+  /** -> Acquired, and then the slot is the lease's | Lost | Failed | Closed | Cancelled. `maxHold` 0 is for ever. */
+  adopt(client: number, ticket: Adoptable, ttl: number, maxHold: number, flags: number): number {
+    this.#keys += `${ticket.key}\0${ticket.token}\0`
+    return this.#begin(Operation.Adopt + flags, client, ttl, maxHold, ticket.fence, 0)
   }
 
   /** -> the slot's last record, of whatever kind; a grant that crosses this is given back by native code. */
   cancel(slot: number): void {
-    this.#push(Operation.Cancel, slot, 0, 0, 0, 0)
+    this.#push(Operation.Cancel, slot, 0, 0, 0, 0, 0)
   }
 
   /** -> Renewed | RenewFailed | Lost. One at a time for each lease. `ttl` 0 is the lease's own. */
   renew(slot: number, ttl: number): void {
-    this.#push(Operation.Renew, slot, ttl, 0, 0, 0)
+    this.#push(Operation.Renew, slot, ttl, 0, 0, 0, 0)
+  }
+
+  /** -> Detached | RenewFailed, and it stays held here | Lost. None beside it or a renewal. `ttl` 0 is the lease's own. */
+  detach(slot: number, ttl: number): void {
+    this.#push(Operation.Detach, slot, ttl, 0, 0, 0, 0)
   }
 
   /** -> Released | Failed | Lost */
   release(slot: number): void {
-    this.#push(Operation.Release, slot, 0, 0, 0, 0)
+    this.#push(Operation.Release, slot, 0, 0, 0, 0, 0)
   }
 
   isHeld(slot: number): boolean {
@@ -116,13 +152,13 @@ export class Bridge {
     this.#free.push(slot)
   }
 
-  #begin(code: number, a: number, b: number, c: number, d: number): number {
+  #begin(code: number, a: number, b: number, c: number, d: number, e: number): number {
     const slot = this.#free.pop() ?? this.#slots++
-    this.#push(code, slot, a, b, c, d)
+    this.#push(code, slot, a, b, c, d, e)
     return slot
   }
 
-  #push(code: number, slot: number, a: number, b: number, c: number, d: number): void {
+  #push(code: number, slot: number, a: number, b: number, c: number, d: number, e: number): void {
     if (this.#count === 0) queueMicrotask(this.#submit)
     const operations = this.#operations
     const at = this.#count * LENGTH
@@ -132,6 +168,7 @@ export class Bridge {
     operations[at + 3] = b
     operations[at + 4] = c
     operations[at + 5] = d
+    operations[at + 6] = e
     if (++this.#count === ROOM) this.#submit()
   }
 

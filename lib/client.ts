@@ -1,21 +1,26 @@
 import { EventEmitter } from 'node:events'
 import type * as api from '../index'
-import { badValue, checkFunction, checkKey } from './arguments'
+import { Acquirer, type Host } from './acquirer'
+import { badValue, checkKey } from './arguments'
 import { call } from './call'
 import { defineDispose } from './dispose'
 import * as errors from './errors'
 import { closeOnSignals, forgetSignals, releaseOnExit } from './exit'
-import { Lease, type Observer, type Owner } from './lease'
+import { Lease } from './lease'
+import type { MultiLease } from './multi'
 import { bridge, type ClientConfig, open } from './native'
-import { type Asked, parseAcquire, parseClient, parseTry } from './options'
+import { parseClient, parseTry } from './options'
 import { guarded } from './rethrow'
+import type { Work } from './section'
+import { ReadWriteLock, Semaphore } from './shared'
+import { readTicket } from './ticket'
 
-type Work<T> = (lease: api.Lease) => T | PromiseLike<T>
+type Options = api.AcquireOptions | undefined
 
 export class LockClient extends EventEmitter<api.LockClientEvents> implements api.LockClient {
-  readonly #owner: Owner
-  readonly #defaults: Asked
-  readonly #tryDefaults: Asked
+  readonly #id: number
+  readonly #host: Host
+  readonly #acquirer: Acquirer
   #closing: Promise<void> | undefined
   #lastStats: api.LockStats | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
@@ -28,96 +33,81 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     const { config, asked, releaseOnSignal } = parseClient(options)
     super()
     if (open()) releaseOnExit()
-    this.#owner = ownerOf(this, openClient(config))
-    this.#defaults = asked
-    this.#tryDefaults = { ...asked, wait: -1 }
+    this.#id = openClient(config)
+    this.#host = this.#asHost()
+    this.#acquirer = new Acquirer(this.#host, asked)
     closeOnSignals(this, releaseOnSignal)
   }
 
-  /** The default ttl of `client`. */
-  static ttlOf(client: LockClient): number {
-    return client.#defaults.ttl
+  /** The way to the locks of `client` for those who are no users of it. */
+  static acquirerOf(client: LockClient): Acquirer {
+    return client.#acquirer
+  }
+  acquire(key: string, options?: api.AcquireOptions): Promise<Lease>
+  acquire(keys: readonly string[], options?: api.AcquireOptions): Promise<MultiLease>
+  acquire(key: string | readonly string[], options?: api.AcquireOptions): Promise<Lease | MultiLease> {
+    return this.#acquirer.acquire(key, options)
   }
 
-  /** What acquire() and tryAcquire() do, with the lease observed: for the worker. */
-  static request(client: LockClient, key: string, asked: Asked, observer: Observer): Promise<Lease | null> {
-    client.#checkOpen(key)
-    return Lease.request(client.#owner, key, asked, observer)
+  tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null>
+  tryAcquire(keys: readonly string[], options?: api.TryAcquireOptions): Promise<MultiLease | null>
+  tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Lease | MultiLease | null> {
+    return this.#acquirer.tryAcquire(key, options)
   }
 
-  acquire(key: string, options?: api.AcquireOptions): Promise<Lease> {
-    try {
-      checkKey(key)
-      const asked = options === undefined ? this.#defaults : parseAcquire(options, this.#defaults)
-      this.#checkOpen(key)
-      // Only a request that does not wait resolves with null.
-      return Lease.request(this.#owner, key, asked) as Promise<Lease>
-    } catch (error) {
-      return Promise.reject(error)
-    }
+  withLock<T>(key: string, fn: Work<api.Lease, T>): Promise<T>
+  withLock<T>(key: string, options: Options, fn: Work<api.Lease, T>): Promise<T>
+  withLock<T>(keys: readonly string[], fn: Work<api.MultiLease, T>): Promise<T>
+  withLock<T>(keys: readonly string[], options: Options, fn: Work<api.MultiLease, T>): Promise<T>
+  withLock(key: string, fn: api.LockCallback): void
+  withLock(key: string, options: Options, fn: api.LockCallback): void
+  withLock(keys: readonly string[], fn: api.LockCallback<api.MultiLease>): void
+  withLock(keys: readonly string[], options: Options, fn: api.LockCallback<api.MultiLease>): void
+  withLock(key: string | readonly string[], second: unknown, third?: unknown): unknown {
+    return this.#acquirer.withLock(key, second, third)
   }
 
-  tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null> {
-    try {
-      checkKey(key)
-      const asked = options === undefined ? this.#tryDefaults : parseTry(options, this.#defaults)
-      this.#checkOpen(key)
-      return Lease.request(this.#owner, key, asked)
-    } catch (error) {
-      return Promise.reject(error)
-    }
+  semaphore(key: string, permits: number): Semaphore {
+    return new Semaphore(this.#acquirer, key, permits)
   }
 
-  withLock<T>(key: string, work: Work<T>): Promise<T>
-  withLock<T>(key: string, options: api.AcquireOptions | undefined, work: Work<T>): Promise<T>
-  async withLock<T>(key: string, second: api.AcquireOptions | undefined | Work<T>, third?: Work<T>): Promise<T> {
-    const [options, work] = typeof second === 'function' && third === undefined ? [undefined, second] : [second, third]
-    checkKey(key)
-    checkFunction('fn', work)
-    const lease = await this.acquire(key, options as api.AcquireOptions | undefined)
-    let result: T
-    // This promise is pending, whatever fn waits for.
-    bridge.hold()
-    try {
-      result = await (work as Work<T>)(lease)
-    } catch (error) {
-      await this.#releaseQuietly(lease)
-      throw error
-    } finally {
-      bridge.unhold()
-    }
-    // false: it had been lost when it was to be released, and assertHeld() says why.
-    if ((await this.#releaseQuietly(lease)) === false) lease.assertHeld()
-    return result
+  readWriteLock(key: string): ReadWriteLock {
+    return new ReadWriteLock(this.#acquirer, key)
   }
 
-  async #releaseQuietly(lease: Lease): Promise<boolean | undefined> {
-    try {
-      return await lease.release()
-    } catch (error) {
-      this.#owner.failed(error)
-      return undefined
-    }
+  async adopt(ticket: string, options?: api.AdoptOptions): Promise<Lease> {
+    const read = readTicket(ticket)
+    const defaults = { ...this.#acquirer.defaults, ttl: read.ttl, most: read.most }
+    const asked = parseTry(options ?? {}, defaults)
+    this.#checkOpen(read.key)
+    return Lease.adopt(this.#host, read, asked)
   }
 
   async inspect(key: string): Promise<api.LockInfo | null> {
     checkKey(key)
     this.#checkOpen(key)
-    const text = await call(bridge.inspect(this.#owner.id, key), key)
-    return text === null ? null : JSON.parse(text)
+    const text = await call(bridge.inspect(this.#id, key), key)
+    if (text === null) return null
+    const info: Omit<api.LockInfo, keyof api.LeaseInfo> = JSON.parse(text)
+    const [first = { holder: null, fence: null, remaining: null }] = info.leases
+    return { ...first, ...info }
   }
 
   stats(): api.LockStats {
-    return this.#lastStats ?? JSON.parse(bridge.stats(this.#owner.id))
+    return this.#lastStats ?? JSON.parse(bridge.stats(this.#id))
   }
 
   async ready(): Promise<void> {
     this.#checkOpen()
-    await call(bridge.ping(this.#owner.id))
+    await call(bridge.ping(this.#id))
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.#close()
+    if (this.#closing === undefined) {
+      this.#closing = this.#close()
+      // Whoever pauses is to find it closed.
+      for (const end of this.#host.pauses) end()
+    }
     return this.#closing
   }
 
@@ -125,15 +115,30 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     // Native code forgets the client now.
     this.#lastStats = { ...this.stats(), held: 0, waiting: 0 }
     try {
-      await call(bridge.closeClient(this.#owner.id))
+      await call(bridge.closeClient(this.#id))
     } catch (error) {
-      this.#owner.failed(error)
+      this.#host.failed(error)
     }
     forgetSignals(this)
   }
 
   #checkOpen(key?: string): void {
     if (this.#closing !== undefined) throw errors.closed(key)
+  }
+
+  /** What leases see of it; an object of its own, so that users do not see it. */
+  #asHost(): Host {
+    return {
+      id: this.#id,
+      pauses: new Set(),
+      checkOpen: (key) => this.#checkOpen(key),
+      hearsLosses: () => this.listenerCount('lost') > 0,
+      lost: (lease, error) => this.emit('lost', lease, error),
+      failed: (error) => {
+        // Without a listener it would be thrown.
+        if (this.listenerCount('error') > 0) guarded(() => this.emit('error', error as NodeJS.ErrnoException))
+      },
+    }
   }
 }
 
@@ -143,18 +148,5 @@ function openClient(config: ClientConfig): number {
   } catch (error) {
     // Its message is made for people, and has no password in it.
     throw badValue((error as Error).message)
-  }
-}
-
-/** What leases see of their client; an object of its own, so that users do not see it. */
-function ownerOf(client: EventEmitter<api.LockClientEvents>, id: number): Owner {
-  return {
-    id,
-    hearsLosses: () => client.listenerCount('lost') > 0,
-    lost: (lease, error) => client.emit('lost', lease, error),
-    failed: (error) => {
-      // Without a listener it would be thrown.
-      if (client.listenerCount('error') > 0) guarded(() => client.emit('error', error as api.LockError))
-    },
   }
 }

@@ -90,6 +90,8 @@ const storeReasons: api.StoreUnavailableReason[] = [
   'wrongtype',
   'internal',
 ]
+/** From here on they do not pass by themselves. */
+const FIRST_LASTING = storeReasons.indexOf('denied')
 
 /** The loss that native code numbers `index` (its phase, less that of the first loss). */
 export function lost(key: string, index: number): LockLostError {
@@ -99,6 +101,21 @@ export function lost(key: string, index: number): LockLostError {
 
 export function released(key: string): LockError {
   return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was released`, { key })
+}
+
+export function detached(key: string): LockError {
+  return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was detached`, { key })
+}
+
+export function gaveUp(key: string, tries: number): LockTimeoutError {
+  const often = tries === 1 ? 'when it was tried' : `each of the ${tries} times it was tried`
+  return new LockTimeoutError(`${quote(key)} was held by somebody else ${often}`, { key })
+}
+
+/** The wait for several keys ended at this one. */
+export function timedOutAmong(key: string, count: number, wait: number): LockTimeoutError {
+  const message = `${quote(key)}, one of ${count} keys, was held by somebody else when ${wait} ms for all of them were over`
+  return new LockTimeoutError(message, { key })
 }
 
 export function timedOut(key: string, wait: number): LockTimeoutError {
@@ -111,6 +128,12 @@ export function aborted(key: string, cause: unknown): LockAbortedError {
 
 export function closed(key?: string): LockClosedError {
   return new LockClosedError('the client was closed', { key })
+}
+
+/** Whether it is an error of a store that may be gone the next time. */
+export function mayPass(error: unknown): boolean {
+  if (!(error instanceof StoreUnavailableError)) return false
+  return storeReasons.indexOf(error.reason) < FIRST_LASTING
 }
 
 /** The store's error that native code numbers `index`. */

@@ -4,12 +4,14 @@
 import { inspect } from 'node:util'
 import type * as api from '../index'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
+import { checkTtl } from './arguments'
 import { defineDispose } from './dispose'
 import * as errors from './errors'
 import { bridge, Kind, note, Phase, type Slot, slots, tell } from './native'
-import { type Asked, checkTtl } from './options'
+import type { Asked } from './options'
 import { type Deferred, defer, ignore, type Make, raise } from './promise'
 import { guarded } from './rethrow'
+import { type Ticket, writeTicket } from './ticket'
 
 /** Whose lease it is. */
 export interface Owner {
@@ -24,11 +26,12 @@ export interface Owner {
 /** Who is told, beside the owner, what becomes of a lease: a worker. */
 export interface Observer {
   renewed(lease: api.Lease): void
-  /** Its release was asked for, by whomever; told once, while release() runs. */
+  /** Its release was asked for, by whomever, or it was detached; told once, while release() runs. */
   released(lease: api.Lease): void
   lost(lease: api.Lease, error: api.LockLostError): void
 }
 
+/** Or a detachment, which renews it for the last time. */
 interface Renewal extends Deferred<void> {
   /** `undefined`: the one it has. */
   readonly ttl: number | undefined
@@ -51,6 +54,7 @@ export class Lease implements api.Lease, Slot, Abortable {
   #reject: ((make: Make) => void) | undefined
   #released: Promise<boolean> | undefined
   #renewal: Renewal | undefined
+  #detached = false
   #controller: AbortController | undefined
   #loss: api.LockLostError | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
@@ -65,14 +69,26 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   /** Resolves with the lease, or with `null` if somebody else holds the lock and `asked` is not to wait. */
   static request(owner: Owner, key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
-    const { ttl, wait, maxHold, flags, signal } = asked
+    const { ttl, wait, maxHold, most, flags, signal } = asked
     if (signal?.aborted) throw errors.aborted(key, signal.reason)
     const lease = new Lease(owner, key, asked, observer)
-    const slot = bridge.acquire(owner.id, key, ttl, wait, maxHold, flags)
-    lease.#slot = slot
-    slots[slot] = lease
-    if (signal !== undefined) watch(signal, lease)
-    return lease.#promise()
+    return lease.#begin(bridge.acquire(owner.id, key, ttl, wait, maxHold, most, flags))
+  }
+
+  /** Resolves with the lease that was detached into `ticket`. */
+  static adopt(owner: Owner, ticket: Ticket, asked: Asked): Promise<Lease> {
+    const { ttl, maxHold, flags, signal } = asked
+    if (signal?.aborted) throw errors.aborted(ticket.key, signal.reason)
+    const lease = new Lease(owner, ticket.key, asked, undefined)
+    return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags))
+  }
+
+  #begin<T>(slot: number): Promise<T> {
+    this.#slot = slot
+    slots[slot] = this
+    const { signal } = this.#asked
+    if (signal !== undefined) watch(signal, this)
+    return this.#promise()
   }
 
   #promise<T>(): Promise<T> {
@@ -123,12 +139,26 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   async renew(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl)
-    // One after the other: two answers could not be told apart.
-    while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
-    this.assertHeld()
+    await this.#turn()
     bridge.renew(this.#slot, ttl ?? 0)
     this.#renewal = { ...defer<void>(), ttl }
     await this.#renewal.promise.catch(raise)
+  }
+
+  async detach(ttl?: number): Promise<string> {
+    if (ttl !== undefined) checkTtl(ttl)
+    await this.#turn()
+    const { key, token, fence } = this
+    bridge.detach(this.#slot, ttl ?? 0)
+    this.#renewal = { ...defer<void>(), ttl: undefined }
+    await this.#renewal.promise.catch(raise)
+    return writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#asked.most })
+  }
+
+  /** One renewal after the other: two answers could not be told apart. */
+  async #turn(): Promise<void> {
+    while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
+    this.assertHeld()
   }
 
   release(): Promise<boolean> {
@@ -162,7 +192,7 @@ export class Lease implements api.Lease, Slot, Abortable {
   /** Why it is not held. */
   #ended(): api.LockError {
     const phase = this.#look()
-    if (phase === Phase.Released) return errors.released(this.#key)
+    if (phase === Phase.Released) return this.#detached ? errors.detached(this.#key) : errors.released(this.#key)
     return errors.lost(this.#key, phase - Phase.FirstLoss)
   }
 
@@ -181,6 +211,9 @@ export class Lease implements api.Lease, Slot, Abortable {
       this.#phase = a
     } else if (kind === Kind.Released && a === 0) {
       this.#phase = Phase.Missing
+    } else if (kind === Kind.Detached) {
+      this.#phase = Phase.Released
+      this.#detached = true
     }
   }
 
@@ -197,8 +230,16 @@ export class Lease implements api.Lease, Slot, Abortable {
         this.#settle((a === 1) as never)
         this.#endRenewal()
         break
-      case Kind.Lost:
+      case Kind.Detached:
+        this.#endRenewal(null)
+        // Its release came too late.
         this.#settle(false as never)
+        if (this.#released === undefined) guarded(() => this.#observer?.released(this))
+        break
+      case Kind.Lost:
+        // Either there was nothing to adopt, or there is nothing to release.
+        if (this.#released === undefined) this.#fail(() => this.#ended())
+        else this.#settle(false as never)
         this.#endRenewal()
         this.#tellLoss()
         break

@@ -30,6 +30,7 @@ export interface ClientConfig {
   name: string
   maxStall: number
   storeTimeout: number
+  handOffs: number
 }
 
 /** The pure state machine of src/worker.rs. */
@@ -69,12 +70,17 @@ export const Kind = {
   Inspected: 11,
   /** last */
   Done: 12,
+  /** last */
+  Detached: 13,
 } as const
 
 /** How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase - FirstLoss]`. */
 export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 4, Missing: 6, Closed: 8 } as const
 
-/** What may be added to an acquire's code. */
+/** How many hold a lock at a time, as an acquire says it: 0 one, alone; n up to n, together; or all who like to. */
+export const Most = { Exclusive: 0, Readers: 4_294_967_295 } as const
+
+/** What may be added to the code of an acquire or an adoption. */
 export const Flag = { NoRenewal: 16, ReportRenewals: 32 } as const
 
 // Symbols, because a Lease is a slot and its users must not see these methods.

@@ -10,15 +10,18 @@ import {
   checkKey,
   checkMs,
   checkMsOrInfinity,
+  checkNumber,
   checkOptions,
   checkSignal,
   checkText,
+  checkTtl,
+  MIN_TTL,
   outOfRange,
 } from './arguments'
 import { checkSignalNames } from './exit'
-import { type ClientConfig, Flag } from './native'
+import { type ClientConfig, Flag, Most } from './native'
+import { parseRetry, type Retry } from './retry'
 
-const MIN_TTL = 10
 const MIN_STALL = 100
 
 /** What an acquire asks for. */
@@ -28,7 +31,11 @@ export interface Asked {
   readonly wait: number
   /** 0: for as long as it likes. */
   readonly maxHold: number
+  /** See {@link Most}. */
+  readonly most: number
   readonly flags: number
+  /** Instead of a place in the queue. `wait` is then how long to go on. */
+  readonly retry: Retry | undefined
   readonly signal: AbortSignal | undefined
 }
 
@@ -48,6 +55,7 @@ const CLIENT_OPTIONS = [
   'wait',
   'maxStall',
   'storeTimeout',
+  'handOffs',
   'releaseOnSignal',
 ] as const satisfies (keyof api.LockClientOptions)[]
 
@@ -56,15 +64,16 @@ export function parseClient(given: unknown): ClientSettings {
     given === undefined || typeof given === 'string' || Array.isArray(given) ? { store: given } : (given as object)
   checkOptions(options, CLIENT_OPTIONS)
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
-  const { username, password, storeTimeout = 1_000, releaseOnSignal = [] } = options
+  const { username, password, storeTimeout = 1_000, handOffs = 32, releaseOnSignal = [] } = options
   checkText('prefix', prefix, 0, 255)
   checkText('name', name, 1, 255)
   checkMs('ttl', ttl, MIN_TTL)
   checkMsOrInfinity('wait', wait, 0)
   checkMsOrInfinity('maxStall', maxStall, MIN_STALL)
   checkMs('storeTimeout', storeTimeout, 10, 60_000)
+  checkNumber('handOffs', handOffs, 0, 1_000, true)
   checkSignalNames(releaseOnSignal)
-  const config: ClientConfig = { store: resolveStore(options.store), prefix, name, maxStall, storeTimeout }
+  const config: ClientConfig = { store: resolveStore(options.store), prefix, name, maxStall, storeTimeout, handOffs }
   if (username !== undefined) {
     checkText('username', username, 0, 1024)
     config.username = username
@@ -75,7 +84,7 @@ export function parseClient(given: unknown): ClientSettings {
   }
   return {
     config,
-    asked: { ttl, wait, maxHold: 0, flags: 0, signal: undefined },
+    asked: { ttl, wait, maxHold: 0, most: Most.Exclusive, flags: 0, retry: undefined, signal: undefined },
     releaseOnSignal: [...releaseOnSignal],
   }
 }
@@ -120,24 +129,28 @@ function defaultStore(): string {
 }
 
 const TRY_OPTIONS = ['ttl', 'signal', 'autoRenew', 'maxHold'] as const satisfies (keyof api.AcquireOptions)[]
-const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait'] as const
+const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait', 'retry'] as const
 
 export function parseAcquire(given: unknown, defaults: Asked): Asked {
   checkOptions(given, ACQUIRE_OPTIONS)
-  const { wait = defaults.wait } = given as api.AcquireOptions
+  const options: api.AcquireOptions = given
+  const retry = options.retry === undefined ? undefined : parseRetry(options.retry)
+  // Retries have a limit of their own.
+  const { wait = retry === undefined ? defaults.wait : Number.POSITIVE_INFINITY } = options
   checkMsOrInfinity('wait', wait, 0)
-  return parseLease(given, defaults, wait)
+  return parseLease(options, defaults, wait, retry)
 }
 
+/** What tryAcquire() takes, and adopt(). */
 export function parseTry(given: unknown, defaults: Asked): Asked {
   checkOptions(given, TRY_OPTIONS)
   return parseLease(given, defaults, -1)
 }
 
-function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number): Asked {
+function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number, retry?: Retry): Asked {
   const { signal, maxHold, autoRenew = true } = given
   let { ttl } = given
-  if (ttl !== undefined) checkMs('ttl', ttl, MIN_TTL)
+  if (ttl !== undefined) checkTtl(ttl)
   if (maxHold !== undefined) {
     checkMs('maxHold', maxHold, MIN_TTL)
     if (ttl !== undefined && maxHold < ttl) throw outOfRange('maxHold', `>= ttl, which is ${ttl}`, maxHold)
@@ -146,11 +159,7 @@ function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number)
   checkBoolean('autoRenew', autoRenew)
   if (signal !== undefined) checkSignal('signal', signal)
   const flags = autoRenew ? defaults.flags : defaults.flags | Flag.NoRenewal
-  return { ttl: ttl ?? defaults.ttl, wait, maxHold: maxHold ?? 0, flags, signal }
-}
-
-export function checkTtl(given: unknown): asserts given is number {
-  checkMs('ttl', given, MIN_TTL)
+  return { ttl: ttl ?? defaults.ttl, wait, maxHold: maxHold ?? 0, most: defaults.most, flags, retry, signal }
 }
 
 const WORKER_OPTIONS = [

@@ -14,6 +14,7 @@ import { bridge, createMachine, Flag, type WorkerMachine } from './native'
 import { parseWorker, type WorkerSettings } from './options'
 import { ignore } from './promise'
 import { guarded } from './rethrow'
+import { assertNotLost } from './section'
 import { Tenure, type Work } from './tenure'
 
 // Numbered as in src/binding/worker.rs; what they mean stands in src/worker.rs.
@@ -169,9 +170,10 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
     const { signal } = this.#campaign
     try {
       this.#client ??= this.#openClient()
-      const { key, ttl = LockClient.ttlOf(this.#client) } = this.#settings
-      const asked = { ttl, wait, maxHold: 0, flags: Flag.ReportRenewals, signal }
-      return (await LockClient.request(this.#client, key, asked, this.#observer)) ?? [Event.Busy]
+      const acquirer = LockClient.acquirerOf(this.#client)
+      const { key, ttl = acquirer.defaults.ttl } = this.#settings
+      const asked = { ...acquirer.defaults, ttl, wait, flags: Flag.ReportRenewals, signal }
+      return (await acquirer.request(key, asked, this.#observer)) ?? [Event.Busy]
     } catch (error) {
       if (error instanceof LockTimeoutError || error instanceof LockLostError) return [Event.Busy]
       if (error instanceof LockAbortedError) return [Event.Unavailable]
@@ -221,9 +223,8 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
     const lease = this.#lease
     if (lease === null) return
     try {
-      const given = await lease.release()
-      if (given) guarded(() => this.emit('released', lease))
-      else lease.assertHeld()
+      if (!(await lease.release())) assertNotLost(lease)
+      guarded(() => this.emit('released', lease))
     } catch (error) {
       if (error instanceof LockLostError) this.#lost(lease, error)
       else this.#report(error)

@@ -12,10 +12,10 @@ use leasehold::engine::command::{
 };
 use leasehold::engine::driver::{Engine, Message, Outbox};
 use leasehold::engine::stats::Stats;
-use leasehold::lease::{LeaseState, Token, Ttl};
+use leasehold::lease::{LeaseState, Mode, Token, Ttl};
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::spec::StoreSpec;
-use leasehold::store::{Answer, Request, Store, StoreErrorKind};
+use leasehold::store::{Answer, Listener, Request, Store, StoreErrorKind};
 
 const ENV: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,13 +30,15 @@ impl Store for Moody {
         timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>> {
         match &batch[0] {
-            Request::Acquire { key, .. } if &**key == "panics at once" => panic!("at once"),
-            Request::Acquire { key, .. } if &**key == "panics later" => {
-                async { panic!("later") }.boxed_local()
-            }
-            Request::Acquire { key, .. } if &**key == "answers too little" => async { vec![] }.boxed_local(),
+            Request::Acquire(ask) if &*ask.key == "panics at once" => panic!("at once"),
+            Request::Acquire(ask) if &*ask.key == "panics later" => async { panic!("later") }.boxed_local(),
+            Request::Acquire(ask) if &*ask.key == "answers too little" => async { vec![] }.boxed_local(),
             _ => self.0.clone().execute(batch, timeout),
         }
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.0.listen(listener);
     }
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
@@ -78,6 +80,7 @@ impl Environment {
             name: "test".into(),
             max_stall: Duration::from_secs(60),
             store_timeout: Duration::from_secs(1),
+            hand_offs: 32,
             stats: Arc::new(Stats::default()),
         };
         let spec = StoreSpec::parse("memory:x", None, None).unwrap();
@@ -92,6 +95,7 @@ impl Environment {
             client: 1,
             key: key.into(),
             token: Token::random(),
+            mode: Mode::Exclusive,
             ttl: Ttl::from_millis(60_000).unwrap(),
             wait: Wait::Never,
             max_hold: None,
@@ -129,7 +133,7 @@ fn a_store_that_panics_fails_its_batch_and_the_engine_goes_on() {
             }
             other => panic!("{key}: {other:?}"),
         }
-        assert!(matches!(environment.acquire(&format!("after {key}")), Outcome::Acquired(_)));
+        assert!(matches!(environment.acquire(&format!("after {key}")), Outcome::Acquired(..)));
     }
 }
 
@@ -139,7 +143,7 @@ fn a_store_that_panics_when_it_is_closed_is_closed_and_opened_afresh() {
     for round in 1..=3 {
         environment.open_client(1);
         // The store in memory forgets with its last client, so the key is free each time.
-        assert!(matches!(environment.acquire("k"), Outcome::Acquired(_)), "round {round}");
+        assert!(matches!(environment.acquire("k"), Outcome::Acquired(..)), "round {round}");
         environment.slots += 1;
         let op = OpId { env: ENV, slot: environment.slots };
         environment.give(Command::CloseClient { client: 1, op, patience: PATIENCE });

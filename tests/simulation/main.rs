@@ -7,11 +7,14 @@ mod process;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use world::World;
 
-/// How many schedules are run unless the environment says otherwise: some seconds' worth in a debug build.
-const SEEDS: u64 = 300;
+/// How many schedules are run unless the environment says otherwise.
+const SEEDS: u64 = 10_000;
+/// Each so many is a long one.
+const LONG_EVERY: u64 = 50;
 
 fn from_env(name: &str) -> Option<u64> {
     std::env::var(name)
@@ -27,7 +30,8 @@ fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
     };
     let mut grants = 0;
     for seed in seeds {
-        let run = catch_unwind(AssertUnwindSafe(|| World::new(seed).run()));
+        let trouble = Duration::from_millis(if seed % LONG_EVERY == 0 { 10_000 } else { 500 });
+        let run = catch_unwind(AssertUnwindSafe(|| World::new(seed, trouble).run()));
         match run {
             Ok(granted) => grants += granted,
             Err(failure) => {

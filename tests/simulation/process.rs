@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::command::{
-    AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
+    AcquireCommand, AdoptCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
 use leasehold::engine::core::Core;
 use leasehold::engine::stats::Stats;
-use leasehold::lease::{Instant, Key, LeaseState, Token, Ttl};
+use leasehold::lease::{Fence, Instant, Key, LeaseState, Mode, Token, Ttl};
+use leasehold::store::Notice;
 
 pub const ENV: u32 = 1;
 const CLIENT: u32 = 1;
@@ -18,18 +19,39 @@ const STORE: u32 = 1;
 /// An acquire, from the question to its last word.
 pub struct Asked {
     pub key: Key,
-    pub token: Token,
+    pub mode: Mode,
+    /// That of the lease, once it is granted.
+    pub token: Option<Token>,
     pub state: Arc<LeaseState>,
     pub granted: bool,
+    fence: Fence,
+    adopted: bool,
     /// What its last word was.
     pub ended: bool,
     cancelled: bool,
     released: bool,
 }
 
+/// A lease that somebody has detached.
+pub struct Parcel {
+    pub key: Key,
+    pub token: Token,
+    pub fence: Fence,
+    pub ttl: Ttl,
+}
+
+/// A grant, as its caller hears of it.
+pub struct Granted {
+    pub slot: u32,
+    pub fence: Fence,
+    pub adopted: bool,
+}
+
 pub struct Process {
     pub core: Core,
     pub asked: HashMap<u32, Asked>,
+    /// What it has detached, for others to adopt.
+    pub detached: Vec<Parcel>,
     /// Until when it does nothing at all, as under SIGSTOP.
     pub frozen_until: Instant,
     /// Until when its JavaScript thread does not answer.
@@ -49,12 +71,14 @@ impl Process {
             name: "simulated".into(),
             max_stall: Duration::from_millis(rng.u64(200..5_000)),
             store_timeout: Duration::from_millis(rng.u64(20..500)),
+            hand_offs: [0, 1, 32][rng.usize(..3)],
             stats: Arc::new(Stats::default()),
         };
         core.command(now, Command::OpenClient { client: CLIENT, store: STORE, settings });
         Self {
             core,
             asked: HashMap::new(),
+            detached: Vec::new(),
             frozen_until: now,
             hung_until: now,
             pulse,
@@ -89,6 +113,7 @@ impl Process {
                     }
                 }
                 6..8 => self.core.command(now, Command::Renew { op, ttl: None }),
+                8 if !asked.mode.is_shared() => self.core.command(now, Command::Detach { op, ttl: None }),
                 _ => {}
             }
         }
@@ -97,18 +122,12 @@ impl Process {
     fn acquire(&mut self, now: Instant) {
         self.slots += 1;
         let key: Key = ["a", "b"][self.rng.usize(..2)].into();
-        let (token, state) = (Token::random(), Arc::new(LeaseState::default()));
-        let ttl = Ttl::from_millis(self.rng.u32(20..2_000)).expect("in range");
-        let asked = Asked {
-            key: key.clone(),
-            token,
-            state: state.clone(),
-            granted: false,
-            ended: false,
-            cancelled: false,
-            released: false,
-        };
-        self.asked.insert(self.slots, asked);
+        let state = Arc::new(LeaseState::default());
+        let ttl = Ttl::from_millis([100, self.rng.u32(20..2_000)][self.rng.usize(..2)]).expect("in range");
+        // One is a read/write lock, the other a semaphore that is also locked as a whole.
+        let most = if &*key == "a" { u32::MAX } else { 2 };
+        let mode = if self.rng.u8(..10) < 3 { Mode::Shared { most } } else { Mode::Exclusive };
+        self.remember(key.clone(), mode, state.clone());
         let wait = match self.rng.u8(..10) {
             0 => Wait::Never,
             1 => Wait::For(Duration::ZERO),
@@ -121,7 +140,8 @@ impl Process {
                 op: OpId { env: ENV, slot: self.slots },
                 client: CLIENT,
                 key,
-                token,
+                token: Token::random(),
+                mode,
                 ttl,
                 wait,
                 max_hold: (self.rng.u8(..10) == 0).then(|| ttl.as_duration() * 2),
@@ -132,17 +152,57 @@ impl Process {
         );
     }
 
-    /// Ends everything: nobody waits and nobody holds after that.
-    pub fn wind_up(&mut self, now: Instant) {
+    fn remember(&mut self, key: Key, mode: Mode, state: Arc<LeaseState>) {
+        let asked = Asked {
+            key,
+            mode,
+            token: None,
+            state,
+            granted: false,
+            fence: Fence(0),
+            adopted: false,
+            ended: false,
+            cancelled: false,
+            released: false,
+        };
+        self.asked.insert(self.slots, asked);
+    }
+
+    /// Goes on with what another has detached.
+    pub fn adopt(&mut self, now: Instant, parcel: &Parcel) {
+        self.slots += 1;
+        let state = Arc::new(LeaseState::default());
+        self.remember(parcel.key.clone(), Mode::Exclusive, state.clone());
+        self.asked.get_mut(&self.slots).expect("just remembered").adopted = true;
+        let asked = AcquireCommand {
+            op: OpId { env: ENV, slot: self.slots },
+            client: CLIENT,
+            key: parcel.key.clone(),
+            token: Token::random(),
+            mode: Mode::Exclusive,
+            ttl: parcel.ttl,
+            wait: Wait::Never,
+            max_hold: None,
+            auto_renew: true,
+            report: false,
+            state,
+        };
+        self.core
+            .command(now, Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence }));
+    }
+
+    pub fn noticed(&mut self, now: Instant, notice: Notice) {
+        self.core.noticed(now, STORE, notice);
+    }
+
+    /// Gives back all that it holds. Whoever waits goes on waiting.
+    pub fn let_go(&mut self, now: Instant) {
         let mut open: Vec<u32> = self.asked.iter().filter(|(_, a)| !a.ended).map(|(slot, _)| *slot).collect();
         open.sort_unstable();
         for slot in open {
             let asked = self.asked.get_mut(&slot).expect("just listed");
             let op = OpId { env: ENV, slot };
-            if !asked.granted && !asked.cancelled {
-                asked.cancelled = true;
-                self.core.command(now, Command::Cancel { op });
-            } else if asked.granted && !asked.released && !asked.cancelled {
+            if asked.granted && !asked.released && !asked.cancelled {
                 asked.released = true;
                 if asked.state.release(now) {
                     self.core.command(now, Command::Release { op });
@@ -151,17 +211,25 @@ impl Process {
         }
     }
 
-    /// What JavaScript would do with what it is told. Returns how many grants were among it.
-    pub fn hear(&mut self, settled: Vec<Settlement>) -> u64 {
-        let mut grants = 0;
+    /// What JavaScript would do with what it is told. Returns the grants among it.
+    pub fn hear(&mut self, settled: Vec<Settlement>) -> Vec<Granted> {
+        let mut grants = Vec::new();
         for Settlement { op, outcome } in settled {
             let asked = self.asked.get_mut(&op.slot).expect("somebody asked for it");
             assert!(!asked.ended, "a word after the last one: {outcome:?}");
             match outcome {
-                Outcome::Acquired(_) => {
+                Outcome::Acquired(fence, token) => {
                     assert!(!asked.granted, "granted twice");
                     asked.granted = true;
-                    grants += 1;
+                    asked.token = Some(token);
+                    asked.fence = fence;
+                    grants.push(Granted { slot: op.slot, fence, adopted: asked.adopted });
+                }
+                Outcome::Detached => {
+                    asked.ended = true;
+                    let token = asked.token.expect("it was granted");
+                    let ttl = Ttl::from_millis(500).expect("in range");
+                    self.detached.push(Parcel { key: asked.key.clone(), token, fence: asked.fence, ttl });
                 }
                 Outcome::Renewed | Outcome::RenewFailed(_) | Outcome::AutoRenewed => assert!(asked.granted),
                 _ => asked.ended = true,

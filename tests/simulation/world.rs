@@ -5,15 +5,13 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use leasehold::engine::core::{Batch, Sent};
-use leasehold::lease::{Fence, Instant, Key};
+use leasehold::lease::{Fence, Instant, Key, Mode};
 use leasehold::store::memory::LeaseTable;
-use leasehold::store::{Answer, Reply, Request, StoreError, StoreErrorKind};
+use leasehold::store::{Answer, Notice, Reply, Request, StoreError, StoreErrorKind};
 
-use super::process::Process;
+use super::process::{Granted, Parcel, Process};
 
 const PROCESSES: usize = 3;
-/// How long things go wrong; afterwards everybody winds up on a network that works.
-const TROUBLE: Duration = Duration::from_secs(10);
 
 /// What happens at an instant, by its number in `World::events`.
 enum Event {
@@ -25,6 +23,8 @@ enum Event {
     Answer { process: usize, sent: Sent, answers: Vec<Answer> },
     /// The code of a process does something.
     Act { process: usize },
+    /// The store's word that a waiter was handed a lease reaches its process.
+    Notice { process: usize, number: u64 },
     /// A process looks at its timers.
     Wake { process: usize },
 }
@@ -43,10 +43,14 @@ pub struct World {
     serial: u64,
     grants: u64,
     trouble_until: Instant,
+    /// Whose waiter has which number at the store.
+    waiters: HashMap<u64, (usize, u64, u64)>,
+    parcels: Vec<Parcel>,
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    /// Things go wrong for as long as `trouble`; afterwards everybody goes on on a network that works.
+    pub fn new(seed: u64, trouble: Duration) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let now = Instant::from_micros(1_000_000_000);
         let processes = (0..PROCESSES).map(|_| Process::new(now, &mut rng)).collect();
@@ -61,7 +65,9 @@ impl World {
             events: HashMap::new(),
             serial: 0,
             grants: 0,
-            trouble_until: now + TROUBLE,
+            trouble_until: now + trouble,
+            waiters: HashMap::new(),
+            parcels: Vec::new(),
         }
     }
 
@@ -74,15 +80,16 @@ impl World {
         for process in 0..PROCESSES {
             self.processes[process].frozen_until = self.now;
             self.processes[process].hung_until = self.now;
-            self.processes[process].wind_up(self.now);
-            self.after(process);
         }
-        // A grant that was on its way when everything was wound up is given back in the next round.
-        for _ in 0..10 {
-            self.live_until(self.now + Duration::from_secs(1));
+        // Whoever holds gives back, and so everybody who waits is served or told, and nobody has to be told to go.
+        for _ in 0..600 {
+            self.live_until(self.now + Duration::from_millis(100));
             for process in 0..PROCESSES {
-                self.processes[process].wind_up(self.now);
+                self.processes[process].let_go(self.now);
                 self.after(process);
+            }
+            if self.processes.iter().all(|process| process.asked.values().all(|asked| asked.ended)) {
+                break;
             }
         }
         self.live_until(self.now + Duration::from_secs(60));
@@ -127,9 +134,15 @@ impl World {
             Event::Stray { process, request } => {
                 let _nobody_hears = self.apply(process, life, request);
             }
-            Event::Answer { process, .. } | Event::Act { process } | Event::Wake { process }
+            Event::Answer { process, .. }
+            | Event::Act { process }
+            | Event::Notice { process, .. }
+            | Event::Wake { process }
                 if life != self.lives[process] => {}
-            Event::Answer { process, .. } | Event::Act { process } | Event::Wake { process }
+            Event::Answer { process, .. }
+            | Event::Act { process }
+            | Event::Notice { process, .. }
+            | Event::Wake { process }
                 if self.processes[process].frozen_until > self.now =>
             {
                 let wait = self.processes[process].frozen_until.since(self.now);
@@ -137,6 +150,10 @@ impl World {
             }
             Event::Answer { process, sent, answers } => {
                 self.processes[process].core.answered(self.now, sent, answers);
+                self.after(process);
+            }
+            Event::Notice { process, number } => {
+                self.processes[process].noticed(self.now, Notice::Granted(number));
                 self.after(process);
             }
             Event::Wake { process } => self.after(process),
@@ -159,27 +176,56 @@ impl World {
         }
     }
 
-    /// The store carries out a request. Here two holders would meet.
-    fn apply(&mut self, process: usize, life: u64, request: Request) -> Answer {
-        let acquire = match &request {
-            Request::Acquire { key, token, .. } => Some((key.clone(), *token)),
-            _ => None,
-        };
+    /// The store carries out a request, and sends its notices.
+    fn apply(&mut self, process: usize, life: u64, mut request: Request) -> Answer {
+        if let Request::Acquire(ask) = &mut request
+            && let Some(place) = &mut ask.place
+        {
+            // Each engine numbers its waiters for itself; the store knows whose number it is.
+            self.waiters.insert(self.serial, (process, life, place.number));
+            place.number = self.serial;
+            self.serial += 1;
+        }
         let answer = self.table.apply(request, self.now, self.now.as_micros());
-        if let (Some((key, token)), Ok(Reply::Acquired { fence })) = (acquire, &answer) {
-            for (index, other) in self.processes.iter().enumerate() {
-                for asked in other.asked.values().filter(|asked| asked.key == key && asked.token != token) {
-                    assert!(
-                        !asked.state.is_held(self.now),
-                        "process {process} (life {life}) was given {key} while process {index} believes in its lease"
-                    );
-                }
+        for number in self.table.take_handed() {
+            let (process, life, number) = self.waiters[&number];
+            let lost = self.is_trouble() && self.rng.u8(..10) == 0;
+            if life == self.lives[process] && !lost {
+                let there = Duration::from_micros(self.rng.u64(100..20_000));
+                self.plan(process, there, Event::Notice { process, number });
             }
-            let last = self.fences.entry(key).or_insert(Fence(0));
-            assert!(*fence >= *last, "a fence went back");
-            *last = *fence;
         }
         answer
+    }
+
+    /// A caller hears that it holds a lease. Here two holders would meet.
+    fn check_grant(&mut self, process: usize, granted: &Granted) {
+        let ours = &self.processes[process].asked[&granted.slot];
+        if !ours.state.is_held(self.now) {
+            return;
+        }
+        let key = ours.key.clone();
+        let mut sharers = 1;
+        for (index, other) in self.processes.iter().enumerate() {
+            for (slot, asked) in &other.asked {
+                let same = index == process && *slot == granted.slot;
+                if same || asked.key != key || !asked.state.is_held(self.now) {
+                    continue;
+                }
+                assert!(
+                    ours.mode.is_shared() && asked.mode.is_shared(),
+                    "process {process} was given {key} while process {index} believes in its lease"
+                );
+                sharers += 1;
+            }
+        }
+        if let Mode::Shared { most } = ours.mode {
+            assert!(sharers <= most, "{sharers} share {key}, at most {most} should");
+        } else if !granted.adopted {
+            let last = self.fences.entry(key).or_insert(Fence(0));
+            assert!(granted.fence > *last, "a fence went back: {:?} after {:?}", granted.fence, *last);
+            *last = granted.fence;
+        }
     }
 
     fn act(&mut self, process: usize) {
@@ -200,6 +246,10 @@ impl World {
                 let span = Duration::from_millis(self.rng.u64(1..8_000));
                 self.processes[process].hung_until = self.now + span;
             }
+            25..100 if !self.parcels.is_empty() => {
+                let parcel = &self.parcels[self.rng.usize(..self.parcels.len())];
+                self.processes[process].adopt(self.now, parcel);
+            }
             _ if self.processes[process].hung_until <= self.now => self.processes[process].act(self.now),
             _ => {}
         }
@@ -215,7 +265,12 @@ impl World {
         if !effects.pings.is_empty() && self.processes[process].hung_until <= self.now {
             self.processes[process].pulse.beat(self.now);
         }
-        self.grants += self.processes[process].hear(effects.settled);
+        for granted in self.processes[process].hear(effects.settled) {
+            self.grants += 1;
+            self.check_grant(process, &granted);
+        }
+        let detached = std::mem::take(&mut self.processes[process].detached);
+        self.parcels.extend(detached);
         for batch in self.processes[process].core.take_batches(self.now) {
             self.send(process, batch);
         }

@@ -41,10 +41,10 @@ fn nothing_is_released_for_longer_than_the_lease_can_live() {
 #[test]
 fn closing_ends_waiters_and_leases_and_waits_for_the_releases() {
     let mut world = World::new();
-    let held = world.hold();
+    let held = world.acquire(Wait::Forever);
     let waiter = world.acquire(Wait::Forever);
-    let batch = world.only_batch();
-    world.answer(batch, [busy()]);
+    world.exchange();
+    world.settled();
     let op = world.op();
     world.give(Command::CloseClient { client: CLIENT, op, patience: Duration::from_millis(500) });
     let Effects { settled, unused, .. } = world.core.take_effects();
@@ -54,8 +54,8 @@ fn closing_ends_waiters_and_leases_and_waits_for_the_releases() {
         settled.iter().any(|s| s.op == held.op && matches!(s.outcome, Outcome::Lost(LossReason::Closed)))
     );
     assert_eq!(settled.len(), 2);
-    let release = world.only_batch();
-    world.answer(release, [Ok(Reply::Released)]);
+    world.exchange();
+    assert!(world.table.is_empty());
     let effects = world.core.take_effects();
     assert!(matches!(effects.settled[..], [Settlement { outcome: Outcome::Done, .. }]));
     assert_eq!(effects.unused, [STORE], "the store is closed with its last client");
@@ -106,7 +106,7 @@ fn a_panic_fails_one_operation_and_nothing_else() {
 
 #[test]
 fn an_end_waits_for_an_acquire_on_its_way_and_for_giving_back_what_it_got() {
-    for answer in [Ok(Reply::Acquired { fence: Fence(1) }), timed_out()] {
+    for answer in [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 }), timed_out()] {
         let mut world = World::new();
         world.acquire(Wait::Forever);
         let look = world.only_batch();
@@ -124,14 +124,15 @@ fn an_end_waits_for_an_acquire_on_its_way_and_for_giving_back_what_it_got() {
 #[test]
 fn an_end_does_not_hand_the_lock_to_a_waiter_that_ends_too() {
     let mut world = World::new();
-    world.hold();
-    world.acquire(Wait::Forever);
-    let look = world.only_batch();
-    world.answer(look, [busy()]);
+    for _ in 0..3 {
+        world.acquire(Wait::Forever);
+    }
+    world.exchange();
     let (done, _ended) = sync_channel(1);
     world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_millis(500) });
-    let batch = world.only_batch();
-    assert!(matches!(batch.requests[..], [Request::Release { .. }]), "{batch:?}");
+    let sent = world.exchange();
+    assert!(sent.iter().all(|request| matches!(request, Request::Release { .. })), "{sent:?}");
+    assert!(world.table.is_empty());
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn a_lease_is_renewed_in_time_and_lives_on() {
         world.pulse.beat(world.now);
         let batch = world.only_batch();
         assert!(matches!(batch.requests[..], [Request::Renew { .. }]));
-        world.answer(batch, [Ok(Reply::Renewed)]);
+        world.answer(batch, [Ok(Reply::Renewed { block: None })]);
     }
     assert!(asked.state.is_held(world.now));
     assert_eq!(world.stats.renewals.get(), 10);
@@ -50,7 +50,7 @@ fn a_store_that_does_not_answer_at_all_does_not_delay_the_loss() {
     let renewal = world.only_batch();
     world.pass_until_due();
     assert!(matches!(world.outcome_of(asked.op), Outcome::Lost(LossReason::Expired)));
-    world.answer(renewal, [Ok(Reply::Renewed)]);
+    world.answer(renewal, [Ok(Reply::Renewed { block: None })]);
     assert!(!asked.state.is_held(world.now), "a late answer revives nothing");
 }
 
@@ -75,7 +75,8 @@ fn a_thread_that_does_not_answer_for_max_stall_loses_its_lease_as_stalled() {
     let lost = loop {
         world.pass_until_due();
         for batch in world.batches() {
-            let answers: Vec<Answer> = batch.requests.iter().map(|_| Ok(Reply::Renewed)).collect();
+            let answers: Vec<Answer> =
+                batch.requests.iter().map(|_| Ok(Reply::Renewed { block: None })).collect();
             world.answer(batch, answers);
         }
         if let Some(settled) = world.settled().pop() {
@@ -95,13 +96,13 @@ fn a_thread_that_answers_again_before_its_lease_ran_out_keeps_it() {
     while asked.state.phase(world.now) != Phase::Stalled {
         world.step();
         for batch in world.batches() {
-            world.answer(batch, [Ok(Reply::Renewed)]);
+            world.answer(batch, [Ok(Reply::Renewed { block: None })]);
         }
     }
     world.pulse.beat(world.now);
     world.pass_until_due();
     let renewal = world.only_batch();
-    world.answer(renewal, [Ok(Reply::Renewed)]);
+    world.answer(renewal, [Ok(Reply::Renewed { block: None })]);
     assert_eq!(asked.state.phase(world.now), Phase::Held);
 }
 
@@ -110,7 +111,7 @@ fn max_hold_ends_the_lease_however_often_it_is_renewed_and_gives_it_back() {
     let mut world = World::new();
     let asked = world.acquire_with(Wait::Forever, |c| c.max_hold = Some(Duration::from_secs(20)));
     let batch = world.only_batch();
-    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1) })]);
+    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
     world.settled();
     let began = world.now;
     let lost = loop {
@@ -120,7 +121,7 @@ fn max_hold_ends_the_lease_however_often_it_is_renewed_and_gives_it_back() {
             break settled.outcome;
         }
         for batch in world.batches() {
-            world.answer(batch, [Ok(Reply::Renewed)]);
+            world.answer(batch, [Ok(Reply::Renewed { block: None })]);
         }
     };
     assert!(matches!(lost, Outcome::Lost(LossReason::Expired)));
@@ -136,7 +137,7 @@ fn a_renewal_for_a_shorter_ttl_shortens_nothing_and_is_the_ttl_from_then_on() {
     let deadline = held.state.deadline();
     world.give(Command::Renew { op: held.op, ttl: Ttl::from_millis(100) });
     let batch = world.only_batch();
-    world.answer(batch, [Ok(Reply::Renewed)]);
+    world.answer(batch, [Ok(Reply::Renewed { block: None })]);
     assert!(matches!(world.outcome_of(held.op), Outcome::Renewed));
     assert_eq!(held.state.deadline(), deadline);
     world.pass_until_due();
@@ -149,7 +150,7 @@ fn a_thread_that_hangs_is_noticed_also_when_renewals_are_rare() {
     let mut world = World::new();
     let asked = world.acquire_with(Wait::Forever, |c| c.ttl = Ttl::from_millis(600_000).unwrap());
     let batch = world.only_batch();
-    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1) })]);
+    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
     world.settled();
     // It answers nothing from here on.
     while asked.state.phase(world.now) == Phase::Held {
@@ -165,7 +166,7 @@ fn an_explicit_renewal_brings_the_new_ttl_and_its_failure_does_not_end_the_lease
     let held = world.hold();
     world.give(Command::Renew { op: held.op, ttl: Ttl::from_millis(60_000) });
     let batch = world.only_batch();
-    world.answer(batch, [Ok(Reply::Renewed)]);
+    world.answer(batch, [Ok(Reply::Renewed { block: None })]);
     assert!(matches!(world.outcome_of(held.op), Outcome::Renewed));
     assert!(held.state.deadline().since(world.now) > Duration::from_secs(59));
     world.give(Command::Renew { op: held.op, ttl: None });

@@ -1,8 +1,10 @@
 //! The rules, one by one: a store that answers what the test says, and a clock that the test moves.
 
-mod acquiring;
+mod adopting;
 mod ending;
 mod holding;
+mod lines;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -14,8 +16,11 @@ use crate::engine::command::{
     AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
 use crate::engine::stats::Stats;
-use crate::lease::{Fence, Instant, LeaseState, LossReason, Phase, Token, Ttl};
-use crate::store::{Absence, Answer, LeaseInfo, Reply, Request, StoreError, StoreErrorKind};
+use crate::lease::{Fence, Instant, LeaseState, LossReason, Mode, Phase, Token, Ttl};
+use crate::store::memory::LeaseTable;
+use crate::store::{
+    Absence, Answer, LeaseInfo, LockInfo, Notice, Reply, Request, StoreError, StoreErrorKind,
+};
 
 const ENV: u32 = 1;
 const CLIENT: u32 = 7;
@@ -28,6 +33,8 @@ struct World {
     pulse: Arc<Pulse>,
     stats: Arc<Stats>,
     next_slot: u32,
+    /// A store that works, for those who need one.
+    table: LeaseTable,
 }
 
 /// An acquire as its caller sees it.
@@ -46,6 +53,7 @@ impl World {
             pulse: pulse.clone(),
             stats: stats.clone(),
             next_slot: 0,
+            table: LeaseTable::default(),
         };
         world.give(Command::OpenEnv { env: ENV, pulse });
         world.give(Command::OpenClient {
@@ -56,6 +64,7 @@ impl World {
                 name: "test".into(),
                 max_stall: Duration::from_secs(60),
                 store_timeout: Duration::from_secs(1),
+                hand_offs: 32,
                 stats,
             },
         });
@@ -82,6 +91,7 @@ impl World {
             client: CLIENT,
             key: "lock:k".into(),
             token: Token::random(),
+            mode: Mode::Exclusive,
             ttl: Ttl::from_millis(TTL).unwrap(),
             wait,
             max_hold: None,
@@ -98,8 +108,8 @@ impl World {
     fn hold(&mut self) -> Asked {
         let asked = self.acquire(Wait::Forever);
         let batch = self.only_batch();
-        self.answer(batch, [Ok(Reply::Acquired { fence: Fence(5) })]);
-        assert!(matches!(self.settled()[..], [Settlement { outcome: Outcome::Acquired(Fence(5)), .. }]));
+        self.answer(batch, [Ok(Reply::Acquired { fence: Fence(5), waiting: 0 })]);
+        assert!(matches!(self.settled()[..], [Settlement { outcome: Outcome::Acquired(Fence(5), _), .. }]));
         asked
     }
 
@@ -115,6 +125,35 @@ impl World {
 
     fn answer(&mut self, batch: Batch, answers: impl IntoIterator<Item = Answer>) {
         self.core.answered(self.now, batch.sent, answers.into_iter().collect());
+    }
+
+    /// The store carries out all that is to be sent, and what that leads to. Returns what it was sent.
+    fn exchange(&mut self) -> Vec<Request> {
+        let mut sent = Vec::new();
+        loop {
+            let batches = self.batches();
+            if batches.is_empty() {
+                return sent;
+            }
+            for batch in batches {
+                sent.extend(batch.requests.iter().cloned());
+                let answers = batch.requests.into_iter().map(|request| self.ask(request)).collect();
+                self.core.answered(self.now, batch.sent, answers);
+            }
+            for number in self.table.take_handed() {
+                self.core.noticed(self.now, STORE, Notice::Granted(number));
+            }
+        }
+    }
+
+    /// The store carries out a request, of whomever.
+    fn ask(&mut self, request: Request) -> Answer {
+        self.table.apply(request, self.now, self.now.as_micros())
+    }
+
+    fn release(&mut self, asked: &Asked) {
+        assert!(asked.state.release(self.now), "it was held");
+        self.give(Command::Release { op: asked.op });
     }
 
     fn settled(&mut self) -> Vec<Settlement> {
@@ -147,8 +186,8 @@ impl World {
     }
 }
 
-fn busy() -> Answer {
-    Ok(Reply::Busy { remaining: Some(Duration::from_secs(5)) })
+fn queued() -> Answer {
+    Ok(Reply::Queued { remaining: Some(Duration::from_secs(5)), ahead: 0, told: true })
 }
 
 fn timed_out() -> Answer {

@@ -8,8 +8,8 @@ fn a_granted_lease_is_held_until_its_deadline_counted_from_before_the_request() 
     let asked = world.acquire(Wait::Forever);
     let batch = world.only_batch();
     world.pass(1_000);
-    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1) })]);
-    assert!(matches!(world.outcome_of(asked.op), Outcome::Acquired(Fence(1))));
+    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Acquired(Fence(1), _)));
     assert_eq!(
         asked.state.deadline().since(world.now),
         Duration::from_millis(TTL.into()) * 99 / 100 - Duration::from_millis(1_002)
@@ -22,7 +22,7 @@ fn an_answer_that_took_longer_than_the_ttl_grants_nothing() {
     let asked = world.acquire(Wait::Never);
     let batch = world.only_batch();
     world.pass(u64::from(TTL));
-    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1) })]);
+    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
     assert!(matches!(world.outcome_of(asked.op), Outcome::Failed(e) if e.kind == StoreErrorKind::TimedOut));
     assert!(!asked.state.is_held(world.now));
     assert!(
@@ -59,40 +59,6 @@ fn a_wrong_password_is_told_at_once() {
 }
 
 #[test]
-fn only_the_first_waiter_looks_at_the_store_and_order_is_that_of_arrival() {
-    let mut world = World::new();
-    let holder = world.hold();
-    let waiters: Vec<Asked> = (0..20).map(|_| world.acquire(Wait::Forever)).collect();
-    let looks = world.only_batch();
-    let count = looks.requests.len();
-    world.answer(looks, (0..count).map(|_| busy()));
-    for _ in 0..50 {
-        world.pass(5);
-        for batch in world.batches() {
-            assert_eq!(batch.requests.len(), 1, "one waiter looks for all");
-            world.answer(batch, [busy()]);
-        }
-    }
-    let mut holding = holder;
-    for (turn, next) in waiters.into_iter().enumerate() {
-        assert!(holding.state.release(world.now));
-        world.give(Command::Release { op: holding.op });
-        let batch = world.only_batch();
-        assert!(
-            matches!(batch.requests[..], [Request::Release { .. }, Request::Acquire { .. }]),
-            "turn {turn}"
-        );
-        world.answer(batch, [Ok(Reply::Released), Ok(Reply::Acquired { fence: Fence(turn as u64) })]);
-        let settled = world.settled();
-        assert!(
-            settled.iter().any(|s| s.op == next.op && matches!(s.outcome, Outcome::Acquired(_))),
-            "turn {turn}"
-        );
-        holding = next;
-    }
-}
-
-#[test]
 fn a_waiter_that_never_got_to_look_is_told_of_the_outage_all_the_same() {
     let mut world = World::new();
     world.acquire(Wait::Forever);
@@ -121,6 +87,7 @@ fn an_impatient_client_does_not_make_others_fail() {
         name: "impatient".into(),
         max_stall: Duration::from_secs(60),
         store_timeout: Duration::from_millis(10),
+        hand_offs: 32,
         stats: world.stats.clone(),
     };
     world.give(Command::OpenClient { client: CLIENT + 1, store: STORE, settings });
@@ -133,17 +100,16 @@ fn an_impatient_client_does_not_make_others_fail() {
 #[test]
 fn inspecting_tells_how_many_wait_here() {
     let mut world = World::new();
-    world.hold();
-    for _ in 0..3 {
+    for _ in 0..4 {
         world.acquire(Wait::Forever);
     }
-    let looks = world.only_batch();
-    let count = looks.requests.len();
-    world.answer(looks, (0..count).map(|_| busy()));
+    world.exchange();
+    world.settled();
     let op = world.op();
     world.give(Command::Inspect { op, client: CLIENT, key: "lock:k".into() });
     let batch = world.only_batch();
-    let info = LeaseInfo { holder: None, fence: None, remaining: None };
+    let lease = LeaseInfo { holder: None, fence: None, remaining: None };
+    let info = LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() };
     world.answer(batch, [Ok(Reply::Inspected(Some(info)))]);
     assert!(matches!(world.outcome_of(op), Outcome::Inspected(told) if told.1 == 3));
 }
@@ -155,7 +121,7 @@ fn waiting_ends_with_a_time_out_and_leaves_nothing_behind() {
     let began = world.now;
     let outcome = loop {
         for batch in world.batches() {
-            world.answer(batch, [busy()]);
+            world.answer(batch, [queued()]);
         }
         world.pass_until_due();
         if let Some(settled) = world.settled().pop() {
@@ -165,13 +131,14 @@ fn waiting_ends_with_a_time_out_and_leaves_nothing_behind() {
     assert!(matches!(outcome.outcome, Outcome::TimedOut));
     assert_eq!(outcome.op, asked.op);
     assert_eq!(world.now.since(began), Duration::from_millis(100));
-    assert!(world.core.waiters.is_empty() && world.core.lines.is_empty() && world.core.cleanups.is_empty());
+    assert!(matches!(world.only_batch().requests[..], [Request::Release { .. }]), "its place is given up");
+    assert!(world.core.waiters.is_empty() && world.core.lines.is_empty() && world.core.tickets.is_empty());
 }
 
 #[test]
 fn an_acquire_that_is_cancelled_in_mid_flight_is_given_back_when_its_answer_comes() {
     for (answer, given_back) in
-        [(Ok(Reply::Acquired { fence: Fence(1) }), true), (timed_out(), true), (busy(), false)]
+        [(Ok(Reply::Acquired { fence: Fence(1), waiting: 0 }), true), (timed_out(), true), (queued(), true)]
     {
         let mut world = World::new();
         let asked = world.acquire(Wait::Forever);

@@ -1,0 +1,97 @@
+// The three ways to a lock, for whoever has locks to give: clients, semaphores, read/write locks.
+
+import type * as api from '../index'
+import { checkFunction, checkKeys } from './arguments'
+import { Lease, type Observer, type Owner } from './lease'
+import { MultiLease } from './multi'
+import { type Asked, parseAcquire, parseTry } from './options'
+import { type Pauses, trying } from './retry'
+import { type Callback, callWith, runWith, type Work } from './section'
+
+/** Whose locks they are. */
+export interface Host extends Owner {
+  readonly pauses: Pauses
+  /** Throws if the client was closed. */
+  checkOpen(key?: string): void
+}
+
+type Held = Lease | MultiLease
+type Options = api.AcquireOptions
+
+export class Acquirer {
+  readonly #host: Host
+  readonly defaults: Asked
+  readonly #tryDefaults: Asked
+
+  constructor(host: Host, defaults: Asked) {
+    this.#host = host
+    this.defaults = defaults
+    this.#tryDefaults = { ...defaults, wait: -1 }
+  }
+
+  /** The same for locks that are held by so many at a time; see `Most`. */
+  shared(most: number): Acquirer {
+    return new Acquirer(this.#host, { ...this.defaults, most })
+  }
+
+  /** What acquire() and tryAcquire() do, with the lease observed: for the worker. */
+  request(key: string, asked: Asked, observer: Observer): Promise<Lease | null> {
+    this.#host.checkOpen(key)
+    return Lease.request(this.#host, key, asked, observer)
+  }
+
+  acquire(key: string, options?: Options): Promise<Lease>
+  acquire(key: string | readonly string[], options?: Options): Promise<Held>
+  acquire(key: string | readonly string[], options?: Options): Promise<Held> {
+    try {
+      const keys = checkKeys(key)
+      const asked = options === undefined ? this.defaults : parseAcquire(options, this.defaults)
+      const { retry } = asked
+      // Only a request that does not wait resolves with null.
+      if (retry === undefined) return this.#request(keys, asked) as Promise<Held>
+      const once = { ...asked, wait: -1 }
+      const { wait, signal } = asked
+      const attempt = async () => this.#request(keys, once)
+      return trying({ key: firstOf(keys), retry, wait, signal, pauses: this.#host.pauses, attempt })
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null>
+  tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Held | null>
+  tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Held | null> {
+    try {
+      const keys = checkKeys(key)
+      const asked = options === undefined ? this.#tryDefaults : parseTry(options, this.defaults)
+      return this.#request(keys, asked)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  #request(keys: string | readonly string[], asked: Asked): Promise<Held | null> {
+    const host = this.#host
+    host.checkOpen(firstOf(keys))
+    if (typeof keys === 'string') return Lease.request(host, keys, asked)
+    return MultiLease.request(host, keys, asked)
+  }
+
+  /** For both forms; what they are is up to the types in index.d.ts. */
+  withLock(key: string | readonly string[], second: unknown, third?: unknown): Promise<unknown> | undefined {
+    const [options, work] = typeof second === 'function' && third === undefined ? [undefined, second] : [second, third]
+    try {
+      checkFunction('fn', work)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    const acquired = this.acquire(key, options as Options | undefined)
+    if ((work as Work<Held, unknown>).length < 2) return runWith(this.#host, acquired, work as Work<Held, unknown>)
+    callWith(this.#host, acquired, work as Callback<Held>)
+    return undefined
+  }
+}
+
+function firstOf(keys: string | readonly string[]): string {
+  return typeof keys === 'string' ? keys : (keys[0] as string)
+}

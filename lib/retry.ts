@@ -1,0 +1,123 @@
+// Trying again after growing pauses: the other way to wait, without a place in the queue.
+
+import type * as api from '../index'
+import { type Abortable, onAbort, unwatch, watch } from './abort'
+import { badType, checkMs, checkNumber, checkOptions, MAX_MS, outOfRange } from './arguments'
+import * as errors from './errors'
+import { defer, type Make, raise } from './promise'
+
+/** How to try again, with the defaults filled in. */
+export interface Retry {
+  readonly retries: number
+  readonly minDelay: number
+  readonly maxDelay: number
+  readonly factor: number
+  /** By what part of itself a pause may be longer or shorter. */
+  readonly jitter: number
+}
+
+const RETRY_OPTIONS = [
+  'retries',
+  'minDelay',
+  'maxDelay',
+  'factor',
+  'jitter',
+] as const satisfies (keyof api.RetryOptions)[]
+const MAX_RETRIES = 2 ** 31 - 1
+/** Enough that two who met once do not meet again. */
+const JITTER = 0.5
+
+export function parseRetry(given: unknown): Retry {
+  if (given !== true && (typeof given !== 'object' || given === null || Array.isArray(given))) {
+    throw badType('retry', 'true or of type object', given)
+  }
+  const options: api.RetryOptions = given === true ? {} : given
+  checkOptions(options, RETRY_OPTIONS)
+  const { retries = 10, minDelay = 50, factor = 2, jitter = true } = options
+  if (retries !== Number.POSITIVE_INFINITY) checkNumber('retries', retries, 0, MAX_RETRIES, true)
+  checkMs('minDelay', minDelay, 1)
+  const { maxDelay = Math.max(1_000, minDelay) } = options
+  checkMs('maxDelay', maxDelay, 1)
+  if (maxDelay < minDelay) throw outOfRange('maxDelay', `>= minDelay, which is ${minDelay}`, maxDelay)
+  checkNumber('factor', factor, 1, 100)
+  if (typeof jitter !== 'boolean') checkNumber('jitter', jitter, 0, 1)
+  return { retries, minDelay, maxDelay, factor, jitter: Number(jitter === true ? JITTER : jitter) }
+}
+
+/** Who pauses, so that it can be told that there is no use in it any more. */
+export type Pauses = Set<() => void>
+
+interface Attempts<T> {
+  /** What is said in errors. */
+  readonly key: string
+  readonly retry: Retry
+  /** How long to go on, in ms or `Infinity`. */
+  readonly wait: number
+  readonly signal: AbortSignal | undefined
+  readonly pauses: Pauses
+  /** `null`: somebody else holds the lock. */
+  attempt(): Promise<T | null>
+}
+
+/** The first outcome of `attempt` that is not `null`. */
+export async function trying<T>({ key, retry, wait, signal, pauses, attempt }: Attempts<T>): Promise<T> {
+  const end = performance.now() + wait
+  let delay = retry.minDelay
+  for (let count = 0; ; count++) {
+    let fault: unknown
+    try {
+      const outcome = await attempt()
+      if (outcome !== null) return outcome
+    } catch (error) {
+      if (!errors.mayPass(error)) throw error
+      fault = error
+    }
+    const left = end - performance.now()
+    // What is wrong is what was seen last, as with those who wait in the queue.
+    if (count >= retry.retries || left <= 0) throw fault ?? errors.gaveUp(key, count + 1)
+    const pause = Math.min(delay * (1 + retry.jitter * (Math.random() * 2 - 1)), left, MAX_MS)
+    await new Pause(key, signal, pauses).over(pause)
+    delay = Math.min(delay * retry.factor, retry.maxDelay)
+  }
+}
+
+class Pause implements Abortable {
+  readonly #key: string
+  readonly #signal: AbortSignal | undefined
+  readonly #pauses: Pauses
+  readonly #deferred = defer<void>()
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(key: string, signal: AbortSignal | undefined, pauses: Pauses) {
+    this.#key = key
+    this.#signal = signal
+    this.#pauses = pauses
+  }
+
+  /** Resolves after `ms`, or as soon as the client is closed; the next attempt then says so. */
+  over(ms: number): Promise<void> {
+    if (this.#signal?.aborted) throw errors.aborted(this.#key, this.#signal.reason)
+    if (this.#signal !== undefined) watch(this.#signal, this)
+    this.#pauses.add(this.#end)
+    // It keeps the process alive, as every promise does that is pending.
+    this.#timer = setTimeout(this.#end, ms)
+    return this.#deferred.promise.catch(raise)
+  }
+
+  readonly #end = (): void => {
+    this.#forget()
+    this.#deferred.resolve()
+  };
+
+  [onAbort](signal: AbortSignal): void {
+    this.#forget()
+    const make: Make = () => errors.aborted(this.#key, signal.reason)
+    this.#deferred.reject(make)
+  }
+
+  #forget(): void {
+    clearTimeout(this.#timer)
+    this.#pauses.delete(this.#end)
+    if (this.#signal !== undefined) unwatch(this.#signal, this)
+  }
+}

@@ -1,0 +1,60 @@
+// What a detached lease is carried in from one process to another: a string of which nobody needs to know more.
+
+import { badType, badValue, checkKey, MAX_MS, MIN_TTL } from './arguments'
+import { Most } from './native'
+
+const VERSION = 1
+/** More than a key of 1024 bytes needs that is escaped all through. */
+const LONGEST = 16_384
+
+/** What is in a ticket. */
+export interface Ticket {
+  readonly key: string
+  /** Whoever has it has the lease. */
+  readonly token: string
+  readonly fence: number
+  readonly ttl: number
+  /** See {@link Most}. */
+  readonly most: number
+}
+
+export function writeTicket({ key, token, fence, ttl, most }: Ticket): string {
+  return Buffer.from(JSON.stringify({ v: VERSION, key, token, fence, ttl, most })).toString('base64url')
+}
+
+/** Throws a TypeError that has nothing of the ticket in it: it is a secret, even if it is half of one. */
+export function readTicket(given: unknown): Ticket {
+  if (typeof given !== 'string') throw badType('ticket', 'of type string', given)
+  const fields = given.length <= LONGEST ? fieldsOf(given) : undefined
+  if (fields === undefined) throw malformed()
+  if (fields.v !== VERSION) throw badValue('The "ticket" argument is a ticket of another version of leasehold')
+  const { key, token, fence, ttl, most } = fields
+  try {
+    checkKey(key)
+  } catch {
+    throw malformed()
+  }
+  if (typeof token !== 'string' || !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(token)) throw malformed()
+  if (!isWhole(fence, 1, Number.MAX_SAFE_INTEGER)) throw malformed()
+  if (!isWhole(ttl, MIN_TTL, MAX_MS) || !isWhole(most, Most.Exclusive, Most.Readers)) throw malformed()
+  return { key, token, fence, ttl, most }
+}
+
+function fieldsOf(ticket: string): Record<string, unknown> | undefined {
+  // Node reads over what is not base64url; a ticket has nothing of the kind.
+  if (!/^[\w-]+$/.test(ticket)) return undefined
+  try {
+    const fields: unknown = JSON.parse(Buffer.from(ticket, 'base64url').toString())
+    return typeof fields === 'object' && fields !== null && 'v' in fields ? { ...fields } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isWhole(given: unknown, min: number, max: number): given is number {
+  return Number.isInteger(given) && (given as number) >= min && (given as number) <= max
+}
+
+function malformed(): TypeError {
+  return badValue('The "ticket" argument must be a ticket that detach() made, whole and unchanged')
+}

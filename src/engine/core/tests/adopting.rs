@@ -1,0 +1,112 @@
+//! Adoptions: leases that change their process.
+
+use super::*;
+use crate::engine::command::AdoptCommand;
+
+/// Detaches the lease of `asked`. Returns its token.
+fn detach(world: &mut World, asked: &Asked, token: Token) -> Token {
+    world.give(Command::Detach { op: asked.op, ttl: None });
+    world.exchange();
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Detached));
+    assert!(!asked.state.is_held(world.now));
+    token
+}
+
+fn hold_real(world: &mut World) -> (Asked, Token) {
+    let asked = world.acquire(Wait::Forever);
+    world.exchange();
+    let Outcome::Acquired(_, token) = world.outcome_of(asked.op) else { panic!("not granted") };
+    (asked, token)
+}
+
+fn adopt(world: &mut World, from: Token) -> Asked {
+    let (op, state) = (world.op(), Arc::new(LeaseState::default()));
+    let asked = AcquireCommand {
+        op,
+        client: CLIENT,
+        key: "lock:k".into(),
+        token: Token::random(),
+        mode: Mode::Exclusive,
+        ttl: Ttl::from_millis(TTL).unwrap(),
+        wait: Wait::Never,
+        max_hold: None,
+        auto_renew: true,
+        report: false,
+        state: state.clone(),
+    };
+    world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(7) }));
+    Asked { op, state }
+}
+
+#[test]
+fn a_detached_lease_is_neither_renewed_nor_released_and_is_adopted_with_its_fence() {
+    let mut world = World::new();
+    let (held, token) = hold_real(&mut world);
+    let token = detach(&mut world, &held, token);
+    world.pass(u64::from(TTL) / 2);
+    assert!(world.batches().is_empty(), "it is somebody else's business");
+    let heir = adopt(&mut world, token);
+    world.exchange();
+    assert!(matches!(world.outcome_of(heir.op), Outcome::Acquired(Fence(7), _)));
+    assert!(heir.state.is_held(world.now));
+    world.release(&heir);
+    world.exchange();
+    assert!(world.table.is_empty());
+}
+
+#[test]
+fn of_two_adopters_one_has_the_lease_and_the_other_is_told() {
+    let mut world = World::new();
+    let (held, token) = hold_real(&mut world);
+    let token = detach(&mut world, &held, token);
+    let (first, second) = (adopt(&mut world, token), adopt(&mut world, token));
+    world.exchange();
+    let settled = world.settled();
+    assert!(settled.iter().any(|s| s.op == first.op && matches!(s.outcome, Outcome::Acquired(..))));
+    assert!(
+        settled.iter().any(|s| s.op == second.op && matches!(s.outcome, Outcome::Lost(LossReason::Taken)))
+    );
+}
+
+#[test]
+fn an_adoption_without_an_answer_is_tried_again() {
+    let mut world = World::new();
+    let (held, token) = hold_real(&mut world);
+    let token = detach(&mut world, &held, token);
+    let heir = adopt(&mut world, token);
+    let batch = world.only_batch();
+    for request in batch.requests.clone() {
+        world.ask(request).unwrap();
+    }
+    world.answer(batch, [timed_out()]);
+    world.pass_until_due();
+    world.exchange();
+    assert!(matches!(world.outcome_of(heir.op), Outcome::Acquired(..)));
+}
+
+#[test]
+fn what_a_cancelled_adoption_got_is_given_back() {
+    let mut world = World::new();
+    let (held, token) = hold_real(&mut world);
+    let token = detach(&mut world, &held, token);
+    let heir = adopt(&mut world, token);
+    world.give(Command::Cancel { op: heir.op });
+    assert!(matches!(world.outcome_of(heir.op), Outcome::Cancelled));
+    world.exchange();
+    assert!(world.table.is_empty());
+}
+
+#[test]
+fn a_lease_that_could_not_be_detached_is_held_and_renewed_on() {
+    let mut world = World::new();
+    let (held, _) = hold_real(&mut world);
+    world.give(Command::Detach { op: held.op, ttl: None });
+    let batch = world.only_batch();
+    world.answer(batch, [timed_out()]);
+    assert!(matches!(world.outcome_of(held.op), Outcome::RenewFailed(_)));
+    for _ in 0..10 {
+        world.pass(u64::from(TTL) / 3);
+        world.exchange();
+    }
+    assert!(held.state.is_held(world.now));
+}

@@ -1,0 +1,264 @@
+//! Lines: who is handed the lease, by whom, and with how many words to the store.
+
+use super::*;
+use crate::lease::handoff::{BLOCK, LONGEST};
+use crate::store::{Ask, GRANT_TTL, Place, WAITER_LIFE};
+
+/// Somebody in another process asks for the lock, and waits for it if it has to.
+fn rival(world: &mut World, token: Token) -> Reply {
+    let ttl = Ttl::from_millis(TTL).unwrap();
+    let ask =
+        Ask { place: Some(Place { number: 4711 }), ..Ask::new("lock:k".into(), token, ttl, "rival".into()) };
+    world.ask(Request::Acquire(ask)).unwrap()
+}
+
+fn fence_of(settled: &[Settlement], op: OpId) -> Option<u64> {
+    settled.iter().find_map(|settled| match settled.outcome {
+        Outcome::Acquired(fence, _) if settled.op == op => Some(fence.0),
+        _ => None,
+    })
+}
+
+/// A holder and so many behind it, whose place and fences are there.
+fn line(world: &mut World, waiters: usize) -> (Asked, Vec<Asked>) {
+    let holder = world.acquire(Wait::Forever);
+    world.exchange();
+    let waiters = (0..waiters).map(|_| world.acquire(Wait::Forever)).collect();
+    world.exchange();
+    world.settled();
+    (holder, waiters)
+}
+
+#[test]
+fn many_waiters_are_one_at_the_store() {
+    let mut world = World::new();
+    let holder = world.acquire(Wait::Forever);
+    world.exchange();
+    for _ in 0..50 {
+        world.acquire(Wait::Forever);
+    }
+    let sent = world.exchange();
+    let looks = sent.iter().filter(|request| matches!(request, Request::Acquire(_))).count();
+    assert_eq!(looks, 1, "{sent:?}");
+    assert!(holder.state.is_held(world.now));
+}
+
+#[test]
+fn a_lease_is_handed_on_in_order_each_time_with_a_larger_fence_and_without_the_store() {
+    let mut world = World::new();
+    let (mut holder, waiters) = line(&mut world, 20);
+    let mut last = 0;
+    for next in waiters {
+        world.release(&holder);
+        let settled = world.settled();
+        assert!(settled.iter().any(|s| s.op == holder.op && matches!(s.outcome, Outcome::Released(true))));
+        let fence = fence_of(&settled, next.op).expect("it is the next one's");
+        assert!(fence > last && next.state.is_held(world.now));
+        last = fence;
+        holder = next;
+    }
+    assert!(world.exchange().is_empty(), "nothing was to be said to the store");
+    world.release(&holder);
+    let sent = world.exchange();
+    assert!(
+        matches!(sent[..], [Request::Release { .. }, Request::Release { .. }]),
+        "the lease and the place: {sent:?}"
+    );
+    assert!(world.table.is_empty());
+    let rival = rival(&mut world, Token::random());
+    assert!(
+        matches!(rival, Reply::Acquired { fence, .. } if fence.0 > last),
+        "after all fences of the block"
+    );
+}
+
+#[test]
+fn fences_are_asked_for_again_before_they_run_out() {
+    let mut world = World::new();
+    let (mut holder, mut waiters) = line(&mut world, 3);
+    let mut last = 0;
+    for _ in 0..10 * BLOCK {
+        waiters.push(world.acquire(Wait::Forever));
+        world.release(&holder);
+        let next = waiters.remove(0);
+        let settled = world.settled();
+        let fence = fence_of(&settled, next.op).expect("without a word to the store in between");
+        assert!(fence > last);
+        last = fence;
+        holder = next;
+        let renewals = world.exchange();
+        assert!(
+            renewals.iter().all(|request| matches!(request, Request::Renew { fences: BLOCK, .. })),
+            "{renewals:?}"
+        );
+    }
+}
+
+#[test]
+fn while_others_wait_the_lease_is_handed_on_a_bounded_number_of_times() {
+    let mut world = World::new();
+    let (mut holder, mut waiters) = line(&mut world, 3);
+    let rivals = Token::random();
+    assert!(matches!(rival(&mut world, rivals), Reply::Queued { .. }));
+    let mut turns = 0;
+    loop {
+        assert!(turns < 10 * BLOCK, "the rival starves");
+        waiters.push(world.acquire(Wait::Forever));
+        world.release(&holder);
+        world.exchange();
+        let next = waiters.remove(0);
+        if fence_of(&world.settled(), next.op).is_none() {
+            break;
+        }
+        holder = next;
+        turns += 1;
+    }
+    assert!(turns >= 32, "only {turns}");
+    // The line had taken its place before the rival came: it has one more turn, and then the rival has the lock.
+    assert!(matches!(rival(&mut world, rivals), Reply::Acquired { .. } | Reply::Queued { ahead: 0, .. }));
+}
+
+#[test]
+fn while_others_wait_the_lease_is_handed_on_for_a_bounded_time() {
+    let mut world = World::new();
+    let (holder, waiters) = line(&mut world, 3);
+    rival(&mut world, Token::random());
+    world.pass(u64::try_from(LONGEST.as_millis()).unwrap());
+    world.release(&holder);
+    assert!(!waiters[0].state.is_held(world.now), "not without asking the store");
+    assert!(world.exchange().iter().any(|request| matches!(request, Request::Release { .. })));
+}
+
+#[test]
+fn a_lease_that_is_about_to_end_is_not_handed_on() {
+    let mut world = World::new();
+    let holder = world.acquire(Wait::Forever);
+    world.exchange();
+    // Nothing is renewed any more: the store does not answer.
+    while holder.state.deadline().since(world.now) > Duration::from_millis(u64::from(TTL) / 4) {
+        world.pass(100);
+        for batch in world.batches() {
+            let count = batch.requests.len();
+            world.answer(batch, (0..count).map(|_| timed_out()));
+        }
+    }
+    let next = world.acquire(Wait::Forever);
+    world.exchange();
+    // The renewal that goes with the look for more fences has made it whole again.
+    world.settled();
+    world.release(&holder);
+    world.exchange();
+    assert!(fence_of(&world.settled(), next.op).is_some());
+    assert!(next.state.deadline().since(world.now) > Duration::from_millis(u64::from(TTL) / 4));
+}
+
+#[test]
+fn with_no_hand_offs_every_waiter_has_its_own_place_in_the_order_of_arrival() {
+    let mut world = World::new();
+    let settings = ClientSettings {
+        env: ENV,
+        name: "strict".into(),
+        max_stall: Duration::from_secs(60),
+        store_timeout: Duration::from_secs(1),
+        hand_offs: 0,
+        stats: world.stats.clone(),
+    };
+    world.give(Command::OpenClient { client: CLIENT + 1, store: STORE, settings });
+    let all: Vec<Asked> =
+        (0..10).map(|_| world.acquire_with(Wait::Forever, |c| c.client = CLIENT + 1)).collect();
+    let sent = world.exchange();
+    assert_eq!(sent.iter().filter(|request| matches!(request, Request::Acquire(_))).count(), 10);
+    for (turn, holder) in all.iter().enumerate() {
+        assert!(holder.state.is_held(world.now), "turn {turn}");
+        world.release(holder);
+        world.exchange();
+    }
+    assert!(world.table.is_empty());
+}
+
+#[test]
+fn a_notice_is_followed_at_once_and_takes_the_lease_up() {
+    let mut world = World::new();
+    let rivals = Token::random();
+    rival(&mut world, rivals);
+    let asked = world.acquire(Wait::Forever);
+    world.exchange();
+    assert!(!asked.state.is_held(world.now));
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    for number in world.table.take_handed() {
+        world.core.noticed(world.now, STORE, Notice::Granted(number));
+    }
+    assert!(matches!(world.exchange()[..], [Request::Acquire(_)]));
+    assert!(asked.state.is_held(world.now));
+    assert_eq!(world.stats.remote_hand_offs.get(), 1);
+    world.pass(u64::try_from(GRANT_TTL.as_millis()).unwrap());
+    assert!(asked.state.is_held(world.now), "for its whole ttl, not only for that of the grant");
+}
+
+#[test]
+fn a_lost_notice_costs_no_more_than_a_heartbeat() {
+    let mut world = World::new();
+    let rivals = Token::random();
+    rival(&mut world, rivals);
+    let asked = world.acquire(Wait::Forever);
+    world.exchange();
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    world.table.take_handed();
+    let began = world.now;
+    while !asked.state.is_held(world.now) {
+        world.step();
+        world.exchange();
+    }
+    assert!(world.now.since(began) <= Duration::from_millis(500));
+}
+
+#[test]
+fn a_waiter_keeps_its_place_for_as_long_as_it_waits() {
+    let mut world = World::new();
+    let rivals = Token::random();
+    rival(&mut world, rivals);
+    let asked = world.acquire(Wait::Forever);
+    world.exchange();
+    let end = world.now + WAITER_LIFE * 4;
+    let renew = |ttl| Request::Renew { key: "lock:k".into(), token: rivals, ttl, fences: 0 };
+    while world.now < end {
+        world.ask(renew(Ttl::from_millis(TTL).unwrap())).unwrap();
+        world.step();
+        world.exchange();
+    }
+    let late = Token::random();
+    assert!(matches!(rival(&mut world, late), Reply::Queued { ahead: 1, .. }));
+    world.give(Command::Cancel { op: asked.op });
+    world.exchange();
+    assert!(
+        matches!(rival(&mut world, late), Reply::Queued { ahead: 0, .. }),
+        "its place is given up at once"
+    );
+}
+
+#[test]
+fn after_missed_notices_everybody_looks() {
+    let mut world = World::new();
+    rival(&mut world, Token::random());
+    world.acquire(Wait::Forever);
+    world.exchange();
+    world.core.noticed(world.now, STORE, Notice::Missed);
+    assert!(matches!(world.exchange()[..], [Request::Acquire(_)]));
+}
+
+#[test]
+fn a_renewal_on_its_way_serves_whoever_has_the_lease_when_it_is_answered() {
+    let mut world = World::new();
+    let (holder, waiters) = line(&mut world, 1);
+    world.give(Command::Renew { op: holder.op, ttl: None });
+    let renewal = world.only_batch();
+    world.release(&holder);
+    assert!(waiters[0].state.is_held(world.now));
+    let before = waiters[0].state.deadline();
+    world.settled();
+    let sent = world.now;
+    world.pass(5);
+    world.answer(renewal, [Ok(Reply::Renewed { block: None })]);
+    assert!(waiters[0].state.deadline() >= before && sent < world.now);
+    assert!(world.settled().is_empty(), "whoever asked for it has given the lease back");
+}
