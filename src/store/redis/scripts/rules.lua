@@ -150,11 +150,11 @@ local function look(lock, side)
   return s
 end
 
--- Lets the lease of `token` live for at least `ttl` ms.
-local function prolong(s, token, ttl)
+-- Lets the lease of `token` live for at least `ttl` ms; no longer if it is only `handed`, for it lived for GRANT_TTL.
+local function prolong(s, token, ttl, handed)
   if s.owner then
-    if call('PTTL', s.lock) < ttl then call('PEXPIRE', s.lock, ttl) end
-  elseif tonumber(call('ZSCORE', s.lock, token)) < now_ms + ttl then
+    if handed or call('PTTL', s.lock) < ttl then call('PEXPIRE', s.lock, ttl) end
+  elseif handed or tonumber(call('ZSCORE', s.lock, token)) < now_ms + ttl then
     call('ZADD', s.lock, now_ms + ttl, token)
     retime(s)
   end
@@ -186,8 +186,12 @@ function rules.acquire(lock, side, token, number, ask)
   if held or is_next and fits(s, ask.most) then
     local last, back, whose = fences(s)
     local known = held and (whose == token and last - back)
-    if held and not s.owner then known = tonumber(match(call('HGET', s.holders, token) or '', '^%d+')) end
-    if held then prolong(s, token, ask.ttl) else forget(s, token) end
+    local handed = whose == '-' .. token
+    if held and not s.owner then
+      local holder = call('HGET', s.holders, token) or ''
+      known, handed = tonumber(match(holder, '^%d+')), string.sub(holder, 1, 1) == '-'
+    end
+    if held then prolong(s, token, ask.ttl, handed) else forget(s, token) end
     if known and ask.count == 1 then
       -- The same request again, because its first answer was lost: the same lease.
       local left = call('PTTL', s.fence)
