@@ -139,7 +139,8 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   async renew(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl)
-    await this.#turn()
+    while (this.#renewal !== undefined) await this.#settled(this.#renewal)
+    this.assertHeld()
     bridge.renew(this.#slot, ttl ?? 0)
     this.#renewal = { ...defer<void>(), ttl }
     await this.#renewal.promise.catch(raise)
@@ -147,7 +148,8 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   async detach(ttl?: number): Promise<string> {
     if (ttl !== undefined) checkTtl(ttl)
-    await this.#turn()
+    while (this.#renewal !== undefined) await this.#settled(this.#renewal)
+    this.assertHeld()
     const { key, token, fence } = this
     bridge.detach(this.#slot, ttl ?? 0)
     this.#renewal = { ...defer<void>(), ttl: undefined }
@@ -156,9 +158,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   /** One renewal after the other: two answers could not be told apart. */
-  async #turn(): Promise<void> {
-    while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
-    this.assertHeld()
+  #settled(renewal: Renewal): Promise<void> {
+    return renewal.promise.catch(ignore)
   }
 
   release(): Promise<boolean> {
