@@ -12,27 +12,19 @@ use napi::sys;
 use napi_derive::napi;
 use rustc_hash::FxHashMap;
 
+use super::operations::{self, span};
 use super::outbox::EnvOutbox;
 use super::records;
 use super::slots::Slots;
 use crate::engine::clock;
-use crate::engine::command::{
-    AcquireCommand, AdoptCommand, ClientId, ClientSettings, Command, EnvId, OpId, Pulse, Settlement, Wait,
-};
+use crate::engine::command::{ClientId, ClientSettings, Command, EnvId, Pulse, Settlement};
 use crate::engine::driver::{Engine, Message};
 use crate::engine::stats::Stats;
-use crate::lease::{Fence, Key, LeaseState, Mode, Phase, Token, Ttl};
+use crate::lease::Phase;
 use crate::store::spec::StoreSpec;
 
 /// How long an end may take: after that the ttl has to do it.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// How many numbers an operation has: its code, its slot, and up to five more.
-const OPERATION: usize = 7;
-/// Added to the code of an acquire whose lease is not renewed by the engine.
-const NO_AUTO_RENEW: u32 = 16;
-/// Added to the code of an acquire whose automatic renewals are reported.
-const REPORT_RENEWALS: u32 = 32;
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What `openClient` takes, checked by TypeScript but for the store's URL.
 #[napi(object)]
@@ -55,26 +47,26 @@ pub struct ClientOptions {
     pub hand_offs: u32,
 }
 
-struct ClientHandle {
-    prefix: String,
+pub(super) struct ClientHandle {
+    pub(super) prefix: String,
     stats: Arc<Stats>,
 }
 
 /// One JavaScript environment's way to the engine.
 #[napi]
 pub struct Bridge {
-    env: EnvId,
+    pub(super) env: EnvId,
     engine: &'static Engine,
     outbox: Arc<EnvOutbox>,
     pulse: Arc<Pulse>,
-    slots: Slots,
-    clients: FxHashMap<ClientId, ClientHandle>,
+    pub(super) slots: Slots,
+    pub(super) clients: FxHashMap<ClientId, ClientHandle>,
     /// Taken from the outbox, not yet drained.
     taken: VecDeque<Settlement>,
     /// What the records of the latest drain have to say in words.
     texts: Vec<String>,
     /// Room to put keys together.
-    key: String,
+    pub(super) key: String,
     /// Running workers, which keep the process alive.
     holds: u32,
     /// Whether the process is being kept alive.
@@ -137,7 +129,7 @@ impl Bridge {
         Ok(client)
     }
 
-    /// Begins, changes and ends operations: the first `count` of `operations`, in order, each [`OPERATION`] numbers.
+    /// Begins, changes and ends operations: the first `count` of `operations`, in order, each [`operations::LENGTH`] numbers.
     /// `keys` has the keys of those that need one, in their order, each with a NUL behind it.
     ///
     /// One crossing for all that JavaScript asked for in one go; a crossing costs as much as what it carries.
@@ -145,7 +137,7 @@ impl Bridge {
     pub fn submit(&mut self, env: &Env, operations: Float64ArraySlice, count: u32, keys: String) {
         let mut keys = keys.split('\0');
         let mut commands = Vec::with_capacity(count as usize);
-        let (operations, _) = operations.as_chunks::<OPERATION>();
+        let (operations, _) = operations.as_chunks::<{ operations::LENGTH }>();
         for operation in operations.iter().take(count as usize) {
             if let Some(command) = self.command(operation, &mut keys) {
                 commands.push(command);
@@ -249,97 +241,6 @@ impl Bridge {
         wait_for(self.engine, |done| Command::CloseEnv { env, done, patience }, patience);
     }
 
-    /// The command that an operation means; `None` if there is nothing left to command.
-    fn command<'a>(
-        &mut self,
-        operation: &[f64; OPERATION],
-        keys: &mut impl Iterator<Item = &'a str>,
-    ) -> Option<Command> {
-        let [code, slot, a, b, c, d, e] = *operation;
-        let (code, slot) = (code as u32, slot as u32);
-        let op = OpId { env: self.env, slot };
-        Some(match code & 0xf {
-            0 => {
-                let mode = if e > 0.0 { Mode::Shared { most: e as u32 } } else { Mode::Exclusive };
-                Command::Acquire(self.asked(op, code, [a, b, d], keys.next()?, wait(c), mode)?)
-            }
-            1 => {
-                self.slots.wait(slot, false);
-                let (state, _) = self.slots.lease(slot)?;
-                // If it was lost first, its loss is the last word about it.
-                return state.release(clock::now()).then_some(Command::Release { op });
-            }
-            2 => {
-                self.slots.wait(slot, true);
-                Command::Renew { op, ttl: ttl(a) }
-            }
-            3 => Command::Cancel { op },
-            4 => {
-                self.slots.open(slot, None);
-                Command::Ping { op, client: a as ClientId }
-            }
-            5 => {
-                self.slots.open(slot, None);
-                let client = a as ClientId;
-                Command::Inspect { op, client, key: self.key(client, keys.next()?) }
-            }
-            7 => {
-                // Refused by the store like any other token that the lease does not have.
-                let (key, from) =
-                    (keys.next()?, keys.next().and_then(Token::parse).unwrap_or(Token::random()));
-                let asked = self.asked(op, code, [a, b, c], key, Wait::Never, Mode::Exclusive)?;
-                Command::Adopt(AdoptCommand { asked, from, fence: Fence(d as u64) })
-            }
-            8 => {
-                self.slots.wait(slot, true);
-                Command::Detach { op, ttl: ttl(a) }
-            }
-            _ => {
-                self.slots.open(slot, None);
-                let client = a as ClientId;
-                self.clients.remove(&client);
-                Command::CloseClient { client, op, patience: PATIENCE }
-            }
-        })
-    }
-
-    /// What an acquire or an adoption asks for: of a client, for a ttl, for at most so long.
-    fn asked(
-        &mut self,
-        op: OpId,
-        code: u32,
-        [client, ms, max_hold]: [f64; 3],
-        key: &str,
-        wait: Wait,
-        mode: Mode,
-    ) -> Option<AcquireCommand> {
-        let client = client as ClientId;
-        let (state, token) = (Arc::new(LeaseState::default()), Token::random());
-        self.slots.open(op.slot, Some((state.clone(), token)));
-        Some(AcquireCommand {
-            op,
-            client,
-            key: self.key(client, key),
-            token,
-            mode,
-            ttl: ttl(ms)?,
-            wait,
-            max_hold: (max_hold > 0.0).then(|| span(max_hold)),
-            auto_renew: code & NO_AUTO_RENEW == 0,
-            report: code & REPORT_RENEWALS != 0,
-            state,
-        })
-    }
-
-    /// The whole key of a lock.
-    fn key(&mut self, client: ClientId, key: &str) -> Key {
-        let prefix = self.clients.get(&client).map_or("", |client| client.prefix.as_str());
-        self.key.clear();
-        self.key.push_str(prefix);
-        self.key.push_str(key);
-        Key::from(self.key.as_str())
-    }
-
     /// Keeps the process alive while a promise is pending or a worker runs, and not a moment longer.
     fn keep_alive(&mut self, env: &Env) {
         let wanted = self.slots.pending > 0 || self.holds > 0;
@@ -368,23 +269,4 @@ fn wait_for(
     engine.send(Message::Commands(vec![command(done)]));
     // A little more than the engine grants itself; whether it was in time makes no difference now.
     let _ = ended.recv_timeout(patience + Duration::from_millis(50));
-}
-
-/// A ttl of `ms`, `None` for 0.
-fn ttl(ms: f64) -> Option<Ttl> {
-    Ttl::from_millis(ms as u32)
-}
-
-/// How long an acquire waits: not at all for a negative number, for ever for `Infinity`.
-fn wait(ms: f64) -> Wait {
-    match ms {
-        ms if ms < 0.0 => Wait::Never,
-        ms if ms.is_finite() => Wait::For(span(ms)),
-        _ => Wait::Forever,
-    }
-}
-
-/// A span of `ms`, for ever if it is not finite.
-fn span(ms: f64) -> Duration {
-    Duration::try_from_secs_f64(ms.max(0.0) / 1e3).unwrap_or(Duration::MAX)
 }

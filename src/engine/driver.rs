@@ -124,7 +124,8 @@ struct Driver {
     names: FxHashMap<String, StoreId>,
     last_store: StoreId,
     /// Where stores put what they say by themselves.
-    notices: (UnboundedSender<(StoreId, Notice)>, UnboundedReceiver<(StoreId, Notice)>),
+    notices: UnboundedSender<(StoreId, Notice)>,
+    noticed: UnboundedReceiver<(StoreId, Notice)>,
     outboxes: FxHashMap<EnvId, Arc<dyn Outbox>>,
     /// Calls to stores that are not answered yet.
     calls: FuturesUnordered<Answered>,
@@ -132,13 +133,15 @@ struct Driver {
 
 impl Driver {
     fn new(open: fn(&StoreSpec) -> Rc<dyn Store>) -> Self {
+        let (notices, noticed) = unbounded_channel();
         Self {
             core: Core::new(fastrand::u64(..)),
             open,
             stores: FxHashMap::default(),
             names: FxHashMap::default(),
             last_store: 0,
-            notices: unbounded_channel(),
+            notices,
+            noticed,
             outboxes: FxHashMap::default(),
             calls: FuturesUnordered::new(),
         }
@@ -156,12 +159,12 @@ impl Driver {
                     }
                 }
                 Some(answered) = self.calls.next(), if !self.calls.is_empty() => self.take_answer(answered),
-                Some((store, notice)) = self.notices.1.recv() => {
+                Some((store, notice)) = self.noticed.recv() => {
                     self.core.noticed(clock::now(), store, notice);
                 }
                 () = sleep => {}
             }
-            while let Ok((store, notice)) = self.notices.1.try_recv() {
+            while let Ok((store, notice)) = self.noticed.try_recv() {
                 self.core.noticed(clock::now(), store, notice);
             }
             while let Some(Some(answered)) = self.calls.next().now_or_never() {
@@ -220,7 +223,7 @@ impl Driver {
             return *store;
         }
         self.last_store += 1;
-        let (id, store, notices) = (self.last_store, (self.open)(spec), self.notices.0.clone());
+        let (id, store, notices) = (self.last_store, (self.open)(spec), self.notices.clone());
         // The engine has ended if nobody takes it; then nobody waits.
         store.listen(Rc::new(move |notice| {
             let _ = notices.send((id, notice));

@@ -100,6 +100,11 @@ impl Lock {
         }
     }
 
+    /// What every request begins with, alone: for a store that looks by itself whether a lease has ended.
+    pub fn settle(&mut self, turn: &mut Turn<'_>) {
+        self.refresh(turn, None);
+    }
+
     /// [`Request::Acquire`](super::Request::Acquire).
     pub fn acquire(&mut self, ask: &Ask, turn: &mut Turn<'_>) -> Reply {
         let now = turn.now;
@@ -107,7 +112,9 @@ impl Lock {
         let waiting = |lock: &Lock| u32::try_from(lock.queue.len()).unwrap_or(u32::MAX);
         let others = waiting(self);
         if let Some(held) = self.held.iter_mut().find(|held| held.token == ask.token) {
-            held.ends = held.ends.max(now + ask.ttl.as_duration());
+            let ends = now + ask.ttl.as_duration();
+            // What was handed over lived for GRANT_TTL: the ttl of whoever takes it up may be shorter.
+            held.ends = if held.fence.is_none() { ends } else { held.ends.max(ends) };
             if ask.fences > 1 || held.fence.is_none() {
                 held.fence = Some((turn.fences)(ask.fences));
             }
@@ -214,3 +221,6 @@ impl Lock {
         Reply::NotHeld(if self.held.is_empty() { Absence::Missing } else { Absence::Taken })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,11 +82,11 @@ impl Drop for Process {
     }
 }
 
-fn say(said: &str) {
+pub fn say(said: &str) {
     println!("child: {said}");
 }
 
-fn hear() -> String {
+pub fn hear() -> String {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     line.trim_end().into()
@@ -101,6 +101,7 @@ fn plays_its_part() {
     run(async {
         match &*part {
             "hold" => hold(&store).await,
+            "wait" => crate::waiter::play(&store).await,
             "contend" => contend(&store, &path).await,
             "ping" => match attempt(&store, Request::Ping).await {
                 Ok(reply) => say(&format!("{reply:?}")),
@@ -143,7 +144,7 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path) {
         while Instant::now() < end {
             let token = Token::random();
             match ask(store, acquire("k", token, 60_000)).await {
-                Reply::Acquired { fence } => {
+                Reply::Acquired { fence, .. } => {
                     (&*log).write_all(format!("begin {}\n", fence.0).as_bytes()).unwrap();
                     let count: u64 =
                         std::fs::read_to_string(counter).unwrap_or_default().parse().unwrap_or(0);

@@ -196,7 +196,7 @@ fn a_deleted_owners_file_frees_nothing_and_is_made_anew() {
         let start = Instant::now();
         while count() < 2 {
             assert!(start.elapsed() < Duration::from_secs(5), "{} owners", count());
-            assert_eq!(ask(&one, renew("k", token, 60_000)).await, Reply::Renewed);
+            assert_eq!(ask(&one, renew("k", token, 60_000)).await, Reply::Renewed { block: None });
             assert!(is_busy(&other, "k").await);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

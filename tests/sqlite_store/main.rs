@@ -6,3 +6,5 @@ mod default_directory;
 mod files;
 mod measure;
 mod support;
+mod waiter;
+mod waiting;

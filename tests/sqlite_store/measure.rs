@@ -1,15 +1,16 @@
 //! Figures, for whoever changes the store:
-//! `cargo test --release --test sqlite_store -- --ignored --nocapture --exact measure::pairs_per_second`.
+//! `cargo test --release --test sqlite_store -- --ignored --nocapture --test-threads=1 measure`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use leasehold::lease::Token;
+use leasehold::lease::{Mode, Token};
 use leasehold::store::sqlite::SqliteStore;
 use leasehold::store::{Reply, Request, Store};
 
 use crate::child::Process;
 use crate::support::*;
+use crate::waiter::Waiter;
 
 const SPAN: Duration = Duration::from_secs(2);
 
@@ -47,5 +48,59 @@ fn pairs_per_second() {
             let said: Vec<String> = all.iter_mut().map(Process::hear).collect();
             println!("{at_once} at once, {processes} processes: {}", said.join(" | "));
         }
+    }
+}
+
+/// From the release in one process until the other has the lease. `after` is how long that one has waited.
+#[test]
+#[ignore = "prints figures, proves nothing"]
+fn hand_over() {
+    for (after, rounds) in [(Duration::ZERO, 300), (Duration::from_millis(300), 30)] {
+        let folder = Folder::fresh();
+        let (mut one, mut other) = (Waiter::start(&folder.db()), Waiter::start(&folder.db()));
+        one.hold(Mode::Exclusive, 60_000);
+        let mut delays = Vec::new();
+        for _ in 0..rounds {
+            other.queue(Mode::Exclusive);
+            std::thread::sleep(after);
+            let released = one.release();
+            delays.push(Duration::from_micros(other.lease().at - released));
+            std::mem::swap(&mut one, &mut other);
+        }
+        delays.sort();
+        let (p50, p99) = (delays[rounds / 2], delays[rounds * 99 / 100]);
+        println!("after {after:?}: p50 {p50:?}, p99 {p99:?}, max {:?}", delays[rounds - 1]);
+    }
+}
+
+/// What a process spends while one waiter of its waits.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "prints figures, proves nothing"]
+fn cost_of_waiting() {
+    let spent = |id: u32| {
+        let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
+        let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());
+        let nanos = texts.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok());
+        Duration::from_nanos(nanos.sum())
+    };
+    for busy in [false, true] {
+        let folder = Folder::fresh();
+        let (mut holder, mut waiter) = (Waiter::start(&folder.db()), Waiter::start(&folder.db()));
+        holder.hold(Mode::Exclusive, 60_000);
+        waiter.queue(Mode::Exclusive);
+        // Another process that changes the file again and again.
+        let mut other = busy.then(|| Process::start("measure 1", &folder.db()));
+        let (start, before) = (Instant::now(), spent(waiter.id()));
+        match &mut other {
+            Some(other) => println!("meanwhile: {}", other.hear()),
+            None => std::thread::sleep(Duration::from_secs(10)),
+        }
+        let share = (spent(waiter.id()) - before).as_secs_f64() / start.elapsed().as_secs_f64();
+        println!(
+            "a waiter, the file {}: {:.2} % of a core",
+            if busy { "busy" } else { "quiet" },
+            share * 100.0
+        );
     }
 }

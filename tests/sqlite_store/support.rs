@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold::lease::{Fence, Token, Ttl};
 use leasehold::store::sqlite::SqliteStore;
-use leasehold::store::{Answer, Reply, Request, Store, StoreError};
+use leasehold::store::{Answer, Ask, Reply, Request, Store, StoreError};
 
 /// A fresh directory that goes with the value.
 pub struct Folder(PathBuf);
@@ -41,16 +41,18 @@ impl Drop for Folder {
 
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("it hangs") })
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        tokio::time::timeout(Duration::from_secs(60), test).await.expect("it hangs")
+    })
 }
 
 pub fn acquire(key: &str, token: Token, ttl_ms: u32) -> Request {
     let ttl = Ttl::from_millis(ttl_ms).unwrap();
-    Request::Acquire { key: key.into(), token, ttl, holder: "test".into() }
+    Request::Acquire(Ask::new(key.into(), token, ttl, "test".into()))
 }
 
 pub fn renew(key: &str, token: Token, ttl_ms: u32) -> Request {
-    Request::Renew { key: key.into(), token, ttl: Ttl::from_millis(ttl_ms).unwrap() }
+    Request::Renew { key: key.into(), token, ttl: Ttl::from_millis(ttl_ms).unwrap(), fences: 0 }
 }
 
 pub fn release(key: &str, token: Token) -> Request {
@@ -69,7 +71,7 @@ pub async fn ask(store: &Rc<SqliteStore>, request: Request) -> Reply {
 
 pub async fn granted(store: &Rc<SqliteStore>, key: &str, token: Token, ttl_ms: u32) -> Fence {
     match ask(store, acquire(key, token, ttl_ms)).await {
-        Reply::Acquired { fence } => fence,
+        Reply::Acquired { fence, .. } => fence,
         other => panic!("expected a lease, got {other:?}"),
     }
 }

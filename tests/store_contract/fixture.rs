@@ -1,28 +1,24 @@
-//! What the suite needs of a place in which leases live, and the short forms it speaks in.
+//! What the suite needs of a place in which leases live.
 
 use std::any::Any;
 use std::future::Future;
-use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use leasehold::lease::{Fence, Instant, Key, Token, Ttl};
-use leasehold::store::{Answer, LeaseInfo, Reply, Request, Store};
 
-/// The time-out of every batch that is expected to succeed.
-pub const TIMEOUT: Duration = Duration::from_secs(10);
+use crate::client::Client;
 
 /// One place in which leases live, fresh and the test's own.
 pub trait Fixture {
-    /// A handle to the place, as another client of it would have.
-    fn open(&self) -> Rc<dyn Store>;
+    /// A client of the place, which hears its notices.
+    fn open(&self) -> Client;
 
-    /// Ends everything that is open (`stores` are all handles) and opens the place again, as after a
+    /// Ends everything that is open (`clients` are all) and opens the place again, as after a
     /// restart of all that uses it.
-    fn reopen(&self, stores: Vec<Rc<dyn Store>>) -> LocalBoxFuture<'_, Rc<dyn Store>> {
+    fn reopen(&self, clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
         Box::pin(async move {
-            for store in stores {
-                store.close().await;
+            for client in clients {
+                client.store.close().await;
             }
             self.open()
         })
@@ -61,12 +57,37 @@ macro_rules! contract {
             a_repeated_release_or_renewal_is_harmless
             an_old_token_cannot_touch_the_next_lease
             a_renewal_never_creates_a_lease
+            a_block_of_fences_is_below_every_later_grant
+            a_renewal_reserves_fences_and_tells_how_many_wait
+            only_one_of_two_heirs_adopts_a_lease
+            an_adopted_lease_is_the_heirs_alone
+            a_detached_lease_outlives_its_process
             inspect_tells_the_holder
+            inspect_tells_leases_and_waiters_with_their_ages
             a_big_mixed_batch_is_answered_in_order
             repeated_keys_take_effect_in_order
             batches_under_way_together_are_all_answered
             nothing_happens_before_the_first_poll
             nothing_piles_up
+            nothing_remains_of_those_who_waited
+            waiters_are_served_in_the_order_of_their_arrival
+            a_release_hands_the_lease_to_one_waiter_and_tells_it_once
+            a_notice_reaches_the_process_that_waits
+            a_handed_lease_is_taken_up_by_repeating_the_acquire
+            a_lease_that_was_handed_over_lives_for_its_own_ttl
+            a_lease_not_taken_up_goes_to_the_next
+            a_lease_that_ran_out_goes_to_the_first_in_the_queue
+            a_newcomer_never_overtakes
+            a_place_is_kept_by_repeating_the_acquire
+            a_place_that_is_not_kept_up_is_lost
+            a_waiter_that_gives_up_leaves_the_queue
+            a_waiter_that_gives_up_what_it_was_handed_passes_it_on
+            many_waiters_of_many_keys_in_one_batch
+            shared_leases_up_to_the_most
+            shared_and_exclusive_leases_keep_apart
+            a_writer_is_not_starved_by_later_readers
+            one_release_lets_in_all_readers_in_front
+            a_writer_that_gives_up_lets_in_the_readers_behind
             it_ends_when_the_place_does_not_answer
             it_ends_on_close
         }
@@ -79,84 +100,4 @@ pub fn run(test: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, async {
         tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs");
     });
-}
-
-/// A key that no other test uses, so that a place may be shared.
-pub fn fresh_key(name: &str) -> Key {
-    format!("lock:{name}:{}", Token::random()).into()
-}
-
-pub fn ttl(ms: u32) -> Ttl {
-    Ttl::from_millis(ms).unwrap()
-}
-
-pub fn acquire(key: &Key, token: Token, ttl_ms: u32) -> Request {
-    Request::Acquire { key: key.clone(), token, ttl: ttl(ttl_ms), holder: "contract".into() }
-}
-
-pub fn renew(key: &Key, token: Token, ttl_ms: u32) -> Request {
-    Request::Renew { key: key.clone(), token, ttl: ttl(ttl_ms) }
-}
-
-pub fn release(key: &Key, token: Token) -> Request {
-    Request::Release { key: key.clone(), token }
-}
-
-pub fn inspect(key: &Key) -> Request {
-    Request::Inspect { key: key.clone() }
-}
-
-/// Asks for all of `batch` and expects an answer to each.
-pub async fn answers(store: &Rc<dyn Store>, batch: Vec<Request>) -> Vec<Answer> {
-    let count = batch.len();
-    let answers = store.clone().execute(batch, TIMEOUT).await;
-    assert_eq!(answers.len(), count, "one answer each");
-    answers
-}
-
-/// Asks for all of `batch` and expects no error.
-pub async fn replies(store: &Rc<dyn Store>, batch: Vec<Request>) -> Vec<Reply> {
-    answers(store, batch).await.into_iter().map(|answer| answer.expect("the store answers")).collect()
-}
-
-pub async fn ask(store: &Rc<dyn Store>, request: Request) -> Reply {
-    replies(store, vec![request]).await.pop().unwrap()
-}
-
-/// The fence of a granted lease.
-pub fn fence(reply: Reply) -> Fence {
-    match reply {
-        Reply::Acquired { fence } => fence,
-        other => panic!("expected a lease, got {other:?}"),
-    }
-}
-
-pub async fn granted(store: &Rc<dyn Store>, key: &Key, token: Token, ttl_ms: u32) -> Fence {
-    fence(ask(store, acquire(key, token, ttl_ms)).await)
-}
-
-/// Asks for the lease until it is granted. Returns its fence and the instant at which it was known.
-pub async fn granted_in_the_end(store: &Rc<dyn Store>, key: &Key, token: Token) -> (Fence, Instant) {
-    loop {
-        match ask(store, acquire(key, token, 60_000)).await {
-            Reply::Acquired { fence } => return (fence, leasehold::engine::clock::now()),
-            Reply::Busy { remaining } => {
-                // As soon as it may be free, looked at a little before so that a grant too early shows.
-                let remaining = remaining.expect("a lease of ours always ends");
-                tokio::time::sleep(remaining.saturating_sub(Duration::from_millis(3))).await;
-            }
-            other => panic!("expected a lease or busy, got {other:?}"),
-        }
-    }
-}
-
-pub async fn info(store: &Rc<dyn Store>, key: &Key) -> Option<LeaseInfo> {
-    match ask(store, inspect(key)).await {
-        Reply::Inspected(info) => info,
-        other => panic!("expected what inspect tells, got {other:?}"),
-    }
-}
-
-pub async fn remaining(store: &Rc<dyn Store>, key: &Key) -> Duration {
-    info(store, key).await.expect("held").remaining.expect("a lease of ours always ends")
 }

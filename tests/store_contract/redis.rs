@@ -4,9 +4,9 @@ use std::any::Any;
 use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
-use leasehold::store::Store;
 use leasehold::store::redis::{RedisAddress, RedisStore};
 
+use crate::client::Client;
 use crate::fixture::Fixture;
 use crate::redis_server::RedisServer;
 
@@ -19,15 +19,15 @@ impl Redis {
 }
 
 impl Fixture for Redis {
-    fn open(&self) -> Rc<dyn Store> {
-        RedisStore::new(RedisAddress::parse(&self.0.url(), None, None).unwrap())
+    fn open(&self) -> Client {
+        Client::of(RedisStore::new(RedisAddress::parse(&self.0.url(), None, None).unwrap()))
     }
 
     /// The hardest restart: the server has lost all that it knew.
-    fn reopen(&self, stores: Vec<Rc<dyn Store>>) -> LocalBoxFuture<'_, Rc<dyn Store>> {
+    fn reopen(&self, clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
         Box::pin(async move {
-            for store in stores {
-                store.close().await;
+            for client in clients {
+                client.store.close().await;
             }
             self.0.restart();
             self.open()

@@ -2,14 +2,13 @@
 
 use std::any::Any;
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 use leasehold::lease::Token;
-use leasehold::store::Store;
 use leasehold::store::sqlite::SqliteStore;
 use rusqlite::Connection;
 
+use crate::client::Client;
 use crate::fixture::Fixture;
 
 struct Sqlite(PathBuf);
@@ -33,14 +32,18 @@ impl Drop for Sqlite {
 }
 
 impl Fixture for Sqlite {
-    fn open(&self) -> Rc<dyn Store> {
-        SqliteStore::open(self.path())
+    fn open(&self) -> Client {
+        Client::of(SqliteStore::open(self.path()))
     }
 
+    /// The rows of all tables: whatever is kept of a lock is among them.
     fn traces(&self) -> LocalBoxFuture<'_, usize> {
         let file = Connection::open(self.path()).unwrap();
-        let count = file.query_row("SELECT count(*) FROM leases", [], |row| row.get::<_, u32>(0)).unwrap();
-        Box::pin(std::future::ready(count as usize))
+        let number = |query: &str| file.query_row(query, [], |row| row.get::<_, u32>(0)).unwrap() as usize;
+        let mut names = file.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").unwrap();
+        let tables = names.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap);
+        let rows = tables.map(|table| number(&format!("SELECT count(*) FROM {table}"))).sum();
+        Box::pin(std::future::ready(rows))
     }
 
     /// Somebody else's transaction that does not end.

@@ -60,7 +60,9 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
             store(&server.url().replace("://", &format!("://app:{PASSWORD}@")))
         };
         // What the error message asks for is enough, though it forbids to name the connection and to ask for INFO.
-        let least = "~lock:* ~{* +set +get +getex +mget +del +pttl +pexpire +time +evalsha +script|load";
+        let least = "~lock:* ~{* +set +get +getex +mget +del +type +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange \
+                     +zrangebyscore +zremrangebyscore +zcard +zscore +zrank +hset +hget +hdel +time +evalsha \
+                     +script|load";
         let app = user(least);
         let token = Token::random();
         assert_eq!(ask(&app, Request::Ping).await, Reply::Ready);
@@ -82,12 +84,12 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
 
         // Who may run no scripts can't use the store at all, and is told so when it is only looked at.
         for missing in ["+script|load", "+evalsha"] {
-            let error = refused(&user(&least.replace(missing, "-hset")), Request::Ping).await;
+            let error = refused(&user(&least.replace(missing, "-lpush")), Request::Ping).await;
             assert_refused(&error, StoreErrorKind::Denied, "+script|load");
         }
         for missing in ["+script|load", "+evalsha", "+set", "+getex", "+time"] {
             server.command(&["DEL", "lock:d"]);
-            let app = user(&least.replace(missing, "-hset"));
+            let app = user(&least.replace(missing, "-lpush"));
             let batch = vec![
                 acquire("lock:d", token, 1_000),
                 renew("lock:d", token, 1_000),

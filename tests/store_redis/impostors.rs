@@ -18,11 +18,18 @@ fn impostor(serve: impl Fn(TcpStream) + Send + 'static) -> String {
 }
 
 /// Says `text` to whoever connects, and listens to the end.
-fn says(text: &'static str) -> String {
+fn says(text: &str) -> String {
+    let text = text.to_owned();
     impostor(move |mut stream| {
         let _ = stream.write_all(text.as_bytes());
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     })
+}
+
+/// What who says yes to everything replies to a login and the words after it, `info` to `INFO`.
+fn greeting(info: &str) -> String {
+    let (before, after) = ("+OK\r\n".repeat(3), "+OK\r\n".repeat(5));
+    format!("{before}{info}\r\n{after}*0\r\n")
 }
 
 fn ping(url: &str, timeout_ms: u64) -> StoreError {
@@ -58,8 +65,8 @@ fn what_speaks_something_else_is_unsupported() {
         "*x\r\n",
         "%x\r\n",
         // It speaks the protocol, but tells no version.
-        "+OK\r\n+OK\r\n$5\r\nhello\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n",
-        "+OK\r\n+OK\r\n:5\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n",
+        &greeting("$5\r\nhello"),
+        &greeting(":5"),
     ] {
         let error = ping(&says(text), 10_000);
         assert_eq!(error.kind, StoreErrorKind::Unsupported, "{text:?}: {error}");
@@ -69,10 +76,7 @@ fn what_speaks_something_else_is_unsupported() {
 
 #[test]
 fn a_redis_that_is_too_old_is_unsupported() {
-    let error = ping(
-        &says("+OK\r\n+OK\r\n$20\r\nredis_version:6.0.16\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n"),
-        10_000,
-    );
+    let error = ping(&says(&greeting("$20\r\nredis_version:6.0.16")), 10_000);
     assert_eq!(error.kind, StoreErrorKind::Unsupported, "{error}");
     assert!(error.message.contains("6.0.16") && error.message.contains("6.2"), "{error}");
 }
@@ -80,10 +84,11 @@ fn a_redis_that_is_too_old_is_unsupported() {
 #[test]
 fn a_refusal_that_repeats_our_words_is_told_without_them() {
     let error = ping(
-        &says(
-            "-ERR unknown command `AUTH`, with args beginning with: `user`, `hunter2-secret`, \r\n\
-             +OK\r\n$0\r\n\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n",
-        ),
+        &says(&greeting("$0\r\n").replacen(
+            "+OK",
+            "-ERR unknown command `AUTH`, with args beginning with: `user`, `hunter2-secret`, ",
+            1,
+        )),
         10_000,
     );
     assert_eq!(error.kind, StoreErrorKind::Denied, "{error}");

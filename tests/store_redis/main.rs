@@ -10,4 +10,7 @@ mod faults;
 mod impostors;
 mod layout;
 mod measure;
+mod model;
+mod notices;
+mod queue;
 mod server;

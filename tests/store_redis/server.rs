@@ -92,6 +92,12 @@ impl Server {
         commands.iter().map(|_| receive(&mut replies)).collect()
     }
 
+    /// The keys that never expire.
+    pub fn immortal(&self) -> Vec<String> {
+        let keys = self.command(&["KEYS", "*"]);
+        keys.lines().filter(|key| self.command(&["PTTL", key]) == "-1").map(str::to_owned).collect()
+    }
+
     /// The number behind `name:` in INFO, or behind `name=` in one of its lists.
     pub fn info(&self, section: &str, name: &str) -> u64 {
         let text = self.command(&["INFO", section]);

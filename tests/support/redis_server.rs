@@ -89,7 +89,7 @@ impl RedisServer {
 
     /// Ends the connections of everyone else.
     pub fn cut_connections(&self) -> u32 {
-        self.ask(&["CLIENT", "KILL", "TYPE", "normal"])
+        ["normal", "pubsub"].iter().map(|kind| self.ask::<u32>(&["CLIENT", "KILL", "TYPE", kind])).sum()
     }
 
     /// How many keys never expire.

@@ -1,5 +1,6 @@
 //! Adoptions: leases that another process detached, on their way to this one.
 
+use super::cleanup::Leftover;
 use super::outgoing::{AdoptTag, Tag};
 use super::waiting::Waiter;
 use super::{Core, Wake};
@@ -103,7 +104,8 @@ impl Core {
     fn give_up_adoption(&mut self, store: StoreId, tag: AdoptTag, error: StoreError) {
         let until = self.now + tag.ttl.as_duration();
         if error.maybe_done {
-            self.clean_up(store, tag.client, tag.key, tag.heir, until, true);
+            let AdoptTag { client, ref key, heir: token, .. } = tag;
+            self.clean_up(Leftover { client, store, key: key.clone(), token, until, straggler: true });
         }
         if self.adoptions.get(&tag.op).is_some_and(|a| a.heir.asked.token == tag.heir) {
             self.adoptions.remove(&tag.op);
@@ -117,7 +119,8 @@ impl Core {
         if adoption.failures > 0 {
             let asked = &adoption.heir.asked;
             let (client, key, token) = (asked.client, asked.key.clone(), asked.token);
-            self.clean_up(adoption.heir.store, client, key, token, adoption.until, true);
+            let (store, until) = (adoption.heir.store, adoption.until);
+            self.clean_up(Leftover { client, store, key, token, until, straggler: true });
         }
         self.settle(op, outcome);
     }

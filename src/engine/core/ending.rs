@@ -1,43 +1,15 @@
-//! Ends: leases given back, what ambiguous requests may have left behind, clients and environments closed.
+//! Ends: leases given back, clients and environments closed.
 
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use super::cleanup::Leftover;
 use super::holding::Tenure;
 use super::outgoing::{ReleaseTag, Tag};
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, EnvId, OpId, Outcome, StoreId};
-use crate::lease::{Instant, Key, LossReason, Phase, Token};
+use crate::lease::{Instant, LossReason, Phase};
 use crate::store::{Answer, Reply, Request};
-
-/// The first pause before a release that failed is tried again; it doubles up to [`LONGEST_PAUSE`].
-const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
-/// The longest pause between two attempts to release.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-
-/// A release that nobody waits for but that has to happen: of a lease whose acquire was ambiguous, that was
-/// lost with a renewal on its way, or that somebody could not give back in time.
-pub struct Cleanup {
-    client: ClientId,
-    store: StoreId,
-    key: Key,
-    token: Token,
-    timeout: Duration,
-    /// When the lease has ended by itself at the store, and there is nothing left to do.
-    until: Instant,
-    failures: u32,
-    /// How often it is to be repeated after it was done, because what it cleans up after may arrive only then.
-    repeats: u32,
-    /// Whether it is among its client's outstanding requests: until it was done once.
-    counted: bool,
-    pub(super) wake: Option<Instant>,
-}
-
-/// How often the release of a lease is repeated when nobody knows whether its acquire is still on its way: after a second,
-/// and after three more.
-const REPEATS: u32 = 2;
-/// The pause before the first repetition; the second comes three times as long after that.
-const FIRST_REPEAT: Duration = Duration::from_secs(1);
 
 /// Somebody who waits until clients have nothing outstanding, but not for ever.
 pub struct Barrier {
@@ -77,8 +49,9 @@ impl Core {
             Ok(reply) => self.settle(tag.op, Outcome::Released(reply == Reply::Released)),
             Err(error) => {
                 self.count_error(tag.client);
-                let cleanup = self.remember_cleanup(store, tag.client, tag.key, tag.token, tag.until, false);
-                self.retry_cleanup(cleanup);
+                let ReleaseTag { client, key, token, until, .. } = tag;
+                let left = Leftover { client, store, key, token, until, straggler: false };
+                self.clean_up_later(left);
                 self.settle(tag.op, Outcome::Failed(error));
             }
         }
@@ -109,99 +82,8 @@ impl Core {
     /// Releases a lease that has ended here and may live on at the store.
     pub(super) fn clean_up_after(&mut self, tenure: Tenure) {
         let Tenure { client, store, key, token, store_expiry, .. } = tenure;
-        self.clean_up(store, client, key, token, store_expiry.max(self.now), false);
-    }
-
-    /// Releases whatever lease `token` may have, now and again until the store has said so, or until it has
-    /// ended by itself at `until`. `straggler` if the request that makes the lease may still be on its way.
-    pub(super) fn clean_up(
-        &mut self,
-        store: StoreId,
-        client: ClientId,
-        key: Key,
-        token: Token,
-        until: Instant,
-        straggler: bool,
-    ) {
-        let id = self.remember_cleanup(store, client, key, token, until, straggler);
-        self.wake_cleanup(id);
-    }
-
-    fn remember_cleanup(
-        &mut self,
-        store: StoreId,
-        client: ClientId,
-        key: Key,
-        token: Token,
-        until: Instant,
-        straggler: bool,
-    ) -> u64 {
-        let id = self.next_serial();
-        let timeout = self.store_timeout(client);
-        self.stores.entry(store).or_default().cleanups += 1;
-        let counted = self.clients.get_mut(&client).map(|client| client.outstanding += 1).is_some();
-        let repeats = if straggler { REPEATS } else { 0 };
-        let cleanup =
-            Cleanup { client, store, key, token, timeout, until, failures: 0, repeats, counted, wake: None };
-        self.cleanups.insert(id, cleanup);
-        id
-    }
-
-    pub(super) fn wake_cleanup(&mut self, id: u64) {
-        let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
-        cleanup.wake = None;
-        let (store, timeout) = (cleanup.store, cleanup.timeout);
-        let request = Request::Release { key: cleanup.key.clone(), token: cleanup.token };
-        self.send(store, request, Tag::Cleanup(id), timeout);
-    }
-
-    pub(super) fn cleaned_up(&mut self, id: u64, answer: Answer) {
-        match answer {
-            Err(error) if error.kind.is_transient() => self.retry_cleanup(id),
-            Ok(Reply::NotHeld(_)) => self.repeat_cleanup(id),
-            // Done; or an error that no repetition mends, and the ttl has to do it.
-            _ => self.forget_cleanup(id),
-        }
-    }
-
-    /// There was nothing to release; what is still on its way may change that.
-    fn repeat_cleanup(&mut self, id: u64) {
-        let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
-        let at = self.now + FIRST_REPEAT * 3u32.pow(REPEATS - cleanup.repeats);
-        if cleanup.repeats == 0 || at >= cleanup.until {
-            return self.forget_cleanup(id);
-        }
-        cleanup.repeats -= 1;
-        cleanup.wake = Some(at);
-        self.timers.schedule(at, Wake::Cleanup(id));
-        if std::mem::take(&mut cleanup.counted) {
-            let client = cleanup.client;
-            self.answered_one(client);
-        }
-    }
-
-    fn retry_cleanup(&mut self, id: u64) {
-        let jitter = self.jitter();
-        let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
-        let pause = SHORTEST_PAUSE.saturating_mul(1 << cleanup.failures.min(10)).min(LONGEST_PAUSE);
-        let at = self.now + pause.mul_f64(0.5 + 0.5 * jitter);
-        if at >= cleanup.until {
-            return self.forget_cleanup(id);
-        }
-        cleanup.failures += 1;
-        cleanup.wake = Some(at);
-        self.timers.schedule(at, Wake::Cleanup(id));
-    }
-
-    fn forget_cleanup(&mut self, id: u64) {
-        let Some(cleanup) = self.cleanups.remove(&id) else { return };
-        if let Some(link) = self.stores.get_mut(&cleanup.store) {
-            link.cleanups -= 1;
-        }
-        self.drop_if_unused(cleanup.store);
-        if cleanup.counted {
-            self.answered_one(cleanup.client);
-        }
+        let until = store_expiry.max(self.now);
+        self.clean_up(Leftover { client, store, key, token, until, straggler: false });
     }
 
     /// Lets those go on who wait for nothing any longer.

@@ -6,16 +6,20 @@
 //! - [`waiting`]: waiters, from asking for a lock to their lease;
 //! - [`tickets`]: what stands in the queue at the store for them;
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
-//! - [`holding`]: tenures, their renewal and their loss;
+//! - [`holding`]: tenures, from the grant to the loss;
+//! - [`renewing`]: how they are kept alive;
 //! - [`adopting`]: leases that come from another process;
-//! - [`ending`]: releases, clean-up after ambiguous requests, closing clients and environments;
+//! - [`ending`]: releases, closing clients and environments;
+//! - [`cleanup`]: releases of what ambiguous requests may have left behind;
 //! - [`outgoing`]: requests on their way to a store.
 
 mod adopting;
+mod cleanup;
 mod ending;
 mod holding;
 mod lines;
 mod outgoing;
+mod renewing;
 #[cfg(test)]
 mod tests;
 mod tickets;
@@ -30,7 +34,8 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use self::adopting::Adoption;
-use self::ending::{Barrier, Cleanup};
+use self::cleanup::Cleanup;
+use self::ending::Barrier;
 use self::holding::Tenure;
 use self::lines::{Line, LineId};
 pub use self::outgoing::{Batch, Sent};

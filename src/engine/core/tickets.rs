@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cleanup::Leftover;
 use super::lines::LineId;
 use super::outgoing::{AcquireTag, Tag};
 use super::{Core, Wake};
@@ -85,6 +86,15 @@ pub enum LastLook {
     Failed(StoreError),
 }
 
+impl AcquireTag {
+    /// What it may have left at the store.
+    fn leftover(self, store: StoreId, now: Instant, straggler: bool) -> Leftover {
+        let AcquireTag { client, key, token, ttl, .. } = self;
+        let until = now + ttl.as_duration().max(WAITER_LIFE);
+        Leftover { client, store, key, token, until, straggler }
+    }
+}
+
 impl Ticket {
     fn line(&self) -> LineId {
         (self.wanted.client, self.wanted.key.clone())
@@ -148,17 +158,12 @@ impl Core {
         let now = self.now;
         let Some(ticket) = self.tickets.get_mut(&tag.ticket) else {
             // Nobody waits by it any more; what it may have got is to be given back.
-            let until = now + tag.ttl.as_duration().max(WAITER_LIFE);
-            match &answer {
-                Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => {
-                    self.clean_up(store, tag.client, tag.key, tag.token, until, false);
-                }
-                Err(error) if error.maybe_done => {
-                    self.clean_up(store, tag.client, tag.key, tag.token, until, true);
-                }
-                _ => {}
-            }
-            return;
+            let straggler = match &answer {
+                Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => false,
+                Err(error) if error.maybe_done => true,
+                _ => return,
+            };
+            return self.clean_up(tag.leftover(store, now, straggler));
         };
         ticket.looking = false;
         match answer {
@@ -202,8 +207,7 @@ impl Core {
         };
         let Some(waiter) = op.and_then(|op| self.take_waiter(op)) else {
             // Everybody has left while the line's own lease was still held.
-            let until = self.now + tag.ttl.as_duration();
-            self.clean_up(ticket.wanted.store, tag.client, tag.key, tag.token, until, false);
+            self.clean_up(tag.leftover(ticket.wanted.store, self.now, false));
             return self.tend_line(&line);
         };
         if ticket.queued {
@@ -344,7 +348,8 @@ impl Core {
         if ticket.queued || (ticket.tainted && !ticket.looking) {
             let Wanted { client, store, key, token, ttl, .. } = ticket.wanted;
             let until = self.now + ttl.as_duration().max(WAITER_LIFE);
-            self.clean_up(store, client, key, token, until, ticket.tainted);
+            let straggler = ticket.tainted;
+            self.clean_up(Leftover { client, store, key, token, until, straggler });
         }
     }
 }

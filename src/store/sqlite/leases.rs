@@ -1,293 +1,351 @@
-//! The store contract as rules on rows. Time, boot and owner come in as arguments; the rules read no clock.
+//! The store contract's rules, applied to rows. Time, boot and owner come in as arguments; nothing here reads a clock.
 
 use std::fs::File;
-use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use rusqlite::{Connection, named_params};
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
-use super::super::{Absence, Answer, Ask, LeaseInfo, LockInfo, Reply, Request};
-use super::owner::{self, Liveness};
-use crate::lease::{Fence, Instant, Token, Ttl};
+use super::super::rules::{self, Lock};
+use super::super::{Answer, GRANT_TTL, Reply, Request, WAITER_LIFE};
+use super::peers::{Me, Peers};
+use super::rows::{self, Content, Known, Origin, Rows, Stored};
+use crate::lease::{Fence, Instant, Key, Token};
 
-const LOOK: &str = "SELECT token = :token, fence, ends, ttl, owner, boot FROM leases WHERE key = :key";
-const TELL: &str = "SELECT holder, fence, ends, ttl, owner, boot FROM leases WHERE key = :key";
-const GRANT: &str = "INSERT OR REPLACE INTO leases (key, token, fence, ends, ttl, owner, boot, holder)
-    VALUES (:key, :token, :fence, :ends, :ttl, :owner, :boot, :holder)";
-const EXTEND: &str =
-    "UPDATE leases SET ends = CASE WHEN boot = :boot THEN max(ends, :ends) ELSE :ends END, ttl = max(ttl, :ttl),
-     owner = :owner, boot = :boot WHERE key = :key";
-const END: &str = "DELETE FROM leases WHERE key = :key";
-const END_OF_OWNER: &str = "DELETE FROM leases WHERE owner = :owner";
+const END_LEASES: &str = "DELETE FROM leases WHERE owner = :owner";
+const END_WAITERS: &str = "DELETE FROM waiters WHERE owner = :owner";
+/// The locks that change hands when an owner is gone; its other leases just end.
+const AWAITED: &str = "SELECT key FROM waiters WHERE owner = :owner UNION SELECT key FROM leases
+    WHERE owner = :owner AND EXISTS (SELECT 1 FROM waiters WHERE waiters.key = leases.key)";
+const ANY_WAITERS: &str = "SELECT EXISTS (SELECT 1 FROM waiters)";
 const LAST_FENCE: &str = "SELECT last FROM fence WHERE only = 0";
 const SET_LAST_FENCE: &str = "UPDATE fence SET last = :last WHERE only = 0";
-const NEXT: &str = "SELECT key, fence, ends, ttl, owner, boot FROM leases WHERE key > :after
-    ORDER BY key LIMIT :count";
+const NEXT: &str = "SELECT key, token, ends, ttl, owner, boot FROM leases WHERE (key, token) > (:key, :token)
+    ORDER BY key, token LIMIT :count";
+/// Waiters whose time is over, or may be.
+const STALE: &str =
+    "SELECT DISTINCT key FROM waiters WHERE until <= :now OR until > :longest OR boot <> :boot";
 
 /// How many leases one step of the sweep looks at.
 const SWEEP_STEP: usize = 200;
 
-/// Whose transaction it is, and in which boot.
-#[derive(Clone, Copy, Debug)]
-pub struct Me<'a> {
-    /// The owner that new leases name.
-    pub owner: Uuid,
-    /// This run of the machine, nil if unknown.
-    pub boot: Uuid,
-    /// Where the owners' files lie.
-    pub owners: &'a Path,
+/// A waiter of this process that was handed a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    pub token: Token,
+    pub number: u64,
 }
 
-/// One transaction's look at the leases, at one instant.
+/// What a turn leaves to be done once it is committed.
+#[derive(Debug, Default)]
+pub struct Aftermath {
+    /// Who is to be told.
+    pub handed: Vec<Handed>,
+    /// Owners of whom nothing is left, to be buried.
+    pub graves: Vec<(Uuid, File)>,
+}
+
+/// Where a sweep goes on: after this key and token.
+pub type Cursor = (String, String);
+
+/// One transaction's look at the locks, at one instant.
 pub struct Turn<'a> {
     connection: &'a Connection,
+    rows: Rows<'a>,
     me: Me<'a>,
     now: Instant,
     wall_us: u64,
     /// Whether the transaction may write.
     writes: bool,
-    /// The last fence, as soon as one was granted.
+    /// The locks that were looked at. Nobody else can change them meanwhile.
+    known: FxHashMap<Key, Known>,
+    /// The last fence, once it was asked for.
     last: Option<Fence>,
-    /// What was found out about other owners, so that each is looked at once; `true`: it is gone.
-    seen: FxHashMap<Uuid, bool>,
-    /// Owners none of whose leases are left, to be buried after the commit.
-    freed: Vec<(Uuid, File)>,
-}
-
-/// A row, less what the question does not need.
-struct Lease {
-    fence: i64,
-    ends: Instant,
-    ttl: Duration,
-    owner: Uuid,
-    boot: Uuid,
-}
-
-impl Lease {
-    /// From a row of which the first column is the caller's.
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let id = |column| row.get(column).map(Uuid::from_bytes);
-        Ok(Self {
-            fence: row.get(1)?,
-            ends: Instant::from_micros(row.get::<_, i64>(2)?.max(0).unsigned_abs()),
-            ttl: Duration::from_millis(row.get::<_, i64>(3)?.max(0).unsigned_abs()),
-            owner: id(4)?,
-            boot: id(5)?,
-        })
-    }
-
-    fn fence(&self) -> Fence {
-        Fence(self.fence.max(0).unsigned_abs())
-    }
+    /// Whether that is to be written.
+    reserved: bool,
+    /// Whether anybody waits in the file, once it was asked: mostly nobody does, and no lock needs to be asked then.
+    any_waiters: Option<bool>,
+    peers: Peers<'a>,
+    /// Waiters of this process that were handed leases.
+    handed: Vec<(Key, Handed)>,
 }
 
 impl<'a> Turn<'a> {
     /// A turn of `me` in the transaction that `connection` is in, at `now`; `wall_us` is the wall clock
     /// for fences.
-    pub fn new(connection: &'a Connection, me: Me<'a>, now: Instant, wall_us: u64, writes: bool) -> Self {
-        Self {
+    pub fn new(
+        connection: &'a Connection,
+        me: Me<'a>,
+        now: Instant,
+        wall_us: u64,
+        writes: bool,
+    ) -> rusqlite::Result<Self> {
+        Ok(Self {
             connection,
+            rows: Rows::new(connection)?,
             me,
             now,
             wall_us,
             writes,
+            known: FxHashMap::default(),
             last: None,
-            seen: FxHashMap::default(),
-            freed: Vec::new(),
-        }
+            reserved: false,
+            any_waiters: None,
+            peers: Peers::new(me, now, writes),
+            handed: Vec::new(),
+        })
     }
 
     /// Carries out one batch, in order.
     pub fn batch(&mut self, batch: &[Request]) -> rusqlite::Result<Vec<Answer>> {
+        self.known.reserve(batch.len());
         batch.iter().map(|request| self.apply(request).map(Ok)).collect()
     }
 
-    /// Carries out one request.
+    /// Carries out one request. Nothing of it is in the file before [`Turn::finish`].
     pub fn apply(&mut self, request: &Request) -> rusqlite::Result<Reply> {
-        let mut buffer = [0; Token::LENGTH];
+        let me = self.me;
         match request {
             Request::Ping => Ok(Reply::Ready),
-            Request::Acquire(Ask { key, token, ttl, holder, .. }) => {
-                let token = token.encode(&mut buffer);
-                match self.look(key, token)? {
-                    Some((true, lease)) => {
-                        self.extend(key, *ttl, self.me.owner)?;
-                        Ok(Reply::Acquired { fence: lease.fence(), waiting: 0 })
-                    }
-                    Some((false, lease)) => Ok(Reply::Busy { remaining: Some(self.remaining(&lease)) }),
-                    None => Ok(Reply::Acquired { fence: self.grant(key, token, *ttl, holder)?, waiting: 0 }),
-                }
-            }
-            Request::Renew { key, token, ttl, .. } | Request::Detach { key, token, ttl } => {
-                let owner =
-                    if matches!(request, Request::Detach { .. }) { Uuid::nil() } else { self.me.owner };
-                match self.look(key, token.encode(&mut buffer))? {
-                    Some((true, _)) => {
-                        self.extend(key, *ttl, owner)?;
-                        Ok(Reply::Renewed { block: None })
-                    }
-                    Some((false, _)) => Ok(Reply::NotHeld(Absence::Taken)),
-                    None => Ok(Reply::NotHeld(Absence::Missing)),
-                }
-            }
-            Request::Release { key, token } => match self.look(key, token.encode(&mut buffer))? {
-                Some((true, _)) => {
-                    self.connection.prepare_cached(END)?.execute(named_params! { ":key": &**key })?;
-                    Ok(Reply::Released)
-                }
-                Some((false, _)) => Ok(Reply::NotHeld(Absence::Taken)),
-                None => Ok(Reply::NotHeld(Absence::Missing)),
-            },
             Request::Inspect { key } => {
-                let told = self.tell(key)?;
-                let info = |lease| LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() };
-                Ok(Reply::Inspected(told.map(info)))
+                let now = self.now;
+                Ok(self.load(key)?.lock.inspect(now))
             }
-            Request::Adopt { .. } => Ok(Reply::NotHeld(Absence::Missing)),
+            Request::Acquire(ask) => {
+                self.read_last()?;
+                let reply = self.act(&ask.key, |lock, turn| lock.acquire(ask, turn))?;
+                match reply {
+                    Reply::Acquired { .. } => {
+                        self.own(&ask.key, ask.token, me.owner, ask.ttl.as_duration())?
+                    }
+                    Reply::Queued { .. } => {
+                        let origin = self.load(&ask.key)?.place(ask.token, me.owner, me.boot);
+                        (origin.owner, origin.boot) = (me.owner, me.boot);
+                        origin.number = ask.place.map_or(0, |place| place.number);
+                    }
+                    _ => {}
+                }
+                Ok(reply)
+            }
+            Request::Renew { key, token, ttl, fences } => {
+                if *fences > 0 {
+                    self.read_last()?;
+                }
+                let reply = self.act(key, |lock, turn| lock.renew(*token, *ttl, *fences, turn))?;
+                if matches!(reply, Reply::Renewed { .. }) {
+                    // The owner too: should its file have been deleted, the lease names the new one from now on.
+                    self.own(key, *token, me.owner, ttl.as_duration())?;
+                }
+                Ok(reply)
+            }
+            Request::Detach { key, token, ttl } => {
+                let reply = self.act(key, |lock, turn| lock.renew(*token, *ttl, 0, turn))?;
+                if matches!(reply, Reply::Renewed { .. }) {
+                    self.own(key, *token, Uuid::nil(), ttl.as_duration())?;
+                }
+                Ok(reply)
+            }
+            Request::Adopt { key, token, heir, ttl, holder } => {
+                let reply = self.act(key, |lock, turn| lock.adopt(*token, *heir, *ttl, holder, turn))?;
+                if reply == Reply::Adopted {
+                    self.own(key, *heir, me.owner, ttl.as_duration())?;
+                }
+                Ok(reply)
+            }
+            Request::Release { key, token } => {
+                let reply = self.act(key, |lock, turn| lock.release(*token, turn))?;
+                // If it comes back within the turn, it does so at the end of the queue.
+                self.load(key)?.entry(*token, me.owner, me.boot).place = 0;
+                Ok(reply)
+            }
         }
     }
 
-    /// Writes down what the turn leaves to the next one. Returns the owners to bury once it is committed.
-    pub fn finish(self) -> rusqlite::Result<Vec<(Uuid, File)>> {
-        if let Some(last) = self.last {
+    /// Looks whether a lease of `key` has ended or its process is gone, and hands it on then.
+    pub fn look(&mut self, key: &Key) -> rusqlite::Result<()> {
+        self.act(key, |lock, turn| lock.settle(turn))
+    }
+
+    /// Frees what an owner had whose process is gone.
+    pub fn free(&mut self, owner: Uuid, handle: File) {
+        self.peers.bury(owner, handle);
+    }
+
+    /// Frees what this store has itself, which is about to end.
+    pub fn retire(&mut self) {
+        self.peers.retire();
+    }
+
+    /// One step of the sweep: looks at the locks after `after` of which a lease has run out, in case nobody asks. At
+    /// the beginning of a round also at those where a waiter's time has. Returns where to go on; the beginning at the end.
+    pub fn sweep(&mut self, after: &Cursor) -> rusqlite::Result<Cursor> {
+        let (key, token) = after;
+        if key.is_empty() && token.is_empty() {
+            let (now, longest) = (self.now, self.now + WAITER_LIFE);
+            let mut statement = self.connection.prepare_cached(STALE)?;
+            let keys = statement.query_map(
+                named_params! {
+                    ":now": now.as_micros().cast_signed(), ":longest": longest.as_micros().cast_signed(),
+                    ":boot": self.me.boot.as_bytes(),
+                },
+                |row| row.get(0),
+            )?;
+            for key in keys.collect::<rusqlite::Result<Vec<Key>>>()? {
+                self.look(&key)?;
+            }
+        }
+        let mut statement = self.connection.prepare_cached(NEXT)?;
+        let rows = statement.query_map(
+            named_params! { ":key": key, ":token": token, ":count": SWEEP_STEP as i64 },
+            |row| {
+                let ends = Instant::from_micros(rows::number_of(row, 2)?);
+                let ttl = Duration::from_millis(rows::number_of(row, 3)?);
+                let cursor: Cursor = (row.get(0)?, row.get(1)?);
+                Ok((cursor, ends, ttl, rows::id_of(row, 4)?, rows::id_of(row, 5)?))
+            },
+        )?;
+        let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        for ((key, _), ends, ttl, owner, boot) in &rows {
+            if self.peers.is_over(*owner, *boot, *ttl, *ends) {
+                self.look(&key.as_str().into())?;
+            }
+        }
+        let last = rows.pop().filter(|_| rows.len() == SWEEP_STEP - 1);
+        Ok(last.map(|(cursor, ..)| cursor).unwrap_or_default())
+    }
+
+    /// Writes everything down, and hands on what those leave who were found to be gone. What it returns is to be done
+    /// after the commit.
+    pub fn finish(mut self) -> rusqlite::Result<Aftermath> {
+        if !self.writes {
+            return Ok(Aftermath::default());
+        }
+        let mut handled = 0;
+        // Looking at their locks may show that others are gone, too.
+        while let Some(owner) = self.peers.gone().get(handled) {
+            let mut statement = self.connection.prepare_cached(AWAITED)?;
+            let keys = statement.query_map(named_params! { ":owner": owner.as_bytes() }, |row| row.get(0))?;
+            for key in keys.collect::<rusqlite::Result<Vec<Key>>>()? {
+                self.look(&key)?;
+            }
+            handled += 1;
+        }
+        let known = &self.known;
+        // Who was handed a lease and took it up in the same turn knows.
+        let is_news = |(key, handed): &(Key, Handed)| {
+            let mut held = known.get(key).into_iter().flat_map(|known| &known.lock.held);
+            held.any(|held| held.token == handed.token && held.fence.is_none())
+        };
+        self.handed.retain(is_news);
+        for (key, known) in self.known.drain() {
+            self.rows.store(&key, known)?;
+        }
+        for owner in self.peers.gone() {
+            for end in [END_LEASES, END_WAITERS] {
+                self.connection.prepare_cached(end)?.execute(named_params! { ":owner": owner.as_bytes() })?;
+            }
+        }
+        if let Some(last) = self.last.filter(|_| self.reserved) {
             let last = last.0.cast_signed();
             self.connection.prepare_cached(SET_LAST_FENCE)?.execute(named_params! { ":last": last })?;
         }
-        Ok(self.freed)
+        let handed = self.handed.into_iter().map(|(_, handed)| handed).collect();
+        Ok(Aftermath { handed, graves: self.peers.into_graves() })
     }
 
-    /// Frees all leases of an owner whose process is gone. Nothing is freed by a turn that may not write.
-    pub fn free(&mut self, owner: Uuid, handle: File) -> rusqlite::Result<()> {
-        if self.writes {
-            let owner_id = owner.as_bytes();
-            self.connection.prepare_cached(END_OF_OWNER)?.execute(named_params! { ":owner": owner_id })?;
-            self.freed.push((owner, handle));
+    /// Applies one of the rules to the lock `key`.
+    fn act<T>(
+        &mut self,
+        key: &Key,
+        rule: impl FnOnce(&mut Lock, &mut rules::Turn<'_>) -> T,
+    ) -> rusqlite::Result<T> {
+        self.load(key)?;
+        let known = self.known.get_mut(key).expect("just loaded");
+        let (me, wall_us, last, reserved) = (self.me, self.wall_us, &mut self.last, &mut self.reserved);
+        let mut fences = |count: u32| {
+            let first = last.expect("read before a rule that needs it").next(wall_us);
+            *last = Some(Fence((first.0 + u64::from(count) - 1).min(Fence::MAX.0)));
+            *reserved = true;
+            first
+        };
+        let mut handed = Vec::new();
+        let mut hand = |waiting: &rules::Waiting| {
+            handed.push(Handed { token: waiting.token, number: waiting.number });
+        };
+        let mut turn = rules::Turn { now: self.now, fences: &mut fences, handed: &mut hand };
+        let result = rule(&mut known.lock, &mut turn);
+        for handed in handed {
+            let origin = known.entry(handed.token, me.owner, me.boot);
+            (origin.boot, origin.ttl, origin.place) = (me.boot, GRANT_TTL, 0);
+            if origin.owner == me.owner {
+                self.handed.push((key.clone(), handed));
+            }
         }
+        Ok(result)
+    }
+
+    /// Writes down whose the lease of `token` is from now on, and that it was wanted for `ttl`.
+    fn own(&mut self, key: &Key, token: Token, owner: Uuid, ttl: Duration) -> rusqlite::Result<()> {
+        let boot = self.me.boot;
+        let origin = self.load(key)?.entry(token, owner, boot);
+        *origin = Origin { owner, boot, ttl: origin.ttl.max(ttl), place: 0, ..*origin };
         Ok(())
     }
 
-    /// One step of the sweep: forgets leases after the key `after` that have run out and about which nobody
-    /// asked. Returns the key to go on after; none at the end.
-    pub fn sweep(&mut self, after: &str) -> rusqlite::Result<Option<String>> {
-        let mut statement = self.connection.prepare_cached(NEXT)?;
-        let rows = statement
-            .query_map(named_params! { ":after": after, ":count": SWEEP_STEP as i64 }, |row| {
-                Ok((row.get(0)?, Lease::of(row)?))
-            })?
-            .collect::<rusqlite::Result<Vec<(String, Lease)>>>()?;
-        for (key, lease) in &rows {
-            if self.is_over(lease)? {
-                self.connection.prepare_cached(END)?.execute(named_params! { ":key": key })?;
-            }
+    /// The lock `key`, less what has ended.
+    fn load(&mut self, key: &Key) -> rusqlite::Result<&mut Known> {
+        if !self.known.contains_key(key) {
+            let known = self.read(key)?;
+            self.known.insert(key.clone(), known);
         }
-        let last = rows.into_iter().nth(SWEEP_STEP - 1);
-        Ok(last.map(|(key, _)| key))
+        Ok(self.known.get_mut(key).expect("just put there"))
     }
 
-    /// The lease of `key`, if it lives, and whether it is `token`'s.
-    fn look(&mut self, key: &str, token: &str) -> rusqlite::Result<Option<(bool, Lease)>> {
-        let mut statement = self.connection.prepare_cached(LOOK)?;
-        let found = statement
-            .query_row(named_params! { ":key": key, ":token": token }, |row| {
-                Ok((row.get(0)?, Lease::of(row)?))
-            })
-            .optional()?;
-        match found {
-            Some((ours, lease)) if self.lives(&lease)? => Ok(Some((ours, lease))),
-            _ => Ok(None),
-        }
-    }
-
-    fn tell(&mut self, key: &str) -> rusqlite::Result<Option<LeaseInfo>> {
-        let mut statement = self.connection.prepare_cached(TELL)?;
-        let found = statement
-            .query_row(named_params! { ":key": key }, |row| Ok((row.get::<_, String>(0)?, Lease::of(row)?)))
-            .optional()?;
-        match found {
-            Some((holder, lease)) if self.lives(&lease)? => Ok(Some(LeaseInfo {
-                holder: Some(holder.into()),
-                fence: Some(lease.fence()),
-                remaining: Some(self.remaining(&lease)),
-            })),
-            _ => Ok(None),
-        }
-    }
-
-    fn grant(&mut self, key: &str, token: &str, ttl: Ttl, holder: &str) -> rusqlite::Result<Fence> {
-        let last = match self.last {
-            Some(last) => last,
+    /// The lock `key` out of the file. What belongs to another boot but has to be believed counts from now.
+    fn read(&mut self, key: &str) -> rusqlite::Result<Known> {
+        let queue = match self.any_waiters {
+            Some(any) => any,
             None => {
-                let mut statement = self.connection.prepare_cached(LAST_FENCE)?;
-                Fence(statement.query_row([], |row| row.get::<_, i64>(0))?.max(0).unsigned_abs())
+                let any = self.connection.prepare_cached(ANY_WAITERS)?.query_row([], |row| row.get(0))?;
+                *self.any_waiters.insert(any)
             }
         };
-        let fence = last.next(self.wall_us);
-        self.connection.prepare_cached(GRANT)?.execute(named_params! {
-            ":key": key, ":token": token, ":fence": fence.0.cast_signed(), ":holder": holder,
-            ":ends": (self.now + ttl.as_duration()).as_micros().cast_signed(), ":ttl": ttl.as_millis(),
-            ":owner": self.me.owner.as_bytes(), ":boot": self.me.boot.as_bytes(),
-        })?;
-        self.last = Some(fence);
-        Ok(fence)
+        let (now, boot) = (self.now, self.me.boot);
+        let mut known = Known::default();
+        for mut row in self.rows.read(key, queue)? {
+            let Stored { content, origin } = &mut row;
+            let (ends, ttl) = match content {
+                Content::Lease(held) => (held.ends, origin.ttl),
+                Content::Waiter(waiting) => (waiting.until, WAITER_LIFE),
+            };
+            let lives = self.peers.lives(origin.owner, origin.boot, ttl, ends);
+            if lives && origin.boot != boot {
+                match content {
+                    Content::Lease(held) => held.ends = now + ttl,
+                    Content::Waiter(waiting) => (waiting.since, waiting.until) = (now, now + ttl),
+                }
+            }
+            known.take(row, lives);
+        }
+        Ok(known)
     }
 
-    /// Never shortens it. The owner is written too: should its file have been deleted, the lease names the new one from
-    /// now on. Nobody has the file of the nil owner, so its leases end by their ttl alone.
-    fn extend(&mut self, key: &str, ttl: Ttl, owner: Uuid) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(EXTEND)?.execute(named_params! {
-            ":key": key, ":ttl": ttl.as_millis(),
-            ":ends": (self.now + ttl.as_duration()).as_micros().cast_signed(),
-            ":owner": owner.as_bytes(), ":boot": self.me.boot.as_bytes(),
-        })?;
+    /// Before a rule that may reserve fences.
+    fn read_last(&mut self) -> rusqlite::Result<()> {
+        if self.last.is_none() {
+            let mut statement = self.connection.prepare_cached(LAST_FENCE)?;
+            let last: i64 = statement.query_row([], |row| row.get(0))?;
+            self.last = Some(Fence(last.max(0).unsigned_abs()));
+        }
         Ok(())
-    }
-
-    /// Whether the lease still excludes others. If it does not because its process is gone, all leases
-    /// of that process are freed.
-    fn lives(&mut self, lease: &Lease) -> rusqlite::Result<bool> {
-        if self.is_over(lease)? {
-            return Ok(false);
-        }
-        // Whoever is not known to be gone is to be believed until the ttl ends.
-        Ok(lease.owner == self.me.owner || self.liveness(lease.owner)? != Some(false))
-    }
-
-    /// Whether the lease's time is over.
-    fn is_over(&mut self, lease: &Lease) -> rusqlite::Result<bool> {
-        if lease.boot != self.me.boot {
-            // Of an earlier boot, then its owner's file is missing or unlocked. If it is locked, what looks
-            // like another boot is a second kernel on the same file, whose clock we can't read: it is believed.
-            return Ok(self.liveness(lease.owner)? != Some(true));
-        }
-        // Where boots have no names, a lease that has more left than it ever had is of an earlier one.
-        let impossible = lease.boot.is_nil() && lease.ends.since(self.now) > lease.ttl;
-        Ok(lease.ends <= self.now || impossible)
-    }
-
-    /// Whether the process of `owner` lives; `None` if that cannot be told.
-    fn liveness(&mut self, owner: Uuid) -> rusqlite::Result<Option<bool>> {
-        if let Some(gone) = self.seen.get(&owner) {
-            return Ok(Some(!gone));
-        }
-        let alive = match owner::liveness(self.me.owners, owner) {
-            Liveness::Unknown => return Ok(None),
-            Liveness::Alive => true,
-            Liveness::Dead(handle) => {
-                self.free(owner, handle)?;
-                false
-            }
-        };
-        self.seen.insert(owner, !alive);
-        Ok(Some(alive))
-    }
-
-    fn remaining(&self, lease: &Lease) -> Duration {
-        if lease.boot == self.me.boot { lease.ends.since(self.now) } else { lease.ttl }
     }
 }
 
 #[cfg(test)]
 #[path = "leases_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod queue_tests;

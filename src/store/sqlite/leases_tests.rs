@@ -1,19 +1,21 @@
 //! The rules on rows at chosen instants, boots and owners.
 
-use super::super::owner::Owner;
+use super::super::super::Ask;
+use super::super::owner::{self, Owner};
 use super::super::schema;
 use super::*;
+use crate::lease::Ttl;
 
-const WALL: u64 = 1_700_000_000_000_000;
+pub const WALL: u64 = 1_700_000_000_000_000;
 
 /// A lock file in memory, with a real directory for the owners' files.
-struct Ledger {
-    connection: Connection,
-    owners: std::path::PathBuf,
+pub struct Ledger {
+    pub connection: Connection,
+    pub owners: std::path::PathBuf,
 }
 
 impl Ledger {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let owners = std::env::temp_dir().join(format!("leasehold-owners-{}", Uuid::new_v4()));
         std::fs::create_dir(&owners).unwrap();
         let connection = Connection::open_in_memory().unwrap();
@@ -21,31 +23,42 @@ impl Ledger {
         Self { connection, owners }
     }
 
-    fn owner(&self) -> Owner {
+    pub fn owner(&self) -> Owner {
         Owner::create(&self.owners).unwrap()
     }
 
     /// One transaction of one request.
-    fn ask(&self, owner: Uuid, boot: Uuid, ms: u64, request: &Request) -> Reply {
+    pub fn ask(&self, owner: Uuid, boot: Uuid, ms: u64, request: &Request) -> Reply {
+        let (mut answers, _) = self.turn(owner, boot, ms, std::slice::from_ref(request));
+        answers.pop().unwrap().unwrap()
+    }
+
+    /// One transaction. Returns the answers, and the numbers of those who were handed leases.
+    pub fn turn(&self, owner: Uuid, boot: Uuid, ms: u64, batch: &[Request]) -> (Vec<Answer>, Vec<u64>) {
         let me = Me { owner, boot, owners: &self.owners };
-        let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true);
-        let reply = turn.apply(request).unwrap();
-        for (id, handle) in turn.finish().unwrap() {
+        let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true).unwrap();
+        let answers = turn.batch(batch).unwrap();
+        let Aftermath { handed, graves } = turn.finish().unwrap();
+        for (id, handle) in graves {
             owner::bury(&self.owners, id, handle);
         }
-        reply
+        (answers, handed.into_iter().map(|handed| handed.number).collect())
     }
 
-    fn rows(&self) -> i64 {
-        self.connection.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap()
+    pub fn rows(&self) -> i64 {
+        let rows = "SELECT (SELECT count(*) FROM leases) + (SELECT count(*) FROM waiters)";
+        self.connection.query_row(rows, [], |row| row.get(0)).unwrap()
     }
 
-    fn sweep(&self, owner: Uuid, boot: Uuid, ms: u64) {
+    pub fn sweep(&self, owner: Uuid, boot: Uuid, ms: u64) {
         let me = Me { owner, boot, owners: &self.owners };
-        let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true);
-        let mut after = Some(String::new());
-        while let Some(key) = after {
-            after = turn.sweep(&key).unwrap();
+        let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true).unwrap();
+        let mut after = Cursor::default();
+        loop {
+            after = turn.sweep(&after).unwrap();
+            if after == Cursor::default() {
+                break;
+            }
         }
         turn.finish().unwrap();
     }
@@ -59,12 +72,12 @@ impl Drop for Ledger {
 
 fn acquire(key: &str, ttl: u32) -> Request {
     let ttl = Ttl::from_millis(ttl).unwrap();
-    Request::Acquire { key: key.into(), token: Token::random(), ttl, holder: "h".into() }
+    Request::Acquire(Ask::new(key.into(), Token::random(), ttl, "h".into()))
 }
 
 fn granted(reply: &Reply) -> Fence {
     match reply {
-        Reply::Acquired { fence } => *fence,
+        Reply::Acquired { fence, .. } => *fence,
         other => panic!("expected a lease, got {other:?}"),
     }
 }
@@ -82,7 +95,7 @@ fn a_lease_ends_by_the_boot_clock_to_the_microsecond_whatever_the_wall_clock_sho
     let (a, b, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
     let at = |owner: &Owner, us, wall| {
         let me = Me { owner: owner.id(), boot, owners: &ledger.owners };
-        let mut turn = Turn::new(&ledger.connection, me, Instant::from_micros(us), wall, true);
+        let mut turn = Turn::new(&ledger.connection, me, Instant::from_micros(us), wall, true).unwrap();
         let reply = turn.apply(&acquire("k", 10)).unwrap();
         turn.finish().unwrap();
         reply
@@ -176,9 +189,9 @@ fn a_turn_that_may_not_write_tells_the_truth_and_changes_nothing() {
     granted(&ledger.ask(dying.id(), boot, 0, &acquire("k", 60_000)));
     drop(dying);
     let reader = Me { owner: me.id(), boot, owners: &ledger.owners };
-    let mut turn = Turn::new(&ledger.connection, reader, Instant::from_micros(1), WALL, false);
+    let mut turn = Turn::new(&ledger.connection, reader, Instant::from_micros(1), WALL, false).unwrap();
     assert_eq!(turn.apply(&Request::Inspect { key: "k".into() }).unwrap(), Reply::Inspected(None));
-    assert!(turn.finish().unwrap().is_empty());
+    assert!(turn.finish().unwrap().graves.is_empty());
     assert_eq!(ledger.rows(), 1);
 }
 
@@ -201,11 +214,11 @@ fn an_owner_whose_file_was_lost_hands_its_lease_to_the_new_one_with_the_next_ren
     let ledger = Ledger::new();
     let (old, new, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
     let (token, ttl) = (Token::random(), Ttl::from_millis(60_000).unwrap());
-    let acquire_it = Request::Acquire { key: "k".into(), token, ttl, holder: "h".into() };
+    let acquire_it = Request::Acquire(Ask::new("k".into(), token, ttl, "h".into()));
     granted(&ledger.ask(old.id(), boot, 0, &acquire_it));
     assert_eq!(
-        ledger.ask(new.id(), boot, 1, &Request::Renew { key: "k".into(), token, ttl }),
-        Reply::Renewed
+        ledger.ask(new.id(), boot, 1, &Request::Renew { key: "k".into(), token, ttl, fences: 0 }),
+        Reply::Renewed { block: None }
     );
     drop(new);
     let other = ledger.owner();

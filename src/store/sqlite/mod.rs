@@ -3,9 +3,12 @@
 //! - this file: the store as the engine sees it;
 //! - `thread`: the one thread that owns the file, so that the engine's never blocks;
 //! - `session`: the opened file, and one transaction in it;
-//! - `leases`: the store contract as rules on rows, handed the time;
+//! - `leases`: the store contract's rules, applied to rows at one instant;
+//! - `rows`: one lock, read from rows and written back;
+//! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
 //! - `owner`: how processes tell which of them still live;
+//! - `peers`: what one transaction knows of that;
 //! - `boot`: which run of the machine this is;
 //! - `directory`: where the default file lies, and when it is refused;
 //! - `failure`: SQLite's errors in the contract's words.
@@ -18,6 +21,10 @@
 //! in `PATH.owners/`, and every lease names that file. The kernel drops the lock when the process ends in
 //! whatever way, so whoever finds a lock busy also finds out whether its holder is gone.
 //!
+//! **Waiting.** The queue is in the file. Whoever ends a lease hands it on in the same transaction. A process some of
+//! whose waiters are in the file looks every few milliseconds whether another has changed it, and does what nobody may
+//! be left to do: it hands on the leases of processes that are gone, and those that have run out.
+//!
 //! **A file that is moved or deleted under us** is noticed at the next batch, which goes to the file that the
 //! path names then. Leases of the old file are [`Absence::Missing`](super::Absence::Missing) there, so their
 //! holders know with their next renewal. Until then another process may be granted the same lock in the new
@@ -29,9 +36,12 @@ mod directory;
 mod failure;
 mod leases;
 mod owner;
+mod peers;
+mod rows;
 mod schema;
 mod session;
 mod thread;
+mod watch;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -39,24 +49,24 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_local;
 
 pub use self::directory::default_path;
 use self::thread::{Claim, Inbox, Job, Message};
-use super::{Answer, Listener, Request, Store, StoreError, StoreErrorKind, all_failed};
+use super::{Answer, Listener, Notice, Request, Store, StoreError, StoreErrorKind, all_failed};
 use crate::engine::clock;
 
 /// How long [`Store::close`] waits for the thread at most.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// A lock file as a [`Store`].
-#[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
     thread: RefCell<Thread>,
+    listener: RefCell<Option<Listener>>,
 }
 
-#[derive(Debug)]
 enum Thread {
     /// Nothing was asked yet.
     Idle,
@@ -68,14 +78,18 @@ impl SqliteStore {
     /// The store in the file at `path`, which is created if it is missing; its directory is not, other than
     /// that of [`default_path`]. Nothing is opened before the first batch, whose answers also tell what is wrong.
     pub fn open(path: PathBuf) -> Rc<Self> {
-        Rc::new(Self { path, thread: RefCell::new(Thread::Idle) })
+        Rc::new(Self { path, thread: RefCell::new(Thread::Idle), listener: RefCell::default() })
     }
 
     /// Hands `message` to the thread, which is started if need be.
     fn send(&self, message: Message) -> Result<(), StoreError> {
         let mut thread = self.thread.borrow_mut();
         if matches!(*thread, Thread::Idle) {
-            *thread = Thread::Running(thread::start(self.path.clone())?);
+            let (sender, notices) = mpsc::unbounded_channel();
+            *thread = Thread::Running(thread::start(self.path.clone(), sender)?);
+            if let Some(listener) = self.listener.take() {
+                drop(spawn_local(forward(notices, listener)));
+            }
         }
         match &*thread {
             Thread::Running(inbox) => inbox.send(message).map_err(|_| self.gone(false)),
@@ -97,6 +111,13 @@ impl SqliteStore {
         // What the thread has not begun by now it never will.
         let maybe_done = !claim.take();
         StoreError { kind: StoreErrorKind::TimedOut, maybe_done, message: message.into() }
+    }
+}
+
+/// Hands on what the thread says, on the engine's, until the thread ends.
+async fn forward(mut notices: mpsc::UnboundedReceiver<Notice>, listener: Listener) {
+    while let Some(notice) = notices.recv().await {
+        listener(notice);
     }
 }
 
@@ -125,7 +146,10 @@ impl Store for SqliteStore {
         })
     }
 
-    fn listen(&self, _: Listener) {}
+    fn listen(&self, listener: Listener) {
+        // Taken up with the first batch, which alone is sure to be sent from within the engine's runtime.
+        self.listener.replace(Some(listener));
+    }
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         Box::pin(async move {

@@ -1,29 +1,50 @@
 //! The file's layout, and which files are refused.
 
+use std::cmp::Ordering;
+
 use rusqlite::Connection;
 
 /// Marks the file as ours ("LSHL"), so that nobody's database is taken for a lock file.
 const APPLICATION_ID: i32 = 0x4c53_484c;
 
-/// The layout's version. One that is larger is a newer leasehold's and is refused.
-const VERSION: i32 = 1;
+/// The layout's version. A file of any other is refused.
+const VERSION: i32 = 2;
 
 /// How many pages of 4 KiB the write-ahead log may have before it is put back into the database: rarer than
 /// SQLite's own 1000, because that costs two syncs of the disk.
 const WAL_PAGES: i32 = 4000;
 
-/// `ends` is in µs on the host's boot clock, `ttl` in ms. BLOBs are UUIDs: the store that wrote the lease,
-/// and the boot in which it did. One row in `fence` counts for all keys, so that a key leaves nothing behind.
+/// Instants are in µs on the host's boot clock, `ttl` is in ms. BLOBs are UUIDs: the store that wrote the row, and the
+/// boot in which it did. `most` is 0 for an exclusive lease. A `fence` is missing until whoever was handed the lease, as
+/// the waiter `number` of its process, has taken it up: the index has those leases alone, so it costs the others
+/// nothing. `place` counts up in each queue. One row in `fence` counts for all keys, so that a key leaves nothing behind.
 const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS leases (
-        key TEXT NOT NULL PRIMARY KEY,
+        key TEXT NOT NULL,
         token TEXT NOT NULL,
-        fence INTEGER NOT NULL,
+        most INTEGER NOT NULL,
+        fence INTEGER,
         ends INTEGER NOT NULL,
         ttl INTEGER NOT NULL,
         owner BLOB NOT NULL,
         boot BLOB NOT NULL,
-        holder TEXT NOT NULL
+        holder TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        PRIMARY KEY (key, token)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS handed ON leases (owner) WHERE fence IS NULL;
+    CREATE TABLE IF NOT EXISTS waiters (
+        key TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        token TEXT NOT NULL,
+        most INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        since INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        owner BLOB NOT NULL,
+        boot BLOB NOT NULL,
+        holder TEXT NOT NULL,
+        PRIMARY KEY (key, place)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS fence (only INTEGER PRIMARY KEY CHECK (only = 0), last INTEGER NOT NULL) STRICT;
     INSERT OR IGNORE INTO fence VALUES (0, 0);
@@ -38,6 +59,8 @@ pub enum Refusal {
     Foreign,
     /// It was made by a newer version of this library.
     Newer,
+    /// It was made by an older version of this library, which may still be using it.
+    Older,
 }
 
 impl From<rusqlite::Error> for Refusal {
@@ -64,8 +87,10 @@ pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
     if number(connection, "application_id")? != APPLICATION_ID {
         return Err(Refusal::Foreign);
     }
-    if number(connection, "user_version")? > VERSION {
-        return Err(Refusal::Newer);
+    match number(connection, "user_version")?.cmp(&VERSION) {
+        Ordering::Greater => return Err(Refusal::Newer),
+        Ordering::Less => return Err(Refusal::Older),
+        Ordering::Equal => {}
     }
     journal(connection)?;
     // Durable against a crash of any process. After one of the machine nothing is held any more anyway,

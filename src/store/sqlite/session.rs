@@ -1,21 +1,29 @@
 //! The opened file, and one transaction in it.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, named_params};
 use uuid::Uuid;
 
 use super::super::{Answer, Request, StoreError, StoreErrorKind};
-use super::leases::{Me, Turn};
+use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::owner::{self, Owner};
+use super::peers::Me;
+use super::rows;
 use super::schema::{self, Refusal};
 use super::{boot, directory, failure};
 use crate::engine::clock;
-use crate::lease::Instant;
+use crate::lease::{Instant, Key};
+
+/// Counts up with every transaction of another process.
+const CHANGES: &str = "PRAGMA data_version";
+const HANDED: &str = "SELECT token, number FROM leases WHERE owner = :owner AND fence IS NULL";
+const ENDS: &str = "SELECT min(at) FROM (SELECT ends AS at FROM leases WHERE key = :key
+    UNION ALL SELECT until FROM waiters WHERE key = :key)";
 
 /// How often a session that is used takes a step of the sweep.
 const SWEEP_EVERY: Duration = Duration::from_millis(20);
@@ -38,6 +46,32 @@ pub enum Trouble {
     Broken(StoreError),
 }
 
+/// What one transaction is to do.
+#[derive(Debug, Default)]
+pub struct Work<'a> {
+    /// Requests to carry out.
+    pub batches: Vec<&'a [Request]>,
+    /// Locks of which a lease may have ended.
+    pub looks: Vec<Key>,
+    /// Owners whose processes are gone.
+    pub dead: Vec<(Uuid, File)>,
+    /// Take a step of the sweep, though it may not be due.
+    pub sweep: bool,
+    /// Free what the owner of this store has.
+    pub retire: bool,
+}
+
+/// What came of a transaction.
+#[derive(Debug)]
+pub struct Done {
+    /// To each batch.
+    pub answers: Vec<Vec<Answer>>,
+    /// Waiters of this store that were handed leases.
+    pub handed: Vec<Handed>,
+    /// When it happened.
+    pub at: Instant,
+}
+
 /// An opened lock file.
 #[derive(Debug)]
 pub struct Session {
@@ -49,8 +83,10 @@ pub struct Session {
     boot: Uuid,
     /// Until when SQLite may wait for other processes, in µs of the engine's clock.
     patience: Arc<AtomicU64>,
-    /// The key after which the sweep goes on; empty at the beginning of a round.
-    swept: String,
+    /// How often others had changed the file when that was asked last.
+    changes: i64,
+    /// Where the sweep goes on.
+    swept: Cursor,
     sweep_at: Instant,
     look_at: Instant,
     touch_at: Instant,
@@ -84,6 +120,9 @@ impl Session {
                 Err(refusal) => {
                     let why = match refusal {
                         Refusal::Newer => "was made by a newer version of leasehold",
+                        Refusal::Older => {
+                            "was made by an older version of leasehold; end all that use it and delete it"
+                        }
                         _ => "is a database of another program",
                     };
                     let message = format!("{} {why}", path.display());
@@ -122,27 +161,29 @@ impl Session {
             owners: owners.into(),
             boot: boot::id(),
             patience,
-            swept: String::new(),
+            // Never the number of a file.
+            changes: -1,
+            swept: Cursor::default(),
             sweep_at: now,
             look_at: now,
             touch_at: now,
         })
     }
 
-    /// Carries out `batches` in one transaction; waits for others until `deadline`. No batch at all is a step of the
-    /// sweep alone.
+    /// Does `work` in one transaction; waits for others until `deadline`.
     pub fn transact(
         &mut self,
         owner: &mut Option<Owner>,
-        batches: &[&[Request]],
+        work: Work<'_>,
         deadline: Instant,
-    ) -> Result<Vec<Vec<Answer>>, Trouble> {
-        let writes = batches.is_empty() || batches.iter().copied().flatten().any(is_change);
+    ) -> Result<Done, Trouble> {
+        let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
+        let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
         let owner = self.living_owner(owner)?;
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
         self.execute(begin).map_err(|error| self.trouble(&error))?;
-        let result = self.carry_out(owner, batches, writes);
+        let result = self.carry_out(owner, work, writes);
         if result.is_err() && !self.connection.is_autocommit() {
             let _ = self.execute("ROLLBACK");
         }
@@ -150,56 +191,90 @@ impl Session {
     }
 
     /// What happens between the beginning of a transaction and its end.
-    fn carry_out(
-        &mut self,
-        owner: &Owner,
-        batches: &[&[Request]],
-        writes: bool,
-    ) -> Result<Vec<Vec<Answer>>, Trouble> {
+    fn carry_out(&mut self, owner: &Owner, work: Work<'_>, writes: bool) -> Result<Done, Trouble> {
         // Looked at while nobody else can write: whoever writes to the file then writes to the one that is named.
         if self.is_moved() {
             return Err(Trouble::Moved);
         }
         // Only now, after all waiting, does time stand for what is done.
         let now = clock::now();
-        let me = Me { owner: owner.id(), boot: self.boot, owners: &self.owners };
-        let mut turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
-        let answers = batches.iter().map(|batch| turn.batch(batch)).collect::<rusqlite::Result<_>>();
-        let answers = answers.map_err(|error| self.trouble(&error))?;
-        if writes && now >= self.touch_at {
+        let touch = writes && now >= self.touch_at;
+        if touch {
             self.touch_at = now + TOUCH_EVERY;
             owner.touch();
             self.touch();
-            for (dead, handle) in owner::dead(&self.owners) {
-                turn.free(dead, handle).map_err(|error| self.trouble(&error))?;
-            }
         }
-        if writes && now >= self.sweep_at {
+        let sweep = writes && (work.sweep || now >= self.sweep_at);
+        if sweep {
             self.sweep_at = now + SWEEP_EVERY;
-            let swept = turn.sweep(&self.swept).map_err(|error| self.trouble(&error))?;
-            self.swept = swept.unwrap_or_default();
         }
-        let freed = turn.finish().map_err(|error| self.trouble(&error))?;
+        let me = Me { owner: owner.id(), boot: self.boot, owners: &self.owners };
+        let swept = sweep.then_some(&mut self.swept);
+        let dead = if touch { owner::dead(me.owners) } else { Vec::new() };
+        let turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
+        let carried = turn.and_then(|turn| carry(turn, work, dead, swept));
+        let (answers, Aftermath { handed, graves }) = carried.map_err(|error| self.trouble(&error))?;
         self.execute("COMMIT").map_err(|error| match self.trouble(&error) {
             // It may be in the log already.
             Trouble::Broken(error) => Trouble::Broken(StoreError { maybe_done: true, ..error }),
             other => other,
         })?;
-        for (owner, handle) in freed {
+        for (owner, handle) in graves {
             owner::bury(&self.owners, owner, handle);
         }
-        Ok(answers)
+        Ok(Done { answers, handed, at: now })
+    }
+
+    /// If another process has changed the file since the last call: those waiters of `owner` to whom leases were
+    /// handed that they have not taken up. Never waits.
+    pub fn news(&mut self, owner: &Owner) -> Result<Option<Vec<Handed>>, Trouble> {
+        self.patience.store(0, Ordering::Relaxed);
+        self.read_news(owner).map_err(|error| self.trouble(&error))
+    }
+
+    fn read_news(&mut self, owner: &Owner) -> rusqlite::Result<Option<Vec<Handed>>> {
+        let changes = self.connection.prepare_cached(CHANGES)?.query_row([], |row| row.get(0))?;
+        if changes == self.changes {
+            return Ok(None);
+        }
+        let mut statement = self.connection.prepare_cached(HANDED)?;
+        let id = owner.id();
+        let handed = statement.query_map(named_params! { ":owner": id.as_bytes() }, |row| {
+            Ok(Handed { token: rows::token_of(row, 0)?, number: rows::number_of(row, 1)? })
+        })?;
+        let handed = handed.collect::<rusqlite::Result<_>>()?;
+        self.changes = changes;
+        Ok(Some(handed))
+    }
+
+    /// When the first of the leases and places of `key` runs out; `None` if there is nothing. Never waits.
+    pub fn ends(&mut self, key: &str) -> Result<Option<Instant>, Trouble> {
+        self.patience.store(0, Ordering::Relaxed);
+        let ends = self.connection.prepare_cached(ENDS).and_then(|mut statement| {
+            statement.query_row(named_params! { ":key": key }, |row| row.get::<_, Option<i64>>(0))
+        });
+        let ends = ends.map_err(|error| self.trouble(&error))?;
+        Ok(ends.map(|ends| Instant::from_micros(ends.cast_unsigned())))
+    }
+
+    /// The other stores whose processes are gone.
+    pub fn dead(&self) -> Vec<(Uuid, File)> {
+        owner::dead(&self.owners)
     }
 
     /// Does, while there is nothing else to do, what must not be put off for ever. Says whether there will
-    /// be more of it.
-    pub fn tidy(&mut self, owner: &mut Option<Owner>, deadline: Instant) -> Result<bool, Trouble> {
-        let any = "SELECT EXISTS (SELECT 1 FROM leases)";
+    /// be more of it, and which waiters of this store were handed leases.
+    pub fn tidy(
+        &mut self,
+        owner: &mut Option<Owner>,
+        deadline: Instant,
+    ) -> Result<(bool, Vec<Handed>), Trouble> {
+        let mut handed = Vec::new();
+        let any = "SELECT EXISTS (SELECT 1 FROM leases) OR EXISTS (SELECT 1 FROM waiters)";
         let any =
             self.connection.query_row(any, [], |row| row.get(0)).map_err(|error| self.trouble(&error))?;
         if any {
-            self.sweep_at = clock::now();
-            self.transact(owner, &[], deadline)?;
+            handed = self.transact(owner, Work { sweep: true, ..Work::default() }, deadline)?.handed;
         }
         let free: i64 = self
             .connection
@@ -209,15 +284,18 @@ impl Session {
             let sql = format!("PRAGMA incremental_vacuum({FREE_PAGES})");
             self.connection.execute_batch(&sql).map_err(|error| self.trouble(&error))?;
         }
-        Ok(any || free > FREE_PAGES)
+        Ok((any || free > FREE_PAGES, handed))
     }
 
-    /// Frees what `owner` still holds and takes its file away, at the end.
+    /// Frees what `owner` still has and takes its file away, at the end.
     pub fn retire(&mut self, owner: Owner, deadline: Instant) {
-        self.patience.store(deadline.as_micros(), Ordering::Relaxed);
-        let id = owner.id();
+        // If its file is lost, what it had would only be found by its ttl.
+        let mut owner = Some(owner);
+        let work = Work { retire: true, ..Work::default() };
         // If it fails, the next one who looks finds the file unlocked, and does it.
-        if self.connection.execute("DELETE FROM leases WHERE owner = ?1", [id.as_bytes()]).is_ok() {
+        if self.transact(&mut owner, work, deadline).is_ok()
+            && let Some(owner) = owner
+        {
             owner.retire();
         }
     }
@@ -271,6 +349,29 @@ impl Session {
     fn trouble(&self, error: &rusqlite::Error) -> Trouble {
         trouble(&self.path, error)
     }
+}
+
+/// All that a transaction reads and writes.
+fn carry(
+    mut turn: Turn<'_>,
+    work: Work<'_>,
+    dead: Vec<(Uuid, File)>,
+    swept: Option<&mut Cursor>,
+) -> rusqlite::Result<(Vec<Vec<Answer>>, Aftermath)> {
+    for (owner, handle) in dead.into_iter().chain(work.dead) {
+        turn.free(owner, handle);
+    }
+    if work.retire {
+        turn.retire();
+    }
+    let answers = work.batches.iter().map(|batch| turn.batch(batch)).collect::<rusqlite::Result<_>>()?;
+    for key in &work.looks {
+        turn.look(key)?;
+    }
+    if let Some(swept) = swept {
+        *swept = turn.sweep(swept)?;
+    }
+    Ok((answers, turn.finish()?))
 }
 
 fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {

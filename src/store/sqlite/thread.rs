@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::super::{Answer, Request, StoreError, StoreErrorKind, all_failed};
+use super::super::{Answer, Notice, Request, StoreError, StoreErrorKind, all_failed};
 use super::owner::Owner;
-use super::session::{Session, Trouble};
+use super::session::{Done, Session, Trouble, Work};
+use super::watch::Watch;
 use crate::engine::clock;
 use crate::lease::Instant;
 
@@ -31,6 +34,9 @@ const TIDY_LAST: Duration = Duration::from_secs(64);
 
 /// How long the thread waits for other processes when it tidies up and when it ends.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long it does when it hands on what a process left that is gone. It will try again, or another process will.
+const WATCH_PATIENCE: Duration = Duration::from_millis(50);
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -60,10 +66,11 @@ impl Claim {
     }
 }
 
-/// Starts the thread for the file at `path`. It ends when it is told to, or when the inbox is dropped.
-pub fn start(path: PathBuf) -> Result<Inbox, StoreError> {
+/// Starts the thread for the file at `path`. It ends when it is told to, or when the inbox is dropped. What it has to say
+/// by itself goes to `notices`.
+pub fn start(path: PathBuf, notices: UnboundedSender<Notice>) -> Result<Inbox, StoreError> {
     let (inbox, messages) = channel();
-    let keeper = Keeper { path, session: None, owner: None };
+    let keeper = Keeper::new(path, notices);
     let thread = std::thread::Builder::new().name("leasehold-sqlite".into());
     match thread.spawn(move || keeper.run(&messages)) {
         Ok(_) => Ok(inbox),
@@ -80,38 +87,60 @@ struct Keeper {
     session: Option<Session>,
     /// Outlives the session, so that leases keep their owner when the file is opened anew.
     owner: Option<Owner>,
+    /// What this process waits for.
+    watch: Watch,
+    notices: UnboundedSender<Notice>,
+    tidy: Option<Tidy>,
+}
+
+/// When to tidy up next, and after how much longer again.
+#[derive(Clone, Copy)]
+struct Tidy {
+    at: Instant,
+    pause: Duration,
 }
 
 impl Keeper {
+    fn new(path: PathBuf, notices: UnboundedSender<Notice>) -> Self {
+        Self { path, session: None, owner: None, watch: Watch::default(), notices, tidy: None }
+    }
+
     fn run(mut self, messages: &Receiver<Message>) {
-        let mut pause = None;
-        loop {
-            let message = match pause {
-                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(pause) => messages.recv_timeout(pause),
-            };
-            let closed = match message {
+        let closed = loop {
+            match self.next(messages) {
                 Ok(Message::Run(job)) => {
                     let (jobs, closed) = gather(job, messages);
                     self.work(jobs);
-                    pause = Some(TIDY_FIRST);
-                    closed
+                    self.tidy = Some(Tidy { at: clock::now() + TIDY_FIRST, pause: TIDY_FIRST });
+                    if closed.is_some() {
+                        break closed;
+                    }
                 }
-                Ok(Message::Close(closed)) => Some(closed),
-                Err(RecvTimeoutError::Timeout) => {
-                    let again = self.guarded(Self::tidy).unwrap_or(false);
-                    pause = pause.filter(|_| again).map(|pause| TIDY_LAST.min(pause * 2));
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => break,
-            };
-            if let Some(closed) = closed {
-                self.end();
-                let _ = closed.send(());
-                return;
+                Ok(Message::Close(closed)) => break Some(closed),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break None,
             }
-        }
+            // However many messages there are.
+            let now = clock::now();
+            if self.watch.due().is_some_and(|at| at <= now) {
+                let _ = self.guarded(Self::look);
+            }
+            if self.tidy.is_some_and(|tidy| tidy.at <= now) {
+                self.tidy = self.guarded(Self::tidy).unwrap_or(None);
+            }
+        };
         self.end();
+        if let Some(closed) = closed {
+            let _ = closed.send(());
+        }
+    }
+
+    /// The next message, or the time-out at which there is something else to do.
+    fn next(&self, messages: &Receiver<Message>) -> Result<Message, RecvTimeoutError> {
+        match [self.watch.due(), self.tidy.map(|tidy| tidy.at)].into_iter().flatten().min() {
+            None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(at) => messages.recv_timeout(at.since(clock::now())),
+        }
     }
 
     /// Carries out `jobs`, in one transaction if none is out of time before the others.
@@ -121,10 +150,15 @@ impl Keeper {
             let reserve = RESERVE.min(first.since(clock::now()) / 4);
             let result = self.guarded(|keeper| keeper.transact(&jobs, first - reserve));
             let failure = match result {
-                Ok(Ok(answers)) => {
+                Ok(Ok(Done { answers, handed, at })) => {
                     for (job, answers) in jobs.drain(..).zip(answers) {
+                        for (request, answer) in job.batch.iter().zip(&answers) {
+                            self.watch.note(request, answer, at);
+                        }
                         let _ = job.answers.send(answers);
                     }
+                    let notices = self.watch.tell(&handed, at);
+                    self.send(notices);
                     return;
                 }
                 Ok(Err(Trouble::Busy(error))) => {
@@ -147,15 +181,22 @@ impl Keeper {
         }
     }
 
-    fn transact(&mut self, jobs: &[Job], deadline: Instant) -> Result<Vec<Vec<Answer>>, Trouble> {
-        let batches: Vec<&[Request]> = jobs.iter().map(|job| &*job.batch).collect();
+    fn transact(&mut self, jobs: &[Job], deadline: Instant) -> Result<Done, Trouble> {
         let mut retried = false;
         loop {
             let session = match &mut self.session {
                 Some(session) => session,
-                none => none.insert(Session::open(&self.path, deadline)?),
+                none => {
+                    let session = none.insert(Session::open(&self.path, deadline)?);
+                    if !self.watch.is_empty() {
+                        // It may be another file, in which nobody of ours waits.
+                        let _ = self.notices.send(Notice::Missed);
+                    }
+                    session
+                }
             };
-            match session.transact(&mut self.owner, &batches, deadline) {
+            let batches = jobs.iter().map(|job| &*job.batch).collect();
+            match session.transact(&mut self.owner, Work { batches, ..Work::default() }, deadline) {
                 Err(Trouble::Moved) if !retried => {
                     retried = true;
                     self.session = None;
@@ -165,16 +206,71 @@ impl Keeper {
         }
     }
 
-    /// Says whether to come again.
-    fn tidy(&mut self) -> bool {
-        let Some(session) = &mut self.session else { return false };
-        match session.tidy(&mut self.owner, clock::now() + PATIENCE) {
-            Ok(again) => again,
-            Err(Trouble::Busy(_)) => true,
-            Err(Trouble::Moved | Trouble::Broken(_)) => {
-                self.session = None;
-                false
+    /// Looks whether a waiter of this process was handed a lease, or whether there is one to be handed to somebody.
+    fn look(&mut self) {
+        let ends = self.watch.begin(clock::now());
+        let result = self.look_for_news().and_then(|()| if ends { self.look_for_ends() } else { Ok(()) });
+        self.unless_broken(result);
+    }
+
+    fn look_for_news(&mut self) -> Result<(), Trouble> {
+        let (Some(session), Some(owner)) = (&mut self.session, &self.owner) else { return Ok(()) };
+        if let Some(handed) = session.news(owner)? {
+            self.watch.doubt();
+            let notices = self.watch.tell_all(&handed, clock::now());
+            self.send(notices);
+        }
+        Ok(())
+    }
+
+    /// Hands on what a process left that is gone, and leases that have run out, to those who wait for them.
+    fn look_for_ends(&mut self) -> Result<(), Trouble> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let (now, mut looks, mut trusted) = (clock::now(), Vec::new(), FxHashMap::default());
+        for key in self.watch.doubtful(now) {
+            match session.ends(&key)?.filter(|ends| *ends > now) {
+                Some(ends) => {
+                    trusted.insert(key, ends);
+                }
+                None => looks.push(key),
             }
+        }
+        self.watch.trust(&trusted);
+        let dead = session.dead();
+        if looks.is_empty() && dead.is_empty() {
+            return Ok(());
+        }
+        let work = Work { looks, dead, ..Work::default() };
+        let done = session.transact(&mut self.owner, work, clock::now() + WATCH_PATIENCE)?;
+        let notices = self.watch.tell(&done.handed, done.at);
+        self.send(notices);
+        Ok(())
+    }
+
+    /// Says when to come again.
+    fn tidy(&mut self) -> Option<Tidy> {
+        let (session, tidy) = (self.session.as_mut()?, self.tidy?);
+        let result = session.tidy(&mut self.owner, clock::now() + PATIENCE).map(|(again, handed)| {
+            let notices = self.watch.tell(&handed, clock::now());
+            self.send(notices);
+            again
+        });
+        let pause = TIDY_LAST.min(tidy.pause * 2);
+        self.unless_broken(result).unwrap_or(true).then(|| Tidy { at: clock::now() + pause, pause })
+    }
+
+    /// Gives up the session if it is of no use any more. Patience is all that the rest takes.
+    fn unless_broken<T>(&mut self, result: Result<T, Trouble>) -> Option<T> {
+        if matches!(result, Err(Trouble::Moved | Trouble::Broken(_))) {
+            self.session = None;
+        }
+        result.ok()
+    }
+
+    fn send(&self, notices: Vec<Notice>) {
+        for notice in notices {
+            // Nobody may be listening.
+            let _ = self.notices.send(notice);
         }
     }
 
@@ -225,12 +321,13 @@ fn fail(job: Job, error: &StoreError) {
 mod tests {
     use super::*;
     use crate::lease::{Token, Ttl};
-    use crate::store::Reply;
+    use crate::store::{Ask, Reply};
 
     fn keeper() -> (Keeper, PathBuf) {
         let folder = std::env::temp_dir().join(format!("leasehold-thread-{}", Token::random()));
         std::fs::create_dir(&folder).unwrap();
-        (Keeper { path: folder.join("locks.db"), session: None, owner: None }, folder)
+        let (notices, _) = tokio::sync::mpsc::unbounded_channel();
+        (Keeper::new(folder.join("locks.db"), notices), folder)
     }
 
     fn job(request: Request) -> (Job, Claim, oneshot::Receiver<Vec<Answer>>) {
@@ -240,12 +337,8 @@ mod tests {
     }
 
     fn acquire() -> Request {
-        Request::Acquire {
-            key: "k".into(),
-            token: Token::random(),
-            ttl: Ttl::from_millis(60_000).unwrap(),
-            holder: "h".into(),
-        }
+        let ttl = Ttl::from_millis(60_000).unwrap();
+        Request::Acquire(Ask::new("k".into(), Token::random(), ttl, "h".into()))
     }
 
     #[test]

@@ -8,12 +8,9 @@ use leasehold::engine::clock;
 use leasehold::lease::{Fence, Key, Token};
 use leasehold::store::{Absence, Reply, Request};
 
-use super::{LONG, SLACK};
-use crate::fixture::*;
-
-/// A store may count in whole milliseconds, so it may end a lease by that much too early; the holder's
-/// drift allowance covers it.
-const GRAIN: Duration = Duration::from_millis(1);
+use super::{GRAIN, LONG, SLACK};
+use crate::asking::*;
+use crate::fixture::Fixture;
 
 pub async fn exclusion_while_a_lease_lives(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
@@ -54,14 +51,14 @@ pub async fn exclusion_counts_from_the_last_renewal(place: &dyn Fixture) {
     let (key, a) = (fresh_key("k"), Token::random());
     granted(&store, &key, a, LONG).await;
     // A renewal that was held up on its way and comes after a longer one must not shorten the lease.
-    assert_eq!(ask(&store, renew(&key, a, 10)).await, Reply::Renewed);
+    assert_eq!(ask(&store, renew(&key, a, 10)).await, RENEWED);
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(matches!(ask(&store, acquire(&key, Token::random(), LONG)).await, Reply::Busy { .. }));
 
     let (key, a) = (fresh_key("k"), Token::random());
     granted(&store, &key, a, 50).await;
     let before = clock::now();
-    assert_eq!(ask(&store, renew(&key, a, 100)).await, Reply::Renewed);
+    assert_eq!(ask(&store, renew(&key, a, 100)).await, RENEWED);
     let (_, known) = granted_in_the_end(&store, &key, Token::random()).await;
     let span = known.since(before);
     assert!(span + GRAIN >= Duration::from_millis(100) && span < SLACK, "{span:?}");
@@ -69,7 +66,7 @@ pub async fn exclusion_counts_from_the_last_renewal(place: &dyn Fixture) {
 
     let (key, b) = (fresh_key("k"), Token::random());
     granted(&store, &key, b, 30).await;
-    if ask(&store, renew(&key, b, LONG)).await == Reply::Renewed {
+    if ask(&store, renew(&key, b, LONG)).await == RENEWED {
         tokio::time::sleep(Duration::from_millis(40)).await;
         assert!(matches!(ask(&store, acquire(&key, a, LONG)).await, Reply::Busy { .. }));
     }
@@ -85,7 +82,7 @@ pub async fn exclusion_among_many_contenders_on_two_handles(place: &dyn Fixture)
             while turns < 5 {
                 let token = Token::random();
                 match ask(store, acquire(key, token, LONG)).await {
-                    Reply::Acquired { fence } => {
+                    Reply::Acquired { fence, .. } => {
                         assert_eq!(inside.replace(1), 0, "two inside");
                         assert!(fence > last.replace(fence), "fences out of order");
                         tokio::task::yield_now().await;
@@ -117,6 +114,6 @@ pub async fn keys_are_told_apart_byte_by_byte(place: &dyn Fixture) {
         fences.push(granted(&store, key, Token::random(), LONG).await);
     }
     for (key, fence) in keys.iter().zip(fences) {
-        assert_eq!(info(&store, key).await.expect("held").fence, Some(fence), "{key:?}");
+        assert_eq!(lease(&store, key).await.fence, Some(fence), "{key:?}");
     }
 }

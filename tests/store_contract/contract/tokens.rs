@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold::lease::{Fence, Token};
-use leasehold::store::{Absence, Reply, Request};
+use leasehold::engine::clock;
+use leasehold::lease::{Fence, Mode, Token};
+use leasehold::store::{Absence, Ask, Reply, Request};
 
-use super::{LONG, SLACK};
-use crate::fixture::*;
+use super::{GRAIN, LONG, SLACK};
+use crate::asking::*;
+use crate::fixture::Fixture;
+use crate::waiter::Waiter;
 
 // 2. Fences grow.
 
@@ -46,6 +49,73 @@ pub async fn fences_grow_over_a_restart(place: &dyn Fixture) {
     }
 }
 
+pub async fn a_block_of_fences_is_below_every_later_grant(place: &dyn Fixture) {
+    const BLOCK: u32 = 50;
+    let stores = [place.open(), place.open()];
+    let key = fresh_key("k");
+    let mut end = Fence(0);
+    for i in 0..6 {
+        let token = Token::random();
+        let count = if i % 3 == 2 { 1 } else { BLOCK };
+        let first = fence(ask(&stores[i % 2], acquire_block(&key, token, LONG, count)).await);
+        assert!(first > end, "{first:?} after {end:?}");
+        end = Fence(first.0 + u64::from(count) - 1);
+        if count > 1 {
+            // A block whose answer was lost may have been handed on: the next is another one.
+            let again = fence(ask(&stores[i % 2], acquire_block(&key, token, LONG, count)).await);
+            assert!(again > end, "{again:?} after {end:?}");
+            end = Fence(again.0 + u64::from(count) - 1);
+        }
+        assert_eq!(ask(&stores[(i + 1) % 2], release(&key, token)).await, Reply::Released);
+    }
+    // Handed over, too, and after a restart, which takes longer than to count through a block.
+    let holder = granted(&stores[0], &key, Token::random(), 20).await;
+    assert!(holder > end, "{holder:?} after {end:?}");
+    let mut waiter = Waiter::exclusive(&stores[1], &key, "waiter");
+    waiter.wants.fences = BLOCK;
+    let first = waiter.served().await;
+    assert!(first > holder, "{first:?} after {holder:?}");
+    let end = Fence(first.0 + u64::from(BLOCK) - 1);
+    waiter.released().await;
+    while clock::wall_us() <= end.0 {
+        tokio::task::yield_now().await;
+    }
+    let store = place.reopen(stores.into()).await;
+    let next = granted(&store, &key, Token::random(), LONG).await;
+    assert!(next > end, "{next:?} after {end:?}");
+}
+
+pub async fn a_renewal_reserves_fences_and_tells_how_many_wait(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let (key, token) = (fresh_key("k"), Token::random());
+    let reserved = |reply: Reply| match reply {
+        Reply::Renewed { block: Some((first, waiting)) } => (first, waiting),
+        other => panic!("expected a block of fences, got {other:?}"),
+    };
+    let first = granted(&one, &key, token, LONG).await;
+    let (block, waiting) = reserved(ask(&one, renew_block(&key, token, LONG, 20)).await);
+    assert!(block > first && waiting == 0, "{block:?}, {waiting}");
+    let waiters = [("a", &one), ("b", &other), ("c", &one)].map(|(n, of)| Waiter::exclusive(of, &key, n));
+    for (ahead, waiter) in waiters.iter().enumerate() {
+        assert_eq!(waiter.queued().await as usize, ahead);
+    }
+    let (next, waiting) = reserved(ask(&one, renew_block(&key, token, LONG, 20)).await);
+    assert!(next.0 >= block.0 + 20 && waiting == 3, "{next:?} after {block:?}, {waiting}");
+    assert_eq!(ask(&one, renew(&key, token, LONG)).await, RENEWED);
+    assert_eq!(
+        ask(&other, renew_block(&key, Token::random(), LONG, 20)).await,
+        Reply::NotHeld(Absence::Taken)
+    );
+    waiters[1].release().await;
+    let Reply::Acquired { waiting, .. } = ask(&one, acquire(&key, token, LONG)).await else {
+        panic!("it is held")
+    };
+    assert_eq!(waiting, 2);
+    assert_eq!(ask(&one, release(&key, token)).await, Reply::Released);
+    let Reply::Acquired { fence, waiting } = waiters[0].ask().await else { panic!("it was handed over") };
+    assert!(fence.0 >= next.0 + 20 && waiting == 1, "{fence:?} after {next:?}, {waiting}");
+}
+
 // 3. Idempotence.
 
 pub async fn a_repeated_acquire_keeps_its_fence_and_gets_the_full_ttl(place: &dyn Fixture) {
@@ -63,8 +133,8 @@ pub async fn a_repeated_release_or_renewal_is_harmless(place: &dyn Fixture) {
     let store = place.open();
     let (key, a) = (fresh_key("k"), Token::random());
     granted(&store, &key, a, 10_000).await;
-    assert_eq!(ask(&store, renew(&key, a, LONG)).await, Reply::Renewed);
-    assert_eq!(ask(&store, renew(&key, a, LONG)).await, Reply::Renewed);
+    assert_eq!(ask(&store, renew(&key, a, LONG)).await, RENEWED);
+    assert_eq!(ask(&store, renew(&key, a, LONG)).await, RENEWED);
     let left = remaining(&store, &key).await;
     assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
     assert_eq!(ask(&store, release(&key, a)).await, Reply::Released);
@@ -80,7 +150,7 @@ pub async fn an_old_token_cannot_touch_the_next_lease(place: &dyn Fixture) {
     assert_eq!(ask(&store, renew(&key, a, 10)).await, Reply::NotHeld(Absence::Taken));
     assert_eq!(ask(&store, release(&key, a)).await, Reply::NotHeld(Absence::Taken));
     assert!(matches!(ask(&store, acquire(&key, a, 10)).await, Reply::Busy { .. }));
-    assert_eq!(info(&store, &key).await.expect("held").fence, Some(fence));
+    assert_eq!(lease(&store, &key).await.fence, Some(fence));
     assert!(remaining(&store, &key).await > SLACK);
 }
 
@@ -107,12 +177,60 @@ pub async fn inspect_tells_the_holder(place: &dyn Fixture) {
     let (key, token) = (fresh_key("k"), Token::random());
     assert_eq!(info(&store, &key).await, None);
     for holder in ["", "web-1 (pid 7) \u{1f512} ' \" \\ \n", &"n".repeat(2000)] {
-        let request = Request::Acquire { key: key.clone(), token, ttl: ttl(LONG), holder: holder.into() };
+        let request = Request::Acquire(Ask::new(key.clone(), token, ttl(LONG), holder.into()));
         let fence = fence(ask(&store, request).await);
         let info = info(&store, &key).await.expect("held");
-        assert_eq!((info.holder.as_deref(), info.fence), (Some(holder), Some(fence)));
-        let left = info.remaining.expect("a lease of ours always ends");
+        assert!(!info.shared && info.waiters.is_empty());
+        let [lease] = &info.leases[..] else { panic!("one lease, not {:?}", info.leases) };
+        assert_eq!((lease.holder.as_deref(), lease.fence), (Some(holder), Some(fence)));
+        let left = lease.remaining.expect("a lease of ours always ends");
         assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
         ask(&store, release(&key, token)).await;
     }
+}
+
+pub async fn inspect_tells_leases_and_waiters_with_their_ages(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let reader = Mode::Shared { most: 2 };
+    let holders = [("h1", &one), ("h2", &other)].map(|(name, of)| Waiter::new(of, &key, name, reader));
+    let fences = [holders[0].granted().await, holders[1].granted().await];
+    let came = clock::now();
+    let writer = Waiter::exclusive(&one, &key, "writer ' \" \u{1f512}");
+    assert_eq!(writer.queued().await, 0);
+    let behind = Waiter::new(&other, &key, "", reader);
+    assert_eq!(behind.queued().await, 1);
+    let both_came = clock::now();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    // To look again makes nobody younger.
+    assert_eq!((writer.queued().await, behind.queued().await), (0, 1));
+    for client in [&one, &other] {
+        let before = clock::now();
+        let info = info(client, &key).await.expect("held");
+        let after = clock::now();
+        assert!(info.shared);
+        let leases = info.leases.iter().map(|lease| (lease.holder.as_deref(), lease.fence));
+        assert_eq!(
+            leases.collect::<Vec<_>>(),
+            [(Some("h1"), Some(fences[0])), (Some("h2"), Some(fences[1]))]
+        );
+        for lease in &info.leases {
+            let left = lease.remaining.expect("a lease of ours always ends");
+            assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
+        }
+        let waiters = info.waiters.iter().map(|waiter| (&*waiter.holder, waiter.shared));
+        assert_eq!(waiters.collect::<Vec<_>>(), [(&*writer.wants.holder, false), ("", true)]);
+        for waiter in &info.waiters {
+            assert!(waiter.age + GRAIN >= before.since(both_came), "{:?}: too young", waiter);
+            assert!(waiter.age <= after.since(came) + GRAIN, "{:?}: too old", waiter);
+        }
+        assert!(info.waiters[0].age >= info.waiters[1].age);
+    }
+    // What was handed over and not taken up yet is a lease without a fence.
+    holders[0].released().await;
+    holders[1].released().await;
+    let info = info(&one, &key).await.expect("handed over");
+    assert!(!info.shared);
+    assert_eq!((info.leases[0].holder.as_deref(), info.leases[0].fence), (Some(&*writer.wants.holder), None));
+    assert_eq!((info.leases.len(), info.waiters.len()), (1, 1));
 }

@@ -17,7 +17,7 @@ local ttl, life, name, exclusive, fences = ARGV[1], ARGV[2], ' ' .. ARGV[3], ARG
 local numbers = #ARGV > 6 + count and 6 + count
 local answers = {}
 
-local time = call('TIME') -- One look at the clock serves all requests, which run at one instant.
+local time = redis.call('TIME') -- One look at the clock serves all requests, which run at one instant.
 local now = sub('000000' .. time[1], -10) .. sub('000000' .. time[2], -6)
 local now_us = tonumber(now)
 

@@ -11,7 +11,7 @@ local rules
 
 local function by_rules(i)
   if not rules then
-    local time = call('TIME')
+    local time = redis.call('TIME')
     rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])
   end
   local done, answer = pcall(rules.release, KEYS[i], KEYS[count + i], ARGV[i])
@@ -27,25 +27,39 @@ if count == 1 then
   return { by_rules(1) }
 end
 
-local answers, ended, places, held = {}, {}, {}, 0
 local owners = call('MGET', unpack(KEYS, 1, count))
 if owners.err then return owners end
 local queued = call('EXISTS', unpack(KEYS, count + 1)) ~= 0
+local answers, ended, places, held, other, others = {}, {}, {}, 0, {}, 0
 for i = 1, count do
   if owners[i] ~= ARGV[i] or queued and call('EXISTS', KEYS[count + i]) ~= 0 then
-    answers[i] = by_rules(i)
+    others = others + 1
+    other[others] = i
   else
     held = held + 1
     ended[held], places[held] = KEYS[i], i
     answers[i] = 1
   end
 end
-if held == 0 then return answers end
+
+local gone = {}
+if others > 0 then
+  -- Requests on one lock keep their order.
+  for i = 1, count do
+    if gone[KEYS[i]] then
+      for j = 1, count do answers[j] = by_rules(j) end
+      return answers
+    end
+    gone[KEYS[i]] = true
+  end
+  for _, i in ipairs(other) do answers[i] = by_rules(i) end
+  if held == 0 then return answers end
+end
 
 local deleted = call('DEL', unpack(ended))
 if deleted == held then return answers end
 -- The same release twice, or a server that refuses.
-local gone = {}
+gone = {}
 for _, i in ipairs(places) do
   if type(deleted) == 'table' then
     answers[i] = deleted

@@ -11,7 +11,7 @@ local answers = {}
 
 local function by_rules(lock, side, token)
   if not rules then
-    local time = call('TIME')
+    local time = redis.call('TIME')
     rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])
   end
   local done, answer = pcall(rules.renew, lock, side, token, ttl, life, fences)

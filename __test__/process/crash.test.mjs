@@ -1,0 +1,127 @@
+// Promise 6, a crash costs one ttl: whoever dies, holding or about to be handed the lock, the next one gets it in time, and
+// only one does.
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { startChild } from '../support/child.mjs'
+import { now, sleep, until } from '../support/clock.mjs'
+import { queued, told } from '../support/crowd.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { openStore, sharedStoreNames } from '../support/stores.mjs'
+
+const REPEAT = Number(process.env.LEASEHOLD_TEST_REPEAT ?? 5)
+const TTL = 500
+/** How long after a kill the lock is somebody else's: the embedded store sees that the process is gone. */
+const IN_TIME = { redis: TTL + 50, sqlite: 200 }
+
+/** How late this machine is: the longest that a timer of 1 ms overslept until `stop` is called. */
+function measureLag() {
+  let lag = 0
+  let last = now()
+  const timer = setInterval(() => {
+    lag = Math.max(lag, now() - last - 1)
+    last = now()
+  }, 1)
+  return () => {
+    clearInterval(timer)
+    return lag
+  }
+}
+
+for (const name of sharedStoreNames) {
+  describe(`crash: ${name}`, { timeout: 60_000 + REPEAT * 10_000 }, () => {
+    const setUp = async (t) => {
+      const store = await openStore(name, t)
+      const locks = createLockClient({ store, ttl: TTL })
+      atEnd(t, () => locks.close())
+      const crowd = async () => {
+        const child = startChild(t, 'waiters.mjs', { store, ttl: TTL, client: { handOffs: 0 } })
+        await child.next('ready')
+        return child
+      }
+      return { store, locks, crowd }
+    }
+
+    /** Exactly one of the crowd gets the lock, and `waiting` go on waiting. Resolves to the event of the one. */
+    async function onlyOne(children, locks, key, waiting) {
+      const served = () => told(children, key).filter(({ event }) => event === 'served')
+      await until('somebody to be served', () => served().length > 0)
+      await queued(locks, key, waiting)
+      assert.equal((await locks.inspect(key)).fence, served()[0].fence)
+      // All the others first: what is given back would else be theirs.
+      await Promise.all(children.map((child) => child.ask('giveUp')))
+      await queued(locks, key, 0)
+      const events = told(children, key)
+      assert.ok(events.length === 1 && events[0].event === 'served', JSON.stringify(events))
+      await Promise.all(children.map((child) => child.ask('leave')))
+      assert.equal(await locks.inspect(key), null)
+      return events[0]
+    }
+
+    test('a holder is killed while 50 wait in 3 processes: one gets the lock, in time', async (t) => {
+      const { store, locks, crowd } = await setUp(t)
+      const children = await Promise.all([crowd(), crowd(), crowd()])
+      const spans = []
+      for (let round = 0; round < REPEAT; round++) {
+        const key = randomUUID()
+        const holder = startChild(t, 'holder.mjs', { store, key, ttl: TTL })
+        const { fence } = await holder.next('held')
+        for (const [i, child] of children.entries()) {
+          const ids = Array.from({ length: i === 0 ? 16 : 17 }, (_, j) => `${i}-${j}`)
+          await child.ask('join', { ids, key, hold: 'stay' })
+        }
+        await queued(locks, key, 50)
+        // Anywhere between two renewals.
+        await sleep((round / REPEAT) * TTL)
+        const lag = measureLag()
+        const killed = now()
+        holder.signal('SIGKILL')
+        const first = await onlyOne(children, locks, key, 49)
+        const late = lag()
+        spans.push(Math.round(first.at - killed))
+        assert.ok(first.fence > fence)
+        assert.ok(
+          first.at - killed <= IN_TIME[name] + late,
+          `${first.at - killed} ms after the kill, while timers were ${late} ms late`,
+        )
+        await holder.ended
+      }
+      t.diagnostic(`the next one had it after ${spans.join(', ')} ms`)
+      const median = spans.toSorted((a, b) => a - b)[Math.floor(spans.length / 2)]
+      assert.ok(median <= IN_TIME[name], `half of them later than ${median} ms`)
+    })
+
+    test('who is to be handed the lock is killed at that moment: the next one gets it within 2 s', async (t) => {
+      const { locks, crowd } = await setUp(t)
+      const children = await Promise.all([crowd(), crowd()])
+      const spans = []
+      for (let round = 0; round < REPEAT; round++) {
+        const key = randomUUID()
+        const victim = await crowd()
+        const lease = await locks.acquire(key)
+        await victim.ask('join', { ids: ['victim'], key, hold: 'stay' })
+        await queued(locks, key, 1)
+        for (const [i, child] of children.entries()) {
+          await child.ask('join', { ids: Array.from({ length: 10 }, (_, j) => `${i}-${j}`), key, hold: 'stay' })
+        }
+        await queued(locks, key, 21)
+        // By turns: it never hears of its luck; it dies while it hears of it.
+        const isDeaf = round % 2 === 0
+        if (isDeaf) victim.signal('SIGSTOP')
+        const released = now()
+        const release = lease.release()
+        if (!isDeaf) await sleep(Math.random() * 2)
+        else await release
+        victim.signal('SIGKILL')
+        assert.equal(await release, true)
+        const first = await onlyOne(children, locks, key, 19)
+        spans.push(Math.round(first.at - released))
+        assert.ok(first.at - released <= 2_000, `${first.at - released} ms after the release`)
+        await victim.ended
+      }
+      t.diagnostic(`the next one had it after ${spans.join(', ')} ms`)
+    })
+  })
+}

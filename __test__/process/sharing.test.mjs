@@ -1,0 +1,85 @@
+// Promises 1 and 3 for locks that are shared: no writer beside anyone, no more than there are permits, fences in the order of
+// the leases, and nobody who wants two locks waits for ever.
+
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { startChild } from '../support/child.mjs'
+import { sleep } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { faults, readHistory } from '../support/history.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+import { openStore, storeNames } from '../support/stores.mjs'
+
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 8)
+const LOCKS = ['book', 'pool', ...Array.from({ length: 5 }, (_, i) => `pair-${i}`)]
+
+for (const name of storeNames) {
+  const processes = name === 'memory' ? 1 : 3
+  describe(`sharing: ${name}`, { timeout: SECONDS * 10_000 + 120_000 }, () => {
+    test(`readers, writers, permits and pairs in ${processes} processes`, async (t) => {
+      const store = await openStore(name, t)
+      const path = join(temporaryFolder(t), 'history')
+      writeFileSync(path, '')
+      const children = Array.from({ length: processes }, (_, i) =>
+        startChild(t, 'sharers.mjs', { store, path, who: `p${i}` }),
+      )
+      await Promise.all(children.map((child) => child.next('running')))
+      await sleep(SECONDS * 1_000)
+      // Whoever waited for ever would not come to its end.
+      const results = await Promise.all(children.map((child) => child.ask('stop', {}, 30_000)))
+      assert.deepEqual(
+        children.flatMap((child) => child.events.filter(({ event }) => event === 'failed')),
+        [],
+      )
+      const history = readHistory(path)
+      const sum = (role) => results.reduce((total, { turns }) => total + turns[role], 0)
+      t.diagnostic(`${history.length} tenures: ${results.map(({ turns }) => JSON.stringify(turns)).join(' ')}`)
+      assert.deepEqual(faults(history).slice(0, 5), [])
+      assert.equal(history.length, sum('read') + sum('write') + sum('permit') + 2 * sum('pair'), 'all are there')
+      for (const [i, { turns, late }] of results.entries()) {
+        for (const [role, count] of Object.entries(turns)) {
+          assert.ok(count > SECONDS, `p${i} had ${count} turns as ${role}`)
+        }
+        assert.equal(late, 0, 'nobody lost what it held')
+      }
+      // That they never met would prove nothing.
+      assert.ok(mostAtATime(history, 'pool') === 3 && mostAtATime(history, 'book') > 1, 'they did share')
+      if (name !== 'memory') {
+        const locks = createLockClient(store)
+        atEnd(t, () => locks.close())
+        for (const key of LOCKS) assert.equal(await locks.inspect(key), null, `${key} is left behind`)
+      }
+    })
+  })
+}
+
+function mostAtATime(history, name) {
+  const tenures = history.filter(({ lock }) => lock === name)
+  const steps = tenures.flatMap(({ begin, end }) => [
+    [begin, 1],
+    [end, -1],
+  ])
+  let inside = 0
+  return Math.max(...steps.sort((a, b) => a[0] - b[0]).map(([, step]) => (inside += step)))
+}
+
+test('a history is looked at closely', () => {
+  const tenure = (begin, end, fence, most = 1, lock = 'k') => ({ lock, most, fence, begin, end, who: 'w' })
+  const fine = [tenure(3, 4, 3), tenure(0, 1, 1), tenure(1, 2, 2), tenure(0, 9, 1, 1, 'other')]
+  assert.deepEqual(faults(fine), [])
+  assert.deepEqual(faults([tenure(0, 5, 2, 2), tenure(1, 6, 1, 2), tenure(5, 7, 3, 2), tenure(7, 8, 4)]), [])
+  const broken = {
+    'two alone': [tenure(0, 2, 1), tenure(1, 3, 2)],
+    'a writer beside a reader': [tenure(0, 2, 1, 1_000_000), tenure(1, 3, 2)],
+    'a reader beside a writer, after another': [tenure(0, 9, 1), tenure(10, 20, 2), tenure(15, 16, 3, 1_000_000)],
+    'one permit too many': [tenure(0, 9, 1, 2), tenure(1, 9, 2, 2), tenure(2, 9, 3, 2)],
+    'a fence that went back': [tenure(0, 1, 2), tenure(2, 3, 1)],
+    'a fence given twice': [tenure(0, 1, 2), tenure(2, 3, 2)],
+    'a fence below that of a reader before': [tenure(0, 1, 5, 9), tenure(2, 3, 4)],
+    'a fence of a reader below that of a writer before': [tenure(0, 1, 5), tenure(2, 3, 4, 9)],
+  }
+  for (const [what, history] of Object.entries(broken)) assert.equal(faults(history).length, 1, what)
+})

@@ -1,0 +1,90 @@
+// Many who wait for one lock, in several processes; on the store in memory, which is one process, in several clients.
+
+import assert from 'node:assert/strict'
+import { createLockClient } from 'leasehold'
+import { startChild } from './child.mjs'
+import { now, until } from './clock.mjs'
+import { atEnd } from './endings.mjs'
+
+/** What process/fixtures/waiters.mjs does, here. */
+class LocalParty {
+  events = []
+  #locks
+
+  constructor(t, store, options) {
+    this.#locks = createLockClient({ store, ...options })
+    atEnd(t, () => this.#locks.close())
+  }
+
+  async join(ids, key, { wait = Infinity }) {
+    for (const id of ids) {
+      this.#locks
+        .acquire(key, { wait })
+        .then(async (lease) => {
+          this.events.push({ event: 'served', id, key, fence: lease.fence, at: now() })
+          await lease.release()
+        })
+        .catch((error) => this.events.push({ event: 'failed', id, key, error }))
+    }
+  }
+}
+
+class RemoteParty {
+  constructor(child) {
+    this.child = child
+  }
+
+  get events() {
+    return this.child.events
+  }
+
+  join(ids, key, how) {
+    return this.child.ask('join', { ids, key, ...how })
+  }
+}
+
+/** `count` parties that share `store`. `options` are those of their clients. */
+export async function startParties(t, name, store, count, options = {}) {
+  if (name === 'memory') return Array.from({ length: count }, () => new LocalParty(t, store, options))
+  const { ttl, ...client } = options
+  const children = Array.from({ length: count }, () => startChild(t, 'waiters.mjs', { store, ttl, client }))
+  await Promise.all(children.map((child) => child.next('ready')))
+  return children.map((child) => new RemoteParty(child))
+}
+
+/** Resolves when so many stand in the queue of `key` at the store. */
+export const queued = (locks, key, count) =>
+  until(`${count} in the queue`, async () => (await locks.inspect(key))?.waiters.length === count)
+
+/** Lets `count` waiters get in line by turns, each only when the one before it stands there. */
+export async function lineUp(locks, parties, key, count, how = {}) {
+  for (let id = 0; id < count; id++) {
+    await parties[id % parties.length].join([id], key, how)
+    await queued(locks, key, id + 1)
+  }
+}
+
+/** Everything that the parties have told of `key`. */
+export const told = (parties, key) => parties.flatMap(({ events }) => events.filter((event) => event.key === key))
+
+/** Resolves to the events of `key` when so many were served or have failed. */
+export async function settled(parties, key, count, timeout = 60_000) {
+  await until(`${count} to be served`, () => told(parties, key).length >= count, timeout)
+  return told(parties, key)
+}
+
+/** What is wrong with `events` if 0, 1, 2 … have come in that order: undefined, or a sentence. */
+export function disorder(events, count) {
+  const others = events.filter(({ event }) => event !== 'served')
+  if (others.length) return `not everybody was served: ${JSON.stringify(others)}`
+  for (const by of ['fence', 'at']) {
+    const order = events.toSorted((a, b) => a[by] - b[by]).map(({ id }) => id)
+    const wrong = order.findIndex((id, i) => id !== i)
+    if (wrong >= 0) return `by ${by}, ${order[wrong]} came as number ${wrong}: ${order.join(' ')}`
+  }
+  if (new Set(events.map(({ fence }) => fence)).size !== events.length) return 'a fence was given twice'
+  if (events.length !== count) return `${events.length} of ${count} were served`
+  return undefined
+}
+
+export const assertInOrder = (events, count) => assert.equal(disorder(events, count), undefined)

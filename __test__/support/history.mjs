@@ -1,0 +1,58 @@
+// What was held by whom and when, written by many processes, and what is wrong with it.
+//
+// Each tenure is one line of JSON at the end of a file, in one write. `begin` was read after the lease was there and `end`
+// before it was given back, on the host's monotonic clock: if two overlap here, they did.
+
+import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
+
+/** Opens the file at `path` to write tenures: { lock, most, fence, begin, end, who }; `most` is 1 for one who is alone. */
+export function openHistory(path) {
+  const file = openSync(path, 'a')
+  return {
+    write: (tenure) => writeSync(file, `${JSON.stringify(tenure)}\n`),
+    close: () => closeSync(file),
+  }
+}
+
+export const readHistory = (path) =>
+  readFileSync(path, 'utf8')
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line))
+
+const describe = ({ who, most, fence, begin, end }) =>
+  `${who} (${most === 1 ? 'alone' : `one of ${most}`}, fence ${fence}, ${begin.toFixed(3)} to ${end.toFixed(3)})`
+
+/** What is wrong with the tenures of one lock, given in the order in which they began. */
+function* wrongWith(tenures) {
+  let inside = []
+  let top = 0
+  let topAlone = 0
+  for (const tenure of tenures) {
+    inside = inside.filter(({ end }) => end > tenure.begin)
+    const all = [...inside, tenure]
+    const most = Math.min(...all.map((each) => each.most))
+    if (all.length > most) yield `${all.length} at a time, at most ${most}: ${all.map(describe).join('; ')}`
+    inside = all
+    // One who is alone comes after all who were before; those who share come after the last who was alone.
+    const before = tenure.most === 1 ? top : topAlone
+    if (tenure.fence <= before) yield `fence ${before} was before ${describe(tenure)}`
+    top = Math.max(top, tenure.fence)
+    if (tenure.most === 1) topAlone = Math.max(topAlone, tenure.fence)
+  }
+}
+
+/** All that is wrong with a history, as sentences. */
+export function faults(history) {
+  const locks = Map.groupBy ? Map.groupBy(history, ({ lock }) => lock) : groupByLock(history)
+  return [...locks].flatMap(([lock, tenures]) =>
+    [...wrongWith(tenures.toSorted((a, b) => a.begin - b.begin))].map((fault) => `${lock}: ${fault}`),
+  )
+}
+
+// Node 20 has no Map.groupBy.
+function groupByLock(history) {
+  const locks = new Map()
+  for (const tenure of history) locks.set(tenure.lock, [...(locks.get(tenure.lock) ?? []), tenure])
+  return locks
+}

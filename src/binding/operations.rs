@@ -1,0 +1,128 @@
+//! Operations as JavaScript writes them, as commands to the engine. `lib/bridge.ts` writes them; the two have to agree.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::bridge::{Bridge, PATIENCE};
+use crate::engine::clock;
+use crate::engine::command::{AcquireCommand, AdoptCommand, ClientId, Command, OpId, Wait};
+use crate::lease::{Fence, Key, LeaseState, Mode, Token, Ttl};
+
+/// How many numbers an operation has: its code, its slot, and up to five more.
+pub const LENGTH: usize = 7;
+/// Added to the code of an acquire whose lease is not renewed by the engine.
+const NO_AUTO_RENEW: u32 = 16;
+/// Added to the code of an acquire whose automatic renewals are reported.
+const REPORT_RENEWALS: u32 = 32;
+
+impl Bridge {
+    /// The command that an operation means; `None` if there is nothing left to command.
+    pub(super) fn command<'a>(
+        &mut self,
+        operation: &[f64; LENGTH],
+        keys: &mut impl Iterator<Item = &'a str>,
+    ) -> Option<Command> {
+        let [code, slot, a, b, c, d, e] = *operation;
+        let (code, slot) = (code as u32, slot as u32);
+        let op = OpId { env: self.env, slot };
+        Some(match code & 0xf {
+            0 => {
+                let mode = if e > 0.0 { Mode::Shared { most: e as u32 } } else { Mode::Exclusive };
+                Command::Acquire(self.asked(op, code, [a, b, d], keys.next()?, wait(c), mode)?)
+            }
+            1 => {
+                self.slots.wait(slot, false);
+                let (state, _) = self.slots.lease(slot)?;
+                // If it was lost first, its loss is the last word about it.
+                return state.release(clock::now()).then_some(Command::Release { op });
+            }
+            2 => {
+                self.slots.wait(slot, true);
+                Command::Renew { op, ttl: ttl(a) }
+            }
+            3 => Command::Cancel { op },
+            4 => {
+                self.slots.open(slot, None);
+                Command::Ping { op, client: a as ClientId }
+            }
+            5 => {
+                self.slots.open(slot, None);
+                let client = a as ClientId;
+                Command::Inspect { op, client, key: self.key(client, keys.next()?) }
+            }
+            7 => {
+                // Refused by the store like any other token that the lease does not have.
+                let (key, from) =
+                    (keys.next()?, keys.next().and_then(Token::parse).unwrap_or(Token::random()));
+                let asked = self.asked(op, code, [a, b, c], key, Wait::Never, Mode::Exclusive)?;
+                Command::Adopt(AdoptCommand { asked, from, fence: Fence(d as u64) })
+            }
+            8 => {
+                self.slots.wait(slot, true);
+                Command::Detach { op, ttl: ttl(a) }
+            }
+            _ => {
+                self.slots.open(slot, None);
+                let client = a as ClientId;
+                self.clients.remove(&client);
+                Command::CloseClient { client, op, patience: PATIENCE }
+            }
+        })
+    }
+
+    /// What an acquire or an adoption asks for: of a client, for a ttl, for at most so long.
+    fn asked(
+        &mut self,
+        op: OpId,
+        code: u32,
+        [client, ms, max_hold]: [f64; 3],
+        key: &str,
+        wait: Wait,
+        mode: Mode,
+    ) -> Option<AcquireCommand> {
+        let client = client as ClientId;
+        let (state, token) = (Arc::new(LeaseState::default()), Token::random());
+        self.slots.open(op.slot, Some((state.clone(), token)));
+        Some(AcquireCommand {
+            op,
+            client,
+            key: self.key(client, key),
+            token,
+            mode,
+            ttl: ttl(ms)?,
+            wait,
+            max_hold: (max_hold > 0.0).then(|| span(max_hold)),
+            auto_renew: code & NO_AUTO_RENEW == 0,
+            report: code & REPORT_RENEWALS != 0,
+            state,
+        })
+    }
+
+    /// The whole key of a lock.
+    fn key(&mut self, client: ClientId, key: &str) -> Key {
+        let prefix = self.clients.get(&client).map_or("", |client| client.prefix.as_str());
+        self.key.clear();
+        self.key.push_str(prefix);
+        self.key.push_str(key);
+        Key::from(self.key.as_str())
+    }
+}
+
+/// A ttl of `ms`, `None` for 0.
+pub fn ttl(ms: f64) -> Option<Ttl> {
+    Ttl::from_millis(ms as u32)
+}
+
+/// How long an acquire waits: not at all for a negative number, for ever for `Infinity`.
+pub fn wait(ms: f64) -> Wait {
+    match ms {
+        ms if ms < 0.0 => Wait::Never,
+        ms if ms.is_finite() => Wait::For(span(ms)),
+        _ => Wait::Forever,
+    }
+}
+
+/// A span of `ms`, for ever if it is not finite.
+pub fn span(ms: f64) -> Duration {
+    Duration::try_from_secs_f64(ms.max(0.0) / 1e3).unwrap_or(Duration::MAX)
+}

@@ -1,0 +1,261 @@
+//! The rules for one lock, to the microsecond. Random schedules of them are in `tests/rules/`.
+
+use std::time::Duration;
+
+use super::*;
+use crate::store::Place;
+
+const MICRO: Duration = Duration::from_micros(1);
+const TTL: u32 = 10_000;
+const READ: Mode = Mode::Shared { most: u32::MAX };
+
+/// A lock, its clock, and who was told.
+struct Scene {
+    lock: Lock,
+    now: Instant,
+    last: u64,
+    told: Vec<u64>,
+}
+
+/// One who asks: a token, and its number as a waiter.
+#[derive(Clone, Copy)]
+struct Owner(Token, u64);
+
+fn owners<const N: usize>() -> [Owner; N] {
+    std::array::from_fn(|i| Owner(Token::random(), i as u64))
+}
+
+fn ttl(ms: u32) -> Ttl {
+    Ttl::from_millis(ms).unwrap()
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { lock: Lock::default(), now: Instant::from_micros(1_000_000), last: 0, told: Vec::new() }
+    }
+
+    fn turn<T>(&mut self, act: impl FnOnce(&mut Lock, &mut Turn<'_>) -> T) -> T {
+        let (last, told) = (&mut self.last, &mut self.told);
+        let mut fences = |count: u32| {
+            let first = Fence(*last + 1);
+            *last += u64::from(count);
+            first
+        };
+        let mut handed = |waiting: &Waiting| told.push(waiting.number);
+        act(&mut self.lock, &mut Turn { now: self.now, fences: &mut fences, handed: &mut handed })
+    }
+
+    fn ask(&mut self, ask: Ask) -> Reply {
+        self.turn(|lock, turn| lock.acquire(&ask, turn))
+    }
+
+    fn wait(&mut self, owner: Owner, mode: Mode) -> Reply {
+        let place = Some(Place { number: owner.1 });
+        self.ask(Ask { mode, place, ..Ask::new("k".into(), owner.0, ttl(TTL), "h".into()) })
+    }
+
+    fn lock(&mut self, owner: Owner) -> Reply {
+        self.wait(owner, Mode::Exclusive)
+    }
+
+    fn release(&mut self, owner: Owner) -> Reply {
+        self.turn(|lock, turn| lock.release(owner.0, turn))
+    }
+
+    fn after(&mut self, span: Duration) -> &mut Self {
+        self.now = self.now + span;
+        self
+    }
+}
+
+fn acquired(fence: u64, waiting: u32) -> Reply {
+    Reply::Acquired { fence: Fence(fence), waiting }
+}
+
+fn queued(remaining: Duration, ahead: u32) -> Reply {
+    Reply::Queued { remaining: Some(remaining), ahead, told: true }
+}
+
+#[test]
+fn a_lease_not_taken_up_ends_at_the_very_microsecond() {
+    let ([holder, first, second], mut s) = (owners(), Scene::new());
+    assert_eq!(s.lock(holder), acquired(1, 0));
+    s.lock(first);
+    s.lock(second);
+    assert_eq!(s.release(holder), Reply::Released);
+    assert_eq!(s.told, [1]);
+    assert_eq!(s.after(GRANT_TTL - MICRO).lock(second), queued(MICRO, 0));
+    assert_eq!(s.after(MICRO).lock(second), acquired(2, 0), "it was the next, and asks itself");
+    assert_eq!(s.told, [1]);
+    assert_eq!(s.lock(first), queued(ttl(TTL).as_duration(), 0), "and the first is the last now");
+}
+
+#[test]
+fn a_place_is_lost_at_the_very_microsecond() {
+    let ([holder, first, second], mut s) = (owners(), Scene::new());
+    s.lock(holder);
+    s.lock(first);
+    s.after(MICRO).lock(second);
+    let left = |s: &Scene| s.lock.held[0].ends.since(s.now);
+    s.after(WAITER_LIFE - MICRO * 2);
+    assert_eq!(s.lock(second), queued(left(&s), 1));
+    s.after(MICRO);
+    assert_eq!(s.lock(second), queued(left(&s), 0));
+    assert_eq!(s.lock(first), queued(left(&s), 1));
+}
+
+#[test]
+fn whoever_takes_up_a_lease_gets_its_own_ttl() {
+    let ([holder, next], mut s) = (owners(), Scene::new());
+    for ms in [10, 60_000] {
+        s.lock(holder);
+        s.lock(next);
+        s.release(holder);
+        let brief = Ask::new("k".into(), next.0, ttl(ms), "h".into());
+        assert!(matches!(s.ask(brief), Reply::Acquired { .. }));
+        assert_eq!(s.lock.held[0].ends, s.now + ttl(ms).as_duration());
+        // From now on it is its own, which no repetition makes shorter.
+        s.ask(Ask::new("k".into(), next.0, ttl(10), "h".into()));
+        assert_eq!(s.lock.held[0].ends, s.now + ttl(ms).as_duration());
+        s.release(next);
+    }
+}
+
+#[test]
+fn who_looks_first_after_a_lease_ran_out_gains_nothing_by_it() {
+    for mode in [Mode::Exclusive, READ] {
+        let ([holder, first, newcomer], mut s) = (owners(), Scene::new());
+        s.lock(holder);
+        s.after(ttl(TTL).as_duration() - MICRO).wait(first, mode);
+        s.after(MICRO);
+        let ask = Ask::new("k".into(), newcomer.0, ttl(TTL), "h".into());
+        assert_eq!(s.ask(ask), Reply::Busy { remaining: Some(GRANT_TTL) });
+        assert_eq!(s.told, [1]);
+        assert!(matches!(s.wait(first, mode), Reply::Acquired { .. }));
+    }
+}
+
+#[test]
+fn a_waiter_that_asks_when_it_is_its_turn_is_not_told_as_well() {
+    let ([holder, first, second], mut s) = (owners(), Scene::new());
+    s.lock(holder);
+    s.after(ttl(TTL).as_duration() - MICRO);
+    s.wait(first, READ);
+    s.wait(second, READ);
+    assert!(matches!(s.after(MICRO).wait(first, READ), Reply::Acquired { .. }));
+    assert_eq!(s.told, [2], "the one that fits beside it is");
+}
+
+#[test]
+fn readers_are_let_in_up_to_the_writer() {
+    let ([holder, a, b, writer, c], mut s) = (owners(), Scene::new());
+    s.lock(holder);
+    s.wait(a, READ);
+    s.wait(b, READ);
+    s.lock(writer);
+    s.wait(c, READ);
+    s.release(holder);
+    assert_eq!(s.told, [1, 2]);
+    s.release(a);
+    assert_eq!(s.told, [1, 2]);
+    s.release(b);
+    assert_eq!(s.told, [1, 2, 3]);
+    s.release(writer);
+    assert_eq!(s.told, [1, 2, 3, 4]);
+}
+
+#[test]
+fn every_way_to_find_a_lease_ended_hands_it_on() {
+    let requests: [fn(&mut Scene, Owner); 4] = [
+        |s, other| drop(s.lock(other)),
+        |s, other| drop(s.turn(|lock, turn| lock.renew(other.0, ttl(TTL), 0, turn))),
+        |s, other| drop(s.release(other)),
+        |s, other| {
+            drop(s.turn(|lock, turn| lock.adopt(other.0, Token::random(), ttl(TTL), &"h".into(), turn)))
+        },
+    ];
+    for request in requests {
+        let ([holder, first, other], mut s) = (owners(), Scene::new());
+        s.lock(holder);
+        s.after(ttl(TTL).as_duration() - MICRO).lock(first);
+        request(s.after(MICRO), other);
+        assert_eq!(s.told, [1]);
+        assert_eq!((s.lock.held.len(), s.lock.held[0].token), (1, first.0));
+    }
+}
+
+#[test]
+fn who_gives_up_its_place_makes_way_for_those_behind() {
+    let ([holder, writer, reader], mut s) = (owners(), Scene::new());
+    s.wait(holder, READ);
+    s.lock(writer);
+    s.wait(reader, READ);
+    assert_eq!(s.release(writer), Reply::NotHeld(Absence::Taken));
+    assert_eq!(s.told, [2]);
+    assert!(s.lock.queue.is_empty());
+}
+
+#[test]
+fn a_semaphore_counts_those_who_were_handed_a_permit() {
+    let two = Mode::Shared { most: 2 };
+    let ([a, b, c, d], mut s) = (owners(), Scene::new());
+    for owner in [a, b, c, d] {
+        s.wait(owner, two);
+    }
+    assert_eq!((s.lock.held.len(), s.lock.queue.len()), (2, 2));
+    s.release(a);
+    assert_eq!(s.told, [2]);
+    let busy = s.ask(Ask { mode: two, ..Ask::new("k".into(), Token::random(), ttl(TTL), "h".into()) });
+    assert_eq!(
+        busy,
+        Reply::Busy { remaining: Some(GRANT_TTL) },
+        "it is there, though nobody has taken it up"
+    );
+    s.release(b);
+    assert_eq!(s.told, [2, 3]);
+}
+
+#[test]
+fn a_block_of_fences_comes_after_all_that_were_reserved() {
+    let ([holder, next], mut s) = (owners(), Scene::new());
+    let wants = |fences| Ask { fences, ..Ask::new("k".into(), holder.0, ttl(TTL), "h".into()) };
+    assert_eq!(s.ask(wants(10)), acquired(1, 0));
+    assert_eq!(s.ask(wants(1)), acquired(1, 0));
+    assert_eq!(s.ask(wants(10)), acquired(11, 0));
+    s.lock(next);
+    let block = s.turn(|lock, turn| lock.renew(holder.0, ttl(TTL), 5, turn));
+    assert_eq!(block, Reply::Renewed { block: Some((Fence(21), 1)) });
+    s.release(holder);
+    assert_eq!(s.lock(next), acquired(26, 0));
+}
+
+#[test]
+fn one_heir_adopts_a_lease() {
+    let ([old, heir, late, waiter], mut s) = (owners(), Scene::new());
+    s.lock(old);
+    s.lock(waiter);
+    let adopt = |s: &mut Scene, heir: Owner| {
+        s.turn(|lock, turn| lock.adopt(old.0, heir.0, ttl(20_000), &"heir".into(), turn))
+    };
+    assert_eq!(adopt(&mut s, heir), Reply::Adopted);
+    assert_eq!(adopt(&mut s, late), Reply::NotHeld(Absence::Taken));
+    assert_eq!(adopt(&mut s, heir), Reply::Adopted);
+    assert_eq!(s.lock.held[0].ends, s.now + ttl(20_000).as_duration());
+    assert_eq!(s.release(old), Reply::NotHeld(Absence::Taken));
+    assert!(s.told.is_empty());
+    assert_eq!(s.release(heir), Reply::Released);
+    assert_eq!(s.told, [3]);
+}
+
+#[test]
+fn a_lock_knows_when_nothing_is_left_of_it() {
+    let ([holder, waiter], mut s) = (owners(), Scene::new());
+    assert!(s.lock.is_empty());
+    s.ask(Ask::new("k".into(), holder.0, ttl(10), "h".into()));
+    s.lock(waiter);
+    assert_eq!(s.lock.ends(), s.now + WAITER_LIFE);
+    s.release(waiter);
+    assert_eq!(s.lock.ends(), s.now + ttl(10).as_duration());
+    s.release(holder);
+    assert!(s.lock.is_empty());
+}

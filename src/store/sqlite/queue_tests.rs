@@ -1,0 +1,187 @@
+//! Waiters on rows at chosen instants, boots and owners.
+
+use super::super::super::memory::LeaseTable;
+use super::super::super::{Ask, LeaseInfo, Place};
+use super::tests::{Ledger, WALL};
+use super::*;
+use crate::lease::{Mode, Ttl};
+
+fn ask(key: &str, token: Token, mode: Mode, ttl: u32, number: Option<u64>) -> Request {
+    let ttl = Ttl::from_millis(ttl).unwrap();
+    let ask = Ask::new(key.into(), token, ttl, format!("holder of {token}").into());
+    let place = number.map(|number| Place { number });
+    Request::Acquire(Ask { mode, place, ..ask })
+}
+
+fn wait(key: &str, token: Token, number: u64) -> Request {
+    ask(key, token, Mode::Exclusive, 60_000, Some(number))
+}
+
+fn release(key: &str, token: Token) -> Request {
+    Request::Release { key: key.into(), token }
+}
+
+/// Some request of one of `tokens`; an heir becomes one of them.
+fn any_request(tokens: &mut Vec<Token>) -> Request {
+    let key = ["a", "b"][fastrand::usize(..2)];
+    let token = *fastrand::choice(&*tokens).unwrap();
+    let ttl = Ttl::from_millis(fastrand::u32(10..400)).unwrap();
+    let number = tokens.iter().position(|other| *other == token).map(|number| number as u64);
+    match fastrand::u32(..20) {
+        0 => Request::Inspect { key: key.into() },
+        1 => {
+            let heir = Token::random();
+            tokens.remove(fastrand::usize(..tokens.len()));
+            tokens.push(heir);
+            Request::Adopt { key: key.into(), token, heir, ttl, holder: "heir".into() }
+        }
+        2 => Request::Renew { key: key.into(), token, ttl, fences: fastrand::u32(..3) },
+        3 => Request::Detach { key: key.into(), token, ttl },
+        4..9 => release(key, token),
+        _ => {
+            let mode = match fastrand::u32(..3) {
+                0 => Mode::Exclusive,
+                _ => Mode::Shared { most: fastrand::u32(1..4) },
+            };
+            let place = number.filter(|_| fastrand::u32(..4) > 0);
+            let Request::Acquire(ask) = ask(key, token, mode, ttl.as_millis(), place) else { unreachable!() };
+            Request::Acquire(Ask { fences: fastrand::u32(1..3), ..ask })
+        }
+    }
+}
+
+/// Leases that were not taken up yet have no order.
+fn sorted(mut answer: Answer) -> Answer {
+    if let Ok(Reply::Inspected(Some(info))) = &mut answer {
+        info.leases
+            .sort_by_key(|LeaseInfo { holder, fence, .. }| (fence.unwrap_or(Fence::MAX), holder.clone()));
+    }
+    answer
+}
+
+/// Two stores that take turns on the file, against the reference in memory.
+#[test]
+fn rows_answer_and_hand_on_as_the_reference_does() {
+    for round in 0..60 {
+        let seed = fastrand::u64(..);
+        fastrand::seed(seed);
+        let (ledger, mut table) = (Ledger::new(), LeaseTable::default());
+        let (owners, boot) = ([ledger.owner(), ledger.owner()], Uuid::new_v4());
+        let mut tokens: Vec<Token> = (0..6).map(|_| Token::random()).collect();
+        let (mut ms, mut handed) = (0, 0);
+        for step in 0..150 {
+            ms += [0, 1, 7, 60, 900][fastrand::usize(..5)];
+            let batch: Vec<Request> = (0..fastrand::usize(1..5)).map(|_| any_request(&mut tokens)).collect();
+            let expected: Vec<Answer> = batch
+                .iter()
+                .map(|request| table.apply(request.clone(), Instant::from_micros(ms * 1000), WALL))
+                .map(sorted)
+                .collect();
+            let owner = &owners[fastrand::usize(..2)];
+            let (found, _) = ledger.turn(owner.id(), boot, ms, &batch);
+            let found: Vec<Answer> = found.into_iter().map(sorted).collect();
+            let same = format!("{found:?}") == format!("{expected:?}");
+            assert!(same, "seed {seed} step {step}: {batch:?}\nfound    {found:?}\nexpected {expected:?}");
+            handed += table.take_handed().len();
+        }
+        assert!(handed > 0, "round {round} handed nothing on");
+        ledger.sweep(owners[0].id(), boot, ms + 10_000);
+        ledger.sweep(owners[0].id(), boot, ms + 20_000);
+        assert_eq!(ledger.rows(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn only_the_waiter_of_this_store_is_told_and_not_if_it_knows() {
+    let ledger = Ledger::new();
+    let (mine, theirs, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
+    let [a, b, c] = [(); 3].map(|()| Token::random());
+    ledger.ask(mine.id(), boot, 0, &ask("k", a, Mode::Exclusive, 60_000, None));
+    ledger.ask(mine.id(), boot, 1, &wait("k", b, 1));
+    ledger.ask(theirs.id(), boot, 2, &wait("k", c, 2));
+    assert_eq!(ledger.turn(mine.id(), boot, 3, &[release("k", a)]).1, [1]);
+    assert_eq!(ledger.turn(mine.id(), boot, 4, &[wait("k", b, 1), release("k", b)]).1, [0; 0]);
+    ledger.ask(mine.id(), boot, 5, &wait("k", a, 3));
+    assert!(matches!(ledger.ask(theirs.id(), boot, 6, &wait("k", c, 2)), Reply::Acquired { .. }));
+    let at_once = [release("k", c), wait("k", a, 3)];
+    let (answers, handed) = ledger.turn(mine.id(), boot, 7, &at_once);
+    assert!(matches!(answers[1], Ok(Reply::Acquired { .. })));
+    assert!(handed.is_empty(), "it has taken up the lease already");
+}
+
+#[test]
+fn what_a_dead_process_leaves_goes_to_the_queue_in_the_turn_that_finds_it_dead() {
+    let ledger = Ledger::new();
+    let (dying, other, me, boot) = (ledger.owner(), ledger.owner(), ledger.owner(), Uuid::new_v4());
+    for i in 0..20 {
+        let key = format!("k{i}");
+        ledger.ask(dying.id(), boot, 0, &ask(&key, Token::random(), Mode::Exclusive, 60_000, None));
+        // On some keys, the dead one's own waiter is first.
+        if i % 3 == 0 {
+            ledger.ask(dying.id(), boot, 0, &wait(&key, Token::random(), 99));
+        }
+        if i % 2 == 0 {
+            ledger.ask(me.id(), boot, 0, &wait(&key, Token::random(), i));
+        }
+    }
+    // It also stands before somebody at a lock of another.
+    ledger.ask(other.id(), boot, 0, &ask("theirs", Token::random(), Mode::Shared { most: 9 }, 60_000, None));
+    ledger.ask(dying.id(), boot, 0, &wait("theirs", Token::random(), 99));
+    ledger.ask(me.id(), boot, 0, &ask("theirs", Token::random(), Mode::Shared { most: 9 }, 60_000, Some(50)));
+    drop(dying);
+    // To find it out it is enough to ask about one of its locks.
+    let (answers, mut handed) = ledger.turn(me.id(), boot, 1, &[wait("k1", Token::random(), 60)]);
+    assert!(matches!(answers[0], Ok(Reply::Acquired { .. })));
+    handed.sort();
+    assert_eq!(handed, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 50]);
+    assert_eq!(ledger.rows(), 10 + 1 + 2, "nothing of the dead one is left");
+}
+
+#[test]
+fn a_store_that_ends_hands_its_leases_on() {
+    let ledger = Ledger::new();
+    let (ending, me, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
+    let [held, next] = [(); 2].map(|()| Token::random());
+    ledger.ask(ending.id(), boot, 0, &ask("k", held, Mode::Exclusive, 60_000, None));
+    ledger.ask(ending.id(), boot, 0, &wait("k", Token::random(), 1));
+    ledger.ask(me.id(), boot, 0, &wait("k", next, 2));
+    let ends = Me { owner: ending.id(), boot, owners: &ledger.owners };
+    let mut turn = Turn::new(&ledger.connection, ends, Instant::from_micros(1), WALL, true).unwrap();
+    turn.retire();
+    assert!(turn.finish().unwrap().handed.is_empty());
+    assert_eq!(ledger.rows(), 1);
+    let unasked = Request::Renew { key: "k".into(), token: next, ttl: Ttl::MIN, fences: 0 };
+    assert_eq!(ledger.ask(me.id(), boot, 1, &unasked), Reply::Renewed { block: None });
+}
+
+#[test]
+fn a_detached_lease_is_nobodys_until_it_is_adopted_and_goes_with_its_boot() {
+    let ledger = Ledger::new();
+    let (old, heir, me, boot) = (ledger.owner(), ledger.owner(), ledger.owner(), Uuid::new_v4());
+    let ([token, next], ttl) = ([(); 2].map(|()| Token::random()), Ttl::from_millis(60_000).unwrap());
+    for key in ["k", "lost"] {
+        ledger.ask(old.id(), boot, 0, &ask(key, token, Mode::Exclusive, 60_000, None));
+        ledger.ask(old.id(), boot, 1, &Request::Detach { key: key.into(), token, ttl });
+    }
+    drop(old);
+    let wanted = |key| ask(key, Token::random(), Mode::Exclusive, 1_000, None);
+    assert!(matches!(ledger.ask(me.id(), boot, 2, &wanted("k")), Reply::Busy { .. }));
+    let adopt = Request::Adopt { key: "k".into(), token, heir: next, ttl, holder: "heir".into() };
+    assert_eq!(ledger.ask(heir.id(), boot, 3, &adopt), Reply::Adopted);
+    drop(heir);
+    assert!(matches!(ledger.ask(me.id(), boot, 4, &wanted("k")), Reply::Acquired { .. }));
+    assert!(matches!(ledger.ask(me.id(), boot, 5, &wanted("lost")), Reply::Busy { .. }));
+    assert!(matches!(ledger.ask(me.id(), Uuid::new_v4(), 5, &wanted("lost")), Reply::Acquired { .. }));
+}
+
+#[test]
+fn waiters_of_an_earlier_boot_are_no_more() {
+    let ledger = Ledger::new();
+    let (before, after) = (Uuid::new_v4(), Uuid::new_v4());
+    let (old, me) = (ledger.owner(), ledger.owner());
+    ledger.ask(old.id(), before, 1_000_000, &ask("k", Token::random(), Mode::Exclusive, 60_000, None));
+    ledger.ask(old.id(), before, 1_000_000, &wait("k", Token::random(), 1));
+    drop(old);
+    assert!(matches!(ledger.ask(me.id(), after, 1, &wait("k", Token::random(), 2)), Reply::Acquired { .. }));
+    assert_eq!(ledger.rows(), 1);
+}

@@ -1,0 +1,274 @@
+//! One lock as rows: read as the contract's rules want it, and written back as far as it changed.
+
+use std::time::Duration;
+
+use rusqlite::types::Type;
+use rusqlite::{CachedStatement, Connection, Row, params};
+use rustc_hash::FxHashMap;
+use uuid::Uuid;
+
+use super::super::rules::{Held, Lock, Waiting};
+use crate::lease::{Fence, Instant, Mode, Token};
+
+const LEASES: &str = "SELECT token, most, owner, boot, holder, number, ends, ttl, fence FROM leases
+    WHERE key = ?1";
+const WAITERS: &str = "SELECT token, most, owner, boot, holder, number, until, since, place FROM waiters
+    WHERE key = ?1 ORDER BY place";
+const SET_LEASE: &str = "INSERT OR REPLACE INTO leases
+    (key, token, most, owner, boot, holder, number, ends, ttl, fence)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+const SET_WAITER: &str = "INSERT OR REPLACE INTO waiters
+    (key, place, token, most, owner, boot, holder, number, until, since)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+const END_LEASE: &str = "DELETE FROM leases WHERE key = ?1 AND token = ?2";
+const END_WAITER: &str = "DELETE FROM waiters WHERE key = ?1 AND place = ?2";
+
+/// What a row says that the rules need not know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Origin {
+    /// The store that the lease or the place belongs to; nil for a lease that belongs to none.
+    pub owner: Uuid,
+    /// The boot in which it was written.
+    pub boot: Uuid,
+    /// For how long a lease was wanted.
+    pub ttl: Duration,
+    /// What a waiter, or whoever was one, is called in a notice.
+    pub number: u64,
+    /// A waiter's rank in the queue, counted from 1; 0 for whoever does not wait.
+    pub place: i64,
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    pub content: Content,
+    pub origin: Origin,
+}
+
+/// What a row says to the rules.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    Lease(Held),
+    Waiter(Waiting),
+}
+
+impl Stored {
+    /// Whether one takes the other's place in the file.
+    fn is_at(&self, other: &Stored) -> bool {
+        match (&self.content, &other.content) {
+            (Content::Lease(_), Content::Lease(_)) => true,
+            (Content::Waiter(_), Content::Waiter(_)) => self.origin.place == other.origin.place,
+            _ => false,
+        }
+    }
+}
+
+/// What is known of a token.
+#[derive(Debug)]
+pub struct Entry {
+    pub origin: Origin,
+    stored: Option<Stored>,
+}
+
+/// A lock within a transaction.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// As it is to be.
+    pub lock: Lock,
+    entries: FxHashMap<Token, Entry>,
+    /// The last place that a waiter has, or had when the lock was read: no row is written twice.
+    last_place: i64,
+}
+
+impl Known {
+    /// Takes a row in. If it has no effect any more it is only remembered, to be deleted.
+    pub fn take(&mut self, row: Stored, lives: bool) {
+        let token = match &row.content {
+            Content::Lease(held) => held.token,
+            Content::Waiter(waiting) => waiting.token,
+        };
+        let mut origin = row.origin;
+        self.last_place = self.last_place.max(origin.place);
+        if lives {
+            match row.content.clone() {
+                Content::Lease(held) => self.lock.held.push(held),
+                Content::Waiter(waiting) => self.lock.queue.push(waiting),
+            }
+        } else {
+            origin.place = 0;
+        }
+        self.entries.insert(token, Entry { origin, stored: Some(row) });
+    }
+
+    /// What is known of `token`; as of one that belongs to `owner` in `boot`, if nothing was.
+    pub fn entry(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
+        let origin = Origin { owner, boot, ttl: Duration::ZERO, number: 0, place: 0 };
+        &mut self.entries.entry(token).or_insert(Entry { origin, stored: None }).origin
+    }
+
+    /// Puts `token` at the end of the queue, unless it has a place.
+    pub fn place(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
+        let next = self.last_place + 1;
+        if self.entry(token, owner, boot).place == 0 {
+            self.last_place = next;
+            self.entry(token, owner, boot).place = next;
+        }
+        self.entry(token, owner, boot)
+    }
+}
+
+/// The way to the rows. What every request needs is looked up once for all of a transaction.
+pub struct Rows<'a> {
+    connection: &'a Connection,
+    leases: CachedStatement<'a>,
+    set_lease: CachedStatement<'a>,
+    end_lease: CachedStatement<'a>,
+}
+
+impl<'a> Rows<'a> {
+    pub fn new(connection: &'a Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            connection,
+            leases: connection.prepare_cached(LEASES)?,
+            set_lease: connection.prepare_cached(SET_LEASE)?,
+            end_lease: connection.prepare_cached(END_LEASE)?,
+        })
+    }
+
+    /// The rows of `key`: its leases, and if `queue` its waiters in their order.
+    pub fn read(&mut self, key: &str, queue: bool) -> rusqlite::Result<Vec<Stored>> {
+        let mut rows: Vec<Stored> =
+            self.leases.query_map([key], lease_of)?.collect::<rusqlite::Result<_>>()?;
+        if queue {
+            for waiter in self.connection.prepare_cached(WAITERS)?.query_map([key], waiter_of)? {
+                rows.push(waiter?);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Writes down what changed of the lock `key`.
+    pub fn store(&mut self, key: &str, known: Known) -> rusqlite::Result<()> {
+        let Known { lock, mut entries, last_place: _ } = known;
+        let leases = lock.held.into_iter().map(|held| (held.token, Content::Lease(held)));
+        let waiters = lock.queue.into_iter().map(|waiting| (waiting.token, Content::Waiter(waiting)));
+        for (token, content) in leases.chain(waiters) {
+            let Entry { origin, stored } = entries.remove(&token).expect("everybody has an origin");
+            let row = Stored { content, origin };
+            if let Some(stored) = &stored {
+                if *stored == row {
+                    continue;
+                }
+                if !stored.is_at(&row) {
+                    self.end(key, stored)?;
+                }
+            }
+            self.set(key, &row)?;
+        }
+        // What is left is neither a lease nor a waiter any more.
+        let mut ended = entries.into_values().filter_map(|entry| entry.stored);
+        ended.try_for_each(|row| self.end(key, &row))
+    }
+
+    fn set(&mut self, key: &str, Stored { content, origin }: &Stored) -> rusqlite::Result<()> {
+        let mut buffer = [0; Token::LENGTH];
+        let Origin { owner, boot, ttl, number, place } = origin;
+        let (owner, boot, number) = (owner.as_bytes(), boot.as_bytes(), number.cast_signed());
+        match content {
+            Content::Lease(Held { token, holder, mode, fence, ends }) => {
+                let (token, ends) = (token.encode(&mut buffer), ends.as_micros().cast_signed());
+                let (ttl, fence) = (ttl.as_millis() as i64, fence.map(|fence| fence.0.cast_signed()));
+                let most = most(*mode);
+                self.set_lease
+                    .execute(params![key, token, most, owner, boot, &**holder, number, ends, ttl, fence])?;
+            }
+            Content::Waiter(Waiting { token, holder, mode, number: _, since, until }) => {
+                let (token, most) = (token.encode(&mut buffer), most(*mode));
+                let (until, since) = (until.as_micros().cast_signed(), since.as_micros().cast_signed());
+                self.connection.prepare_cached(SET_WAITER)?.execute(params![
+                    key, place, token, most, owner, boot, &**holder, number, until, since
+                ])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, key: &str, row: &Stored) -> rusqlite::Result<()> {
+        match &row.content {
+            Content::Lease(held) => {
+                let mut buffer = [0; Token::LENGTH];
+                self.end_lease.execute([key, held.token.encode(&mut buffer)])?;
+            }
+            Content::Waiter(_) => {
+                self.connection.prepare_cached(END_WAITER)?.execute(params![key, row.origin.place])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lease_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    let origin = Origin {
+        owner: id_of(row, 2)?,
+        boot: id_of(row, 3)?,
+        ttl: Duration::from_millis(number_of(row, 7)?),
+        number: number_of(row, 5)?,
+        place: 0,
+    };
+    let held = Held {
+        token: token_of(row, 0)?,
+        holder: row.get(4)?,
+        mode: mode_of(row, 1)?,
+        fence: row.get::<_, Option<i64>>(8)?.map(|fence| Fence(fence.max(0).unsigned_abs())),
+        ends: Instant::from_micros(number_of(row, 6)?),
+    };
+    Ok(Stored { content: Content::Lease(held), origin })
+}
+
+fn waiter_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    let origin = Origin {
+        owner: id_of(row, 2)?,
+        boot: id_of(row, 3)?,
+        ttl: Duration::ZERO,
+        number: number_of(row, 5)?,
+        place: row.get(8)?,
+    };
+    let waiting = Waiting {
+        token: token_of(row, 0)?,
+        holder: row.get(4)?,
+        mode: mode_of(row, 1)?,
+        number: origin.number,
+        since: Instant::from_micros(number_of(row, 7)?),
+        until: Instant::from_micros(number_of(row, 6)?),
+    };
+    Ok(Stored { content: Content::Waiter(waiting), origin })
+}
+
+pub fn token_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Token> {
+    let token = row.get_ref(column)?.as_str().ok().and_then(Token::parse);
+    token.ok_or_else(|| rusqlite::Error::InvalidColumnType(column, "token".into(), Type::Text))
+}
+
+pub fn id_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+    row.get(column).map(Uuid::from_bytes)
+}
+
+/// A number that was written as its bit pattern.
+pub fn number_of(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get(column).map(i64::cast_unsigned)
+}
+
+fn mode_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Mode> {
+    Ok(match row.get(column)? {
+        0 => Mode::Exclusive,
+        most => Mode::Shared { most },
+    })
+}
+
+fn most(mode: Mode) -> u32 {
+    match mode {
+        Mode::Exclusive => 0,
+        // No permits at all could not be told from the exclusive mode.
+        Mode::Shared { most } => most.max(1),
+    }
+}

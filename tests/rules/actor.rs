@@ -1,0 +1,133 @@
+//! One token and what its owner does with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::lease::{Instant, Key, Mode, Token, Ttl};
+use leasehold::store::{Ask, Place, Reply, Request};
+
+/// What an owner is after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// To hold the lease.
+    Get,
+    /// To take over the lease of another token.
+    Inherit(Token),
+    /// To keep it until then.
+    Keep { until: Instant },
+    /// To give up whatever it has.
+    Leave,
+    /// Nothing any more: it has left, or it has died.
+    Nothing,
+}
+
+pub struct Actor {
+    pub token: Token,
+    pub number: u64,
+    pub mode: Mode,
+    pub ttl: Ttl,
+    pub aim: Aim,
+    /// Whether it stands in line.
+    pub waits: bool,
+    pub fences: u32,
+    /// Until when it may believe in its lease.
+    pub believes: Instant,
+    /// How many were before it when it was told last, since when the network works.
+    pub ahead: Option<u32>,
+}
+
+/// The modes of one lock: its owners agree on how many it bears.
+pub fn modes(rng: &mut fastrand::Rng) -> Vec<Mode> {
+    let few = Mode::Shared { most: rng.u32(1..4) };
+    let many = Mode::Shared { most: u32::MAX };
+    match rng.u8(..4) {
+        0 => vec![Mode::Exclusive],
+        1 => vec![few],
+        2 => vec![Mode::Exclusive, many, many],
+        _ => vec![Mode::Exclusive, few, few],
+    }
+}
+
+impl Actor {
+    pub fn new(number: u64, modes: &[Mode], aim: Aim, rng: &mut fastrand::Rng) -> Self {
+        let ttl = if rng.bool() { rng.u32(10..300) } else { rng.u32(300..3_000) };
+        Self {
+            // Not from the process's own generator: a schedule has to be repeatable.
+            token: Token::parse(&uuid(rng)).expect("a UUID"),
+            number,
+            mode: modes[rng.usize(..modes.len())],
+            ttl: Ttl::from_millis(ttl).expect("in range"),
+            aim,
+            waits: rng.u8(..10) < 8,
+            fences: if rng.u8(..4) == 0 { rng.u32(2..10) } else { 1 },
+            believes: Instant::default(),
+            ahead: None,
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.aim != Aim::Nothing
+    }
+
+    pub fn believes_at(&self, now: Instant) -> bool {
+        matches!(self.aim, Aim::Keep { .. }) && now < self.believes
+    }
+
+    /// What it asks now. It changes its mind by itself: `now` may end what it keeps.
+    pub fn ask(&mut self, key: &Key, now: Instant, rng: &mut fastrand::Rng) -> Option<Request> {
+        if matches!(self.aim, Aim::Keep { until } if now >= until || now >= self.believes) {
+            self.aim = Aim::Leave;
+        }
+        let (key, token, ttl) = (key.clone(), self.token, self.ttl);
+        let holder: Arc<str> = "actor".into();
+        match self.aim {
+            Aim::Get => {
+                let place = self.waits.then_some(Place { number: self.number });
+                let ask = Ask::new(key, token, ttl, holder);
+                Some(Request::Acquire(Ask { mode: self.mode, fences: self.fences, place, ..ask }))
+            }
+            Aim::Inherit(of) => Some(Request::Adopt { key, token: of, heir: token, ttl, holder }),
+            Aim::Keep { .. } => {
+                let fences = if rng.u8(..3) == 0 { rng.u32(1..20) } else { 0 };
+                Some(Request::Renew { key, token, ttl, fences })
+            }
+            Aim::Leave => Some(Request::Release { key, token }),
+            Aim::Nothing => None,
+        }
+    }
+
+    /// Hears the answer to what it sent at `sent`. Returns whether it holds from now on and did not before.
+    pub fn hear(&mut self, now: Instant, sent: Instant, reply: &Reply, rng: &mut fastrand::Rng) -> bool {
+        let until = sent + self.ttl.as_duration();
+        match (self.aim, reply) {
+            (Aim::Get, Reply::Acquired { .. }) => {}
+            (Aim::Inherit(_), Reply::Adopted) => {}
+            (Aim::Inherit(_), _) => {
+                self.aim = Aim::Nothing;
+                return false;
+            }
+            (Aim::Keep { .. }, Reply::Renewed { .. } | Reply::Acquired { .. }) => {
+                self.believes = self.believes.max(until);
+                return false;
+            }
+            (Aim::Keep { .. }, Reply::NotHeld(_)) | (Aim::Leave, Reply::Released | Reply::NotHeld(_)) => {
+                self.aim = Aim::Nothing;
+                return false;
+            }
+            _ => return false,
+        }
+        if now >= until {
+            // It came too late to be of use.
+            self.aim = Aim::Leave;
+            return false;
+        }
+        self.believes = until;
+        self.aim = Aim::Keep { until: now + Duration::from_micros(rng.u64(1_000..800_000)) };
+        true
+    }
+}
+
+fn uuid(rng: &mut fastrand::Rng) -> String {
+    let hex = format!("{:032x}", rng.u128(..));
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}

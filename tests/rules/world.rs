@@ -1,0 +1,338 @@
+//! One lock, those who want it, and the network between them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+use leasehold::lease::{Fence, Instant, Key, Mode, Token};
+use leasehold::store::rules::{Lock, Turn, Waiting};
+use leasehold::store::{Absence, Reply, Request};
+
+use crate::actor::{Actor, Aim, modes};
+use crate::checker::{Checker, Deed, Verdict, demand, fits};
+use crate::sabotage::Sabotage;
+
+/// After the trouble everybody is served within so much simulated time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+enum Event {
+    /// The owner of a token does something.
+    Act { actor: usize },
+    /// It was told that it may look.
+    Look { actor: usize },
+    /// A request reaches the lock.
+    Arrive { actor: usize, sent: Instant, request: Request, answered: bool },
+    /// Its answer reaches the owner.
+    Answer { actor: usize, sent: Instant, reply: Reply },
+}
+
+/// How often what is interesting came about, so that a test knows that it did.
+#[derive(Debug, Default)]
+pub struct Seen {
+    requests: u64,
+    grants: u64,
+    handed: u64,
+    taken_up: u64,
+    deaths: u64,
+    adopted: u64,
+    given_up: u64,
+    /// Most leases at a time.
+    shared: u64,
+    /// The longest queue.
+    queue: u64,
+}
+
+impl Seen {
+    fn counts(&self) -> [u64; 7] {
+        [self.requests, self.grants, self.handed, self.taken_up, self.deaths, self.adopted, self.given_up]
+    }
+
+    pub fn add(&mut self, other: &Seen) {
+        let counts = self.counts();
+        let sum: Vec<u64> = counts.iter().zip(other.counts()).map(|(a, b)| a + b).collect();
+        let (shared, queue) = (self.shared.max(other.shared), self.queue.max(other.queue));
+        let [requests, grants, handed, taken_up, deaths, adopted, given_up] = sum[..] else { unreachable!() };
+        *self = Seen { requests, grants, handed, taken_up, deaths, adopted, given_up, shared, queue };
+    }
+
+    pub fn assert_all(&self) {
+        assert!(self.counts().iter().all(|count| *count > 500), "too rare to prove anything: {self:?}");
+        assert!(self.shared > 2 && self.queue > 4, "{self:?}");
+    }
+}
+
+pub struct World {
+    now: Instant,
+    rng: fastrand::Rng,
+    key: Key,
+    lock: Lock,
+    checker: Checker,
+    last_fence: u64,
+    actors: Vec<Actor>,
+    modes: Vec<Mode>,
+    crowd: usize,
+    queue: BinaryHeap<Reverse<(Instant, u64)>>,
+    events: HashMap<u64, Event>,
+    serial: u64,
+    trouble_until: Instant,
+    sabotage: Option<Sabotage>,
+    strike_at: Instant,
+    seen: Seen,
+}
+
+impl World {
+    pub fn new(seed: u64, sabotage: Option<Sabotage>) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let now = Instant::from_micros(1_000_000_000);
+        let trouble = Duration::from_millis(rng.u64(500..6_000));
+        let crowd = rng.usize(2..8);
+        Self {
+            now,
+            key: "lock".into(),
+            lock: Lock::default(),
+            checker: Checker::default(),
+            last_fence: 0,
+            actors: Vec::new(),
+            modes: modes(&mut rng),
+            crowd,
+            queue: BinaryHeap::new(),
+            events: HashMap::new(),
+            serial: 0,
+            trouble_until: now + trouble,
+            sabotage,
+            strike_at: now + trouble / 2,
+            seen: Seen::default(),
+            rng,
+        }
+    }
+
+    /// Lives through a whole schedule. Tells what came about, or what rule was broken.
+    pub fn run(mut self) -> Result<Seen, String> {
+        for _ in 0..self.crowd {
+            self.add(Aim::Get);
+        }
+        let end = self.trouble_until + PATIENCE;
+        while let Some(Reverse((at, serial))) = self.queue.pop() {
+            demand!(at < end, "not everybody was served: {:?}", self.open());
+            self.now = self.now.max(at);
+            let event = self.events.remove(&serial).expect("planned once");
+            self.happen(event).map_err(|wrong| format!("at {:?}: {wrong}", self.now))?;
+        }
+        demand!(self.open().is_empty(), "somebody was forgotten: {:?}", self.open());
+        // What dead tokens left behind ends by itself.
+        self.now = self.now + Duration::from_secs(10);
+        let stranger = Token::random();
+        let reply = self.carry_out(&Request::Release { key: self.key.clone(), token: stranger })?;
+        demand!(reply == Reply::NotHeld(Absence::Missing), "a lease was left behind: {reply:?}");
+        demand!(self.lock.is_empty(), "left behind: {:?}", self.lock);
+        Ok(self.seen)
+    }
+
+    fn open(&self) -> Vec<Aim> {
+        self.actors.iter().filter(|actor| actor.is_open()).map(|actor| actor.aim).collect()
+    }
+
+    fn is_trouble(&self) -> bool {
+        self.now < self.trouble_until
+    }
+
+    fn add(&mut self, aim: Aim) {
+        let number = self.actors.len() as u64;
+        self.actors.push(Actor::new(number, &self.modes, aim, &mut self.rng));
+        let after = Duration::from_micros(self.rng.u64(0..300_000));
+        self.plan(after, Event::Act { actor: number as usize });
+    }
+
+    fn plan(&mut self, after: Duration, event: Event) {
+        self.serial += 1;
+        self.queue.push(Reverse((self.now + after, self.serial)));
+        self.events.insert(self.serial, event);
+    }
+
+    fn happen(&mut self, event: Event) -> Verdict {
+        match event {
+            Event::Act { actor } => {
+                self.act(actor);
+                Ok(())
+            }
+            Event::Look { actor } => {
+                if let Some(request) = self.actors[actor].ask(&self.key, self.now, &mut self.rng) {
+                    self.send(actor, request);
+                }
+                Ok(())
+            }
+            Event::Arrive { actor, sent, request, answered } => {
+                let reply = self.carry_out(&request)?;
+                self.keeps_its_place(actor, sent, &reply)?;
+                if answered {
+                    let back = Duration::from_micros(self.rng.u64(50..20_000));
+                    self.plan(back, Event::Answer { actor, sent, reply });
+                }
+                Ok(())
+            }
+            Event::Answer { actor, sent, reply } => self.answer(actor, sent, &reply),
+        }
+    }
+
+    fn act(&mut self, index: usize) {
+        let (now, trouble) = (self.now, self.is_trouble());
+        let actor = &mut self.actors[index];
+        if !actor.is_open() {
+            return;
+        }
+        let mut pause = Duration::from_micros(self.rng.u64(10_000..400_000));
+        if trouble {
+            match self.rng.u8(..100) {
+                0..4 => return self.die(index),
+                // It hangs for a while: longer than a place lasts, at times.
+                4..8 => pause = Duration::from_millis(self.rng.u64(400..4_000)),
+                8..12 if actor.aim == Aim::Get => {
+                    actor.aim = Aim::Leave;
+                    self.seen.given_up += 1;
+                }
+                _ => {}
+            }
+        } else if !actor.waits && actor.aim == Aim::Get {
+            // Without a place nobody is promised anything.
+            actor.aim = Aim::Leave;
+        }
+        if let Some(request) = actor.ask(&self.key, now, &mut self.rng) {
+            self.send(index, request);
+        }
+        if self.rng.u8(..20) == 0 {
+            self.send(index, Request::Inspect { key: self.key.clone() });
+        }
+        self.plan(pause, Event::Act { actor: index });
+    }
+
+    /// It is never heard of again. Another comes, or two come for what it held.
+    fn die(&mut self, index: usize) {
+        self.seen.deaths += 1;
+        let actor = &mut self.actors[index];
+        let (held, token, mode) = (actor.believes_at(self.now), actor.token, actor.mode);
+        actor.aim = Aim::Nothing;
+        if held && self.rng.bool() {
+            for _ in 0..2 {
+                self.add(Aim::Inherit(token));
+                self.actors.last_mut().expect("just added").mode = mode;
+            }
+        } else {
+            self.add(Aim::Get);
+        }
+    }
+
+    fn send(&mut self, actor: usize, request: Request) {
+        let sent = self.now;
+        let there = Duration::from_micros(self.rng.u64(50..20_000));
+        let arrive = |answered| Event::Arrive { actor, sent, request: request.clone(), answered };
+        let (first, repeated) = (arrive(true), arrive(false));
+        if !self.is_trouble() {
+            return self.plan(there, first);
+        }
+        match self.rng.u8(..100) {
+            // It never arrives, its answer never does, it comes twice, or late.
+            0..8 => {}
+            8..16 => self.plan(there, repeated),
+            16..24 => {
+                let late = Duration::from_micros(self.rng.u64(0..1_500_000));
+                self.plan(there, first);
+                self.plan(late, repeated);
+            }
+            24..28 => {
+                let late = Duration::from_micros(self.rng.u64(20_000..1_500_000));
+                self.plan(late, first);
+            }
+            _ => self.plan(there, first),
+        }
+    }
+
+    /// The lock carries out a request, and the checker looks on.
+    fn carry_out(&mut self, request: &Request) -> Result<Reply, String> {
+        let now = self.now;
+        let (mut handed, mut reserved) = (Vec::new(), Vec::new());
+        let struck = now >= self.strike_at;
+        if let Some(sabotage) = self.sabotage.filter(|_| struck) {
+            sabotage.strike(&mut self.lock, now);
+        }
+        let back = u64::from(struck && self.sabotage == Some(Sabotage::RepeatFence));
+        let last = &mut self.last_fence;
+        let mut fences = |count: u32| {
+            let first = Fence((*last + 1 - back).max(1));
+            *last = first.0 + u64::from(count) - 1;
+            reserved.push((first, count));
+            first
+        };
+        let mut hand = |waiting: &Waiting| handed.push(waiting.token);
+        let mut turn = Turn { now, fences: &mut fences, handed: &mut hand };
+        let lock = &mut self.lock;
+        let reply = match request {
+            Request::Acquire(ask) => lock.acquire(ask, &mut turn),
+            Request::Renew { token, ttl, fences, .. } => lock.renew(*token, *ttl, *fences, &mut turn),
+            Request::Release { token, .. } => lock.release(*token, &mut turn),
+            Request::Adopt { token, heir, ttl, holder, .. } => {
+                lock.adopt(*token, *heir, *ttl, holder, &mut turn)
+            }
+            Request::Inspect { .. } => lock.inspect(now),
+            Request::Detach { .. } | Request::Ping => unreachable!("nobody asks for it"),
+        };
+        if struck && self.sabotage == Some(Sabotage::TellNobody) {
+            handed.clear();
+        }
+        self.seen.requests += 1;
+        self.seen.handed += handed.len() as u64;
+        self.seen.adopted += u64::from(reply == Reply::Adopted);
+        self.seen.shared = self.seen.shared.max(self.lock.held.len() as u64);
+        self.seen.queue = self.seen.queue.max(self.lock.queue.len() as u64);
+        self.checker.enter(&Deed { now, request, reply: &reply, handed: &handed, reserved: &reserved })?;
+        // Of those who are told, some look at once; the others find out by themselves.
+        for token in handed {
+            let actor = self.actors.iter().position(|actor| actor.token == token).expect("one of ours");
+            if self.rng.u8(..10) < 8 {
+                self.seen.taken_up += 1;
+                let there = Duration::from_micros(self.rng.u64(50..20_000));
+                self.plan(there, Event::Look { actor });
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Once the network works and nobody hangs any more, nobody falls back.
+    fn keeps_its_place(&mut self, index: usize, sent: Instant, reply: &Reply) -> Verdict {
+        let calm = sent > self.trouble_until + Duration::from_secs(6);
+        let actor = &mut self.actors[index];
+        if let (true, Aim::Get, Reply::Queued { ahead, .. }) = (calm, actor.aim, reply) {
+            demand!(actor.ahead.is_none_or(|before| *ahead <= before), "{} fell back", actor.token);
+            actor.ahead = Some(*ahead);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, index: usize, sent: Instant, reply: &Reply) -> Verdict {
+        let now = self.now;
+        let actor = &mut self.actors[index];
+        let was_open = actor.is_open();
+        if actor.hear(now, sent, reply, &mut self.rng) {
+            self.seen.grants += 1;
+            self.compare_beliefs(index)?;
+        }
+        if was_open && !self.actors[index].is_open() && self.is_trouble() {
+            self.add(Aim::Get);
+        }
+        Ok(())
+    }
+
+    /// Whoever begins to believe in its lease must not meet others who do, unless both share.
+    fn compare_beliefs(&self, index: usize) -> Verdict {
+        let actor = &self.actors[index];
+        let others =
+            self.actors.iter().enumerate().filter(|(i, other)| *i != index && other.believes_at(self.now));
+        let beside: Vec<&Actor> = others.map(|(_, other)| other).collect();
+        demand!(
+            fits(actor.mode, beside.iter().map(|other| other.mode)),
+            "{} and {} others believe that they hold it",
+            actor.token,
+            beside.len()
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! The short forms that the suite speaks in.
+
+use std::time::Duration;
+
+use leasehold::lease::{Fence, Instant, Key, Token, Ttl};
+use leasehold::store::{Answer, Ask, LeaseInfo, LockInfo, Reply, Request};
+
+use crate::client::Client;
+
+/// The time-out of every batch that is expected to succeed.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A key that no other test uses, so that a place may be shared.
+pub fn fresh_key(name: &str) -> Key {
+    format!("lock:{name}:{}", Token::random()).into()
+}
+
+pub fn ttl(ms: u32) -> Ttl {
+    Ttl::from_millis(ms).unwrap()
+}
+
+pub fn acquire(key: &Key, token: Token, ttl_ms: u32) -> Request {
+    Request::Acquire(Ask::new(key.clone(), token, ttl(ttl_ms), "contract".into()))
+}
+
+/// For a lease with that many fences.
+pub fn acquire_block(key: &Key, token: Token, ttl_ms: u32, fences: u32) -> Request {
+    Request::Acquire(Ask { fences, ..Ask::new(key.clone(), token, ttl(ttl_ms), "contract".into()) })
+}
+
+pub fn renew(key: &Key, token: Token, ttl_ms: u32) -> Request {
+    renew_block(key, token, ttl_ms, 0)
+}
+
+/// With that many more fences.
+pub fn renew_block(key: &Key, token: Token, ttl_ms: u32, fences: u32) -> Request {
+    Request::Renew { key: key.clone(), token, ttl: ttl(ttl_ms), fences }
+}
+
+pub fn release(key: &Key, token: Token) -> Request {
+    Request::Release { key: key.clone(), token }
+}
+
+pub fn adopt(key: &Key, token: Token, heir: Token, ttl_ms: u32) -> Request {
+    Request::Adopt { key: key.clone(), token, heir, ttl: ttl(ttl_ms), holder: "heir".into() }
+}
+
+pub fn inspect(key: &Key) -> Request {
+    Request::Inspect { key: key.clone() }
+}
+
+/// To a renewal that wanted no fences.
+pub const RENEWED: Reply = Reply::Renewed { block: None };
+
+/// Asks for all of `batch` and expects an answer to each.
+pub async fn answers(client: &Client, batch: Vec<Request>) -> Vec<Answer> {
+    let count = batch.len();
+    let answers = client.store.clone().execute(batch, TIMEOUT).await;
+    assert_eq!(answers.len(), count, "one answer each");
+    answers
+}
+
+/// Asks for all of `batch` and expects no error.
+pub async fn replies(client: &Client, batch: Vec<Request>) -> Vec<Reply> {
+    answers(client, batch).await.into_iter().map(|answer| answer.expect("the store answers")).collect()
+}
+
+pub async fn ask(client: &Client, request: Request) -> Reply {
+    replies(client, vec![request]).await.pop().unwrap()
+}
+
+/// The fence of a granted lease.
+pub fn fence(reply: Reply) -> Fence {
+    match reply {
+        Reply::Acquired { fence, .. } => fence,
+        other => panic!("expected a lease, got {other:?}"),
+    }
+}
+
+pub async fn granted(client: &Client, key: &Key, token: Token, ttl_ms: u32) -> Fence {
+    fence(ask(client, acquire(key, token, ttl_ms)).await)
+}
+
+/// Asks for the lease until it is granted. Returns its fence and the instant at which it was known.
+pub async fn granted_in_the_end(client: &Client, key: &Key, token: Token) -> (Fence, Instant) {
+    loop {
+        match ask(client, acquire(key, token, 60_000)).await {
+            Reply::Acquired { fence, .. } => return (fence, leasehold::engine::clock::now()),
+            Reply::Busy { remaining } => {
+                // As soon as it may be free, looked at a little before so that a grant too early shows.
+                let remaining = remaining.expect("a lease of ours always ends");
+                tokio::time::sleep(remaining.saturating_sub(Duration::from_millis(3))).await;
+            }
+            other => panic!("expected a lease or busy, got {other:?}"),
+        }
+    }
+}
+
+pub async fn info(client: &Client, key: &Key) -> Option<LockInfo> {
+    match ask(client, inspect(key)).await {
+        Reply::Inspected(info) => info,
+        other => panic!("expected what inspect tells, got {other:?}"),
+    }
+}
+
+/// The only lease of the lock.
+pub async fn lease(client: &Client, key: &Key) -> LeaseInfo {
+    let mut leases = info(client, key).await.expect("held").leases;
+    assert_eq!(leases.len(), 1, "{leases:?}");
+    leases.remove(0)
+}
+
+pub async fn remaining(client: &Client, key: &Key) -> Duration {
+    lease(client, key).await.remaining.expect("a lease of ours always ends")
+}
+
+/// Who holds the lock and who waits for it, by their names, in order.
+pub async fn names(client: &Client, key: &Key) -> (Vec<String>, Vec<String>) {
+    let Some(info) = info(client, key).await else { return Default::default() };
+    let holders = info.leases.into_iter().map(|lease| lease.holder.expect("one of ours").to_string());
+    (holders.collect(), info.waiters.into_iter().map(|waiter| waiter.holder.to_string()).collect())
+}

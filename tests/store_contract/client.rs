@@ -1,0 +1,83 @@
+//! A client of a place, and what the place tells it without being asked.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use leasehold::store::{Notice, Store};
+use tokio::sync::Notify;
+
+/// How long a notice may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A client as the engine is one: it asks, and it listens.
+#[derive(Clone)]
+pub struct Client {
+    pub store: Rc<dyn Store>,
+    pub notices: Rc<Notices>,
+}
+
+impl Client {
+    /// For a store of its own, which nobody has asked anything yet.
+    pub fn of(store: Rc<dyn Store>) -> Self {
+        let notices = Rc::<Notices>::default();
+        store.listen(notices.clone().listener());
+        Self { store, notices }
+    }
+
+    /// Whether both are one process to the place, so that it has one listener for both.
+    pub fn is_one_with(&self, other: &Client) -> bool {
+        Rc::ptr_eq(&self.notices, &other.notices)
+    }
+}
+
+/// All notices that a client has heard.
+#[derive(Default)]
+pub struct Notices {
+    heard: RefCell<Vec<Notice>>,
+    bell: Notify,
+}
+
+impl Notices {
+    pub fn listener(self: Rc<Self>) -> Rc<dyn Fn(Notice)> {
+        Rc::new(move |notice| {
+            self.heard.borrow_mut().push(notice);
+            self.bell.notify_waiters();
+        })
+    }
+
+    /// How often the waiter of that number was told so far.
+    pub fn of(&self, number: u64) -> usize {
+        self.heard.borrow().iter().filter(|notice| **notice == Notice::Granted(number)).count()
+    }
+
+    /// How many notices there were so far.
+    pub fn count(&self) -> usize {
+        self.heard.borrow().len()
+    }
+
+    /// Resolves when the waiter of that number has been told, be it before.
+    pub async fn granted(&self, number: u64) {
+        let told = self.until(|| self.of(number) > 0);
+        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("no notice for {number}"));
+    }
+
+    /// Resolves at the next notice after the first `seen`.
+    pub fn after(&self, seen: usize) -> impl Future<Output = ()> {
+        self.until(move || self.count() > seen)
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        loop {
+            let rung = self.bell.notified();
+            tokio::pin!(rung);
+            // From here on no notice is missed.
+            rung.as_mut().enable();
+            if is_so() {
+                return;
+            }
+            rung.await;
+        }
+    }
+}

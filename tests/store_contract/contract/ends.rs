@@ -1,0 +1,53 @@
+//! Promise 8, it ends: every request is answered, and a store closes.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::engine::clock;
+use leasehold::lease::Token;
+use leasehold::store::{Reply, Request};
+
+use super::LONG;
+use crate::asking::*;
+use crate::fixture::Fixture;
+
+pub async fn it_ends_when_the_place_does_not_answer(place: &dyn Fixture) {
+    let client = place.open();
+    let key = fresh_key("k");
+    ask(&client, Request::Ping).await;
+    let Some(stalled) = place.stall() else { return };
+    let tokens: Vec<Token> = (0..20).map(|_| Token::random()).collect();
+    let timeout = Duration::from_millis(150);
+    let before = clock::now();
+    let batches = tokens.iter().map(|token| {
+        let request = acquire(&key, *token, LONG);
+        client.store.clone().execute(vec![request.clone(), Request::Ping, request], timeout)
+    });
+    let all = join_all(batches).await;
+    let span = clock::now().since(before);
+    assert!(span < timeout + Duration::from_millis(500), "answered after {span:?}");
+    for answers in &all {
+        assert_eq!(answers.len(), 3);
+        let error = answers[0].as_ref().expect_err("nobody can have answered");
+        assert!(error.kind.is_transient(), "{error:?}");
+    }
+    drop(stalled);
+    // What may have been done is undone by its token; what was not done has left nothing.
+    for (token, answers) in tokens.iter().zip(&all) {
+        let maybe_done = answers[0].as_ref().is_err_and(|error| error.maybe_done);
+        match ask(&client, release(&key, *token)).await {
+            Reply::NotHeld(_) => {}
+            Reply::Released => assert!(maybe_done, "carried out, though the error denied it"),
+            other => panic!("{other:?}"),
+        }
+    }
+    granted(&client, &key, Token::random(), LONG).await;
+}
+
+pub async fn it_ends_on_close(place: &dyn Fixture) {
+    let client = place.open();
+    granted(&client, &fresh_key("k"), Token::random(), LONG).await;
+    tokio::time::timeout(Duration::from_secs(2), client.store.close()).await.expect("close ends");
+    let unused = place.open();
+    tokio::time::timeout(Duration::from_secs(2), unused.store.close()).await.expect("close ends");
+}

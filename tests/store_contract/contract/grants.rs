@@ -1,0 +1,184 @@
+//! Promise 7, first come, first served: how a lease passes from one to the next.
+
+use std::time::Duration;
+
+use leasehold::engine::clock;
+use leasehold::lease::Token;
+use leasehold::store::{Ask, GRANT_TTL, Place, Reply, Request};
+
+use super::{GRAIN, LONG, SLACK};
+use crate::asking::*;
+use crate::fixture::Fixture;
+use crate::waiter::Waiter;
+
+pub async fn a_release_hands_the_lease_to_one_waiter_and_tells_it_once(place: &dyn Fixture) {
+    let clients = [place.open(), place.open()];
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&clients[0], &key, "holder");
+    holder.granted().await;
+    let mut waiters = Vec::new();
+    for i in 0..6 {
+        let waiter = Waiter::exclusive(&clients[i % 2], &key, &format!("w{i}"));
+        assert_eq!(waiter.queued().await as usize, i);
+        waiters.push(waiter);
+    }
+    let times_told = || waiters.iter().map(|w| w.client.notices.of(w.number())).collect::<Vec<_>>();
+    holder.released().await;
+    for i in 0..waiters.len() {
+        let waiter = &waiters[i];
+        waiter.client.notices.granted(waiter.number()).await;
+        let (holders, waiting) = names(&clients[i % 2], &key).await;
+        assert_eq!(holders, [&*waiter.wants.holder], "its own before it says a word");
+        assert_eq!(waiting.len(), waiters.len() - i - 1);
+        assert_eq!(lease(&clients[0], &key).await.fence, None, "and without a fence until then");
+        waiter.granted().await;
+        // What is repeated is no second release: it hands on nothing.
+        for _repeated in 0..2 {
+            holder.release().await;
+        }
+        // Whoever is told wrongly has been told by the time that these are answered.
+        for client in &clients {
+            ask(client, Request::Ping).await;
+        }
+        let expected: Vec<usize> = (0..waiters.len()).map(|j| usize::from(j <= i)).collect();
+        assert_eq!(times_told(), expected);
+        waiter.released().await;
+    }
+}
+
+pub async fn a_notice_reaches_the_process_that_waits(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&other, &key, "holder");
+    holder.granted().await;
+    // Every process numbers its waiters by itself.
+    let mut waiters = [Waiter::exclusive(&one, &key, "first"), Waiter::exclusive(&other, &key, "second")];
+    if !one.is_one_with(&other) {
+        waiters[1].wants.place = Some(Place { number: waiters[0].number() });
+    }
+    for (ahead, waiter) in waiters.iter().enumerate() {
+        assert_eq!(waiter.queued().await as usize, ahead);
+    }
+    let mut turns = [0, 0];
+    holder.released().await;
+    for i in 0..2 {
+        waiters[i].client.notices.granted(waiters[i].number()).await;
+        turns[i] = 1;
+        waiters[i].granted().await;
+        assert_eq!([0, 1].map(|j: usize| waiters[j].client.notices.of(waiters[j].number())), turns);
+        waiters[i].released().await;
+    }
+}
+
+pub async fn a_handed_lease_is_taken_up_by_repeating_the_acquire(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&one, &key, "holder");
+    let first = holder.granted().await;
+    let waiter = Waiter::exclusive(&other, &key, "waiter");
+    waiter.queued().await;
+    holder.released().await;
+    let left = remaining(&one, &key).await;
+    assert!(left <= GRANT_TTL, "handed over for {left:?}");
+    let fence = waiter.granted().await;
+    assert!(fence > first, "{fence:?} after {first:?}");
+    let left = remaining(&one, &key).await;
+    assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
+    assert_eq!(waiter.granted().await, fence, "said twice, held once");
+    assert_eq!(lease(&one, &key).await.fence, Some(fence));
+    waiter.released().await;
+    assert_eq!(info(&one, &key).await, None);
+}
+
+pub async fn a_lease_that_was_handed_over_lives_for_its_own_ttl(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&one, &key, "holder");
+    holder.granted().await;
+    let mut waiter = Waiter::exclusive(&other, &key, "waiter");
+    waiter.wants.ttl = ttl(100);
+    waiter.queued().await;
+    holder.released().await;
+    let before = clock::now();
+    waiter.granted().await;
+    // A crash costs one ttl, also one that is shorter than a grant.
+    let left = remaining(&one, &key).await;
+    assert!(left <= Duration::from_millis(100), "{left:?} of 100 ms");
+    let (_, known) = granted_in_the_end(&one, &key, Token::random()).await;
+    let span = known.since(before);
+    assert!(span + GRAIN >= Duration::from_millis(100), "two leases overlap: {span:?}");
+}
+
+pub async fn a_lease_not_taken_up_goes_to_the_next(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&one, &key, "holder");
+    holder.granted().await;
+    let dead = Waiter::exclusive(&other, &key, "dead");
+    let next = Waiter::exclusive(&one, &key, "next");
+    let last = Waiter::exclusive(&other, &key, "last");
+    assert_eq!((dead.queued().await, next.queued().await, last.queued().await), (0, 1, 2));
+    let before = clock::now();
+    holder.released().await;
+    let released = clock::now();
+    assert!(next.queued_for().await <= GRANT_TTL, "it is told when to look again");
+    let fence = next.served().await;
+    let (early, late) = (clock::now().since(before), clock::now().since(released));
+    assert!(early + GRAIN >= GRANT_TTL, "not before the grant has ended, but {early:?} after");
+    assert!(late < GRANT_TTL + SLACK, "{late:?}");
+    assert_eq!(lease(&other, &key).await.fence, Some(fence));
+    // Who comes too late has had its turn.
+    assert_eq!((last.queued().await, dead.queued().await), (0, 1));
+}
+
+pub async fn a_lease_that_ran_out_goes_to_the_first_in_the_queue(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let (key, gone) = (fresh_key("k"), Token::random());
+    let before = clock::now();
+    let first_fence = granted(&one, &key, gone, 150).await;
+    let first = Waiter::exclusive(&other, &key, "first");
+    let second = Waiter::exclusive(&one, &key, "second");
+    let left = first.queued_for().await;
+    assert!(left <= Duration::from_millis(150), "{left:?}");
+    second.queued().await;
+    let fence = first.served().await;
+    let span = clock::now().since(before);
+    assert!(span + GRAIN >= Duration::from_millis(150) && span < SLACK, "{span:?}");
+    assert!(fence > first_fence);
+    assert!(matches!(ask(&one, renew(&key, gone, LONG)).await, Reply::NotHeld(_)));
+    assert_eq!(second.queued().await, 0);
+
+    // The second is the first to look: it is the first that gets it all the same.
+    let key = fresh_key("k");
+    granted(&one, &key, gone, 30).await;
+    let first = Waiter::exclusive(&other, &key, "first");
+    let second = Waiter::exclusive(&one, &key, "second");
+    first.queued().await;
+    let left = second.queued_for().await;
+    tokio::time::sleep(left + Duration::from_millis(2)).await;
+    assert_eq!(second.queued().await, 0, "behind nobody but the first, who holds");
+    first.client.notices.granted(first.number()).await;
+    first.granted().await;
+}
+
+pub async fn a_waiter_that_gives_up_what_it_was_handed_passes_it_on(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&one, &key, "holder");
+    let fence = holder.granted().await;
+    let quitter = Waiter::exclusive(&other, &key, "quitter");
+    let next = Waiter::exclusive(&one, &key, "next");
+    quitter.queued().await;
+    next.queued().await;
+    holder.released().await;
+    let before = clock::now();
+    assert_eq!(quitter.release().await, Reply::Released);
+    next.client.notices.granted(next.number()).await;
+    assert!(next.granted().await > fence);
+    let span = clock::now().since(before);
+    assert!(span < GRANT_TTL, "at once, not {span:?} later");
+    // The acquire that it had on its way comes after its release: it stands at the end, and holds nothing.
+    let Ask { ref key, .. } = quitter.wants;
+    assert_eq!(quitter.queued().await, 0);
+    assert_eq!(names(&one, key).await.0, ["next"]);
+}

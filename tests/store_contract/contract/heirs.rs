@@ -1,0 +1,82 @@
+//! How a lease passes to another token as it is, and outlives its process.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::lease::Token;
+use leasehold::store::{Absence, Reply, Request};
+
+use super::{LONG, SLACK};
+use crate::asking::*;
+use crate::fixture::Fixture;
+use crate::waiter::Waiter;
+
+pub async fn only_one_of_two_heirs_adopts_a_lease(place: &dyn Fixture) {
+    let clients = [place.open(), place.open()];
+    for _ in 0..20 {
+        let (key, old) = (fresh_key("k"), Token::random());
+        let fence = granted(&clients[0], &key, old, LONG).await;
+        let heirs = [Token::random(), Token::random()];
+        let tries = [0, 1].map(|i: usize| ask(&clients[i], adopt(&key, old, heirs[i], LONG)));
+        let replies = join_all(tries).await;
+        let winner = replies.iter().position(|reply| *reply == Reply::Adopted).expect("one adopts it");
+        assert_eq!(replies[1 - winner], Reply::NotHeld(Absence::Taken), "and only one");
+        let (heir, loser) = (heirs[winner], heirs[1 - winner]);
+        // Repeated, as after a lost answer.
+        assert_eq!(ask(&clients[0], adopt(&key, old, heir, LONG)).await, Reply::Adopted);
+        assert_eq!(ask(&clients[1], adopt(&key, old, loser, LONG)).await, Reply::NotHeld(Absence::Taken));
+        assert_eq!(lease(&clients[1], &key).await.fence, Some(fence), "the tenure is the same");
+        assert_eq!(ask(&clients[0], release(&key, loser)).await, Reply::NotHeld(Absence::Taken));
+        assert_eq!(ask(&clients[0], release(&key, heir)).await, Reply::Released);
+        assert_eq!(ask(&clients[0], adopt(&key, old, heir, LONG)).await, Reply::NotHeld(Absence::Missing));
+        assert_eq!(info(&clients[0], &key).await, None, "an adoption never creates a lease");
+    }
+}
+
+pub async fn an_adopted_lease_is_the_heirs_alone(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let (key, old, heir) = (fresh_key("k"), Token::random(), Token::random());
+    let fence = granted(&one, &key, old, 5_000).await;
+    let waiter = Waiter::exclusive(&one, &key, "waiter");
+    waiter.queued().await;
+    assert_eq!(ask(&other, adopt(&key, old, heir, LONG)).await, Reply::Adopted);
+    let taken = Reply::NotHeld(Absence::Taken);
+    assert_eq!(ask(&one, renew(&key, old, LONG)).await, taken);
+    assert_eq!(ask(&one, release(&key, old)).await, taken);
+    assert!(matches!(ask(&one, acquire(&key, old, LONG)).await, Reply::Busy { .. }));
+    let now = lease(&one, &key).await;
+    assert_eq!((now.holder.as_deref(), now.fence), (Some("heir"), Some(fence)));
+    let left = now.remaining.expect("a lease of ours always ends");
+    assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
+    // It never makes it shorter.
+    assert_eq!(ask(&other, adopt(&key, old, heir, 10)).await, Reply::Adopted);
+    assert!(remaining(&one, &key).await > ttl(LONG).as_duration() - SLACK);
+    assert_eq!(ask(&other, renew(&key, heir, LONG)).await, RENEWED);
+    assert_eq!(ask(&other, acquire(&key, heir, LONG)).await, Reply::Acquired { fence, waiting: 1 });
+    assert_eq!(waiter.queued().await, 0, "those who wait still do");
+    assert_eq!(ask(&other, release(&key, heir)).await, Reply::Released);
+    assert!(waiter.granted().await > fence);
+}
+
+pub async fn a_detached_lease_outlives_its_process(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let (key, token, heir) = (fresh_key("k"), Token::random(), Token::random());
+    let detach = |token| Request::Detach { key: key.clone(), token, ttl: ttl(LONG) };
+    assert_eq!(ask(&one, detach(token)).await, Reply::NotHeld(Absence::Missing));
+    let fence = granted(&one, &key, token, 5_000).await;
+    assert_eq!(ask(&one, detach(heir)).await, Reply::NotHeld(Absence::Taken));
+    for _repeated in 0..2 {
+        assert_eq!(ask(&one, detach(token)).await, RENEWED);
+    }
+    assert!(remaining(&one, &key).await > ttl(LONG).as_duration() - SLACK);
+    let waiter = Waiter::exclusive(&other, &key, "waiter");
+    waiter.queued().await;
+    one.store.close().await;
+    // A store that sees that a process is gone has seen it by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(waiter.queued().await, 0, "it is held by nobody who lives, and not free");
+    assert_eq!(lease(&other, &key).await.fence, Some(fence));
+    assert_eq!(ask(&other, adopt(&key, token, heir, LONG)).await, Reply::Adopted);
+    assert_eq!(ask(&other, release(&key, heir)).await, Reply::Released);
+    assert!(waiter.granted().await > fence);
+}

@@ -1,0 +1,81 @@
+//! Promise 6, nothing piles up.
+
+use std::time::Duration;
+
+use leasehold::engine::clock;
+use leasehold::lease::{Key, Mode, Token};
+use leasehold::store::{Ask, Place, Request};
+
+use super::LONG;
+use crate::asking::*;
+use crate::client::Client;
+use crate::fixture::Fixture;
+use crate::waiter::Waiter;
+
+pub async fn nothing_piles_up(place: &dyn Fixture) {
+    let store = place.open();
+    ask(&store, Request::Ping).await;
+    let before = place.traces().await;
+    for _ in 0..4 {
+        let leases: Vec<(Key, Token)> = (0..250).map(|_| (fresh_key("k"), Token::random())).collect();
+        replies(&store, leases.iter().map(|(k, t)| acquire(k, *t, LONG)).collect()).await;
+        assert!(place.traces().await >= before);
+        replies(&store, leases.iter().map(|(k, t)| release(k, *t)).collect()).await;
+        assert_eq!(place.traces().await, before, "released leases leave nothing");
+    }
+    // These run out, and nobody asks about them again; the store goes on being used for something else.
+    let forgotten = (0..1000).map(|_| acquire(&fresh_key("k"), Token::random(), 10)).collect();
+    replies(&store, forgotten).await;
+    vanishes(place, &store, before).await;
+}
+
+/// Everything that nobody has given back goes by itself, while the store is used for something else.
+async fn vanishes(place: &dyn Fixture, client: &Client, before: usize) {
+    let start = clock::now();
+    while place.traces().await > before {
+        assert!(
+            clock::now().since(start) < Duration::from_secs(20),
+            "{} left",
+            place.traces().await - before
+        );
+        let (key, token) = (fresh_key("k"), Token::random());
+        granted(client, &key, token, LONG).await;
+        ask(client, release(&key, token)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub async fn nothing_remains_of_those_who_waited(place: &dyn Fixture) {
+    let client = place.open();
+    ask(&client, Request::Ping).await;
+    let before = place.traces().await;
+    let keys: Vec<Key> = (0..50).map(|_| fresh_key("k")).collect();
+    for key in &keys {
+        let waiters = [Mode::Exclusive, Mode::Shared { most: 2 }, Mode::Exclusive]
+            .map(|mode| Waiter::new(&client, key, "w", mode));
+        for (ahead, waiter) in waiters.iter().enumerate() {
+            match ahead {
+                0 => assert!(waiter.granted().await.0 > 0),
+                _ => assert_eq!(waiter.queued().await as usize, ahead - 1),
+            }
+        }
+        // One gives up its place, one its lease, one what it was handed.
+        for waiter in [&waiters[1], &waiters[0], &waiters[2]] {
+            waiter.release().await;
+        }
+        assert_eq!(info(&client, key).await, None);
+    }
+    assert_eq!(place.traces().await, before, "those who gave up leave nothing");
+    // These are never heard of again: neither who holds, nor who is handed the lease, nor who waits behind.
+    let mut forgotten = Vec::new();
+    for (i, key) in keys.iter().enumerate() {
+        forgotten.push(acquire(key, Token::random(), 10));
+        for j in 0..3 {
+            let place = Some(Place { number: 1_000_000 + 3 * i as u64 + j });
+            let ask = Ask::new(key.clone(), Token::random(), ttl(LONG), "gone".into());
+            forgotten.push(Request::Acquire(Ask { place, ..ask }));
+        }
+    }
+    replies(&client, forgotten).await;
+    vanishes(place, &client, before).await;
+}

@@ -1,0 +1,133 @@
+//! The server's scripts against the contract's rules: whatever is asked, both say the same.
+
+use std::collections::BTreeMap;
+
+use leasehold::lease::{Fence, Instant, Mode, Token};
+use leasehold::store::memory::LeaseTable;
+use leasehold::store::{Ask, LockInfo, Notice, Place, Reply, Request};
+
+use crate::ask::{Notices, all, inspect, release, run, terms};
+use crate::server::Server;
+
+/// An answer but for what the two can't agree on: which numbers the fences are, and how fast time goes.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Plainly(Reply),
+    Queued(u32, bool),
+    Busy,
+    Acquired(u32),
+    Renewed(Option<u32>),
+    Held(bool, Vec<(Option<String>, bool)>, Vec<(String, bool)>),
+}
+
+/// What was said, and the fences in it.
+fn said(reply: Reply) -> (Said, Vec<Fence>) {
+    match reply {
+        Reply::Acquired { fence, waiting } => (Said::Acquired(waiting), vec![fence]),
+        Reply::Renewed { block } => {
+            (Said::Renewed(block.map(|(_, w)| w)), block.map(|(f, _)| f).into_iter().collect())
+        }
+        Reply::Queued { ahead, told, .. } => (Said::Queued(ahead, told), Vec::new()),
+        Reply::Busy { .. } => (Said::Busy, Vec::new()),
+        Reply::Inspected(Some(LockInfo { shared, leases, waiters })) => {
+            let fences = leases.iter().filter_map(|lease| lease.fence).collect();
+            let mut leases: Vec<_> = leases
+                .into_iter()
+                .map(|l| (l.holder.map(|name| name.to_string()), l.fence.is_some()))
+                .collect();
+            // Among those who have not taken theirs up, there is no order.
+            let taken = leases.iter().take_while(|(_, taken)| *taken).count();
+            leases[taken..].sort();
+            let waiters = waiters.into_iter().map(|w| (w.holder.to_string(), w.shared)).collect();
+            (Said::Held(shared, leases, waiters), fences)
+        }
+        other => (Said::Plainly(other), Vec::new()),
+    }
+}
+
+fn random_request(random: &mut fastrand::Rng, key: &str, tokens: &mut [Token]) -> Request {
+    // A token is of one holder, whose name does not change.
+    let number = random.usize(..tokens.len());
+    let token = tokens[number];
+    match random.u8(..16) {
+        0 => inspect(key),
+        1 => {
+            let heir = Token::random();
+            // Otherwise the heir is not heard of again.
+            if random.bool() {
+                tokens[number] = heir;
+            }
+            let Ask { key, ttl, .. } = terms(key, token);
+            Request::Adopt { key, token, heir, ttl, holder: format!("holder {number}").into() }
+        }
+        2 | 3 => {
+            let ask = terms(key, token);
+            Request::Renew { key: ask.key, token, ttl: ask.ttl, fences: random.u32(..3) }
+        }
+        4..7 => release(key, token),
+        _ => {
+            let mode = match random.u8(..6) {
+                0..3 => Mode::Exclusive,
+                most => Mode::Shared { most: u32::from(most) - 1 },
+            };
+            let place = random.bool().then(|| Place { number: random.u64(..) });
+            let holder = format!("holder {number}").into();
+            let fences = random.u32(1..4);
+            Request::Acquire(Ask { mode, place, fences, holder, ..terms(key, token) })
+        }
+    }
+}
+
+#[test]
+fn scripts_and_rules_say_the_same() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let mut notices = Notices::of(&store);
+        let seed = 20_261_121;
+        let mut random = fastrand::Rng::with_seed(seed);
+        for round in 0..300 {
+            let mut table = LeaseTable::default();
+            let mut fences: BTreeMap<Fence, Fence> = BTreeMap::new();
+            let keys = [format!("lock:{round}"), format!("lock:{{{round}}}:b")];
+            let mut tokens: Vec<_> = (0..6).map(|_| Token::random()).collect();
+            let mut history = Vec::new();
+            // A round is over before the least of the times in the rules.
+            for _ in 0..20 {
+                let count = random.usize(1..5);
+                let batch: Vec<_> = (0..count)
+                    .map(|_| {
+                        let key = random.usize(..keys.len());
+                        random_request(&mut random, &keys[key], &mut tokens)
+                    })
+                    .collect();
+                let expected: Vec<_> = batch
+                    .iter()
+                    .map(|request| {
+                        table
+                            .apply(request.clone(), Instant::from_micros(1), 1)
+                            .expect("rules have no errors")
+                    })
+                    .collect();
+                let answers = all(&store, batch.clone()).await;
+                for ((request, expected), answer) in batch.into_iter().zip(expected).zip(answers) {
+                    let answer = answer.expect("the server answers");
+                    history.push(format!("{request:?}\n    {expected:?}\n    {answer:?}"));
+                    let (expected, model) = said(expected);
+                    let (answer, real) = said(answer);
+                    let context = || format!("seed {seed}, round {round}:\n{}", history.join("\n"));
+                    assert_eq!(answer, expected, "{}", context());
+                    assert_eq!(model.len(), real.len(), "{}", context());
+                    for (model, real) in model.into_iter().zip(real) {
+                        let known = *fences.entry(model).or_insert(real);
+                        assert_eq!(known, real, "{}", context());
+                    }
+                }
+                for number in table.take_handed() {
+                    assert_eq!(notices.next().await, Notice::Granted(number), "{}", history.join("\n"));
+                }
+            }
+            assert_eq!(notices.more(), [], "{}", history.join("\n"));
+        }
+    });
+}

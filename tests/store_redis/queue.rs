@@ -1,0 +1,408 @@
+//! Who waits at the server, and who is handed a lease there.
+
+use std::rc::Rc;
+
+use leasehold::lease::Token;
+use leasehold::store::redis::RedisStore;
+use leasehold::store::{Absence, Ask, Notice, Reply, Request, Store};
+
+use crate::ask::{
+    Notices, RENEWED, acquire, all, ask, fence, granted, info, inspect, lock, queue, queued, release, renew,
+    run, share, terms,
+};
+use crate::server::Server;
+
+/// Ends what is held as its ttl would, and comes back when it is gone.
+fn let_run_out(server: &Server, key: &str) {
+    server.command(&["PEXPIRE", key, "1"]);
+    while server.command(&["EXISTS", key]) == "1" {}
+}
+
+/// Queues a fresh token for each of the stores, in order; the numbers are their places.
+async fn line(stores: &[&Rc<RedisStore>], key: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    for (number, store) in stores.iter().enumerate() {
+        let token = Token::random();
+        assert_eq!(queued(ask(store, queue(key, token, number as u64)).await), (number as u32, true));
+        tokens.push(token);
+    }
+    tokens
+}
+
+#[test]
+fn a_release_hands_the_lock_to_whoever_came_first_and_tells_nobody_else() {
+    run(async {
+        let server = Server::start(&[]);
+        let (holder, one, two) = (server.store(), server.store(), server.store());
+        let mut told = [Notices::of(&one), Notices::of(&two)];
+        let first = Token::random();
+        let mut last = granted(&holder, "lock:a", first).await;
+        let tokens = line(&[&one, &two, &one], "lock:a").await;
+        let mut owner = first;
+        for (number, token) in tokens.iter().enumerate() {
+            assert_eq!(ask(&holder, release("lock:a", owner)).await, Reply::Released);
+            assert_eq!(server.command(&["GET", "lock:a"]), token.to_string(), "it owns it at once");
+            let left: i64 = server.command(&["PTTL", "lock:a"]).parse().unwrap();
+            assert!((500..=1_000).contains(&left), "{left}");
+            assert_eq!(told[number % 2].next().await, Notice::Granted(number as u64));
+            let handed = info(&holder, "lock:a").await.unwrap();
+            assert_eq!((handed.holder.as_deref(), handed.fence), (Some("a test"), None));
+            // Nobody comes in between.
+            let newcomer = ask(&holder, acquire("lock:a", Token::random(), 1_000)).await;
+            assert!(matches!(newcomer, Reply::Busy { .. }), "{newcomer:?}");
+            match ask(&one, queue("lock:a", *token, 99)).await {
+                Reply::Acquired { fence, waiting } => {
+                    assert!(fence > last);
+                    assert_eq!(waiting as usize, tokens.len() - 1 - number);
+                    last = fence;
+                }
+                other => panic!("{other:?}"),
+            }
+            let left: i64 = server.command(&["PTTL", "lock:a"]).parse().unwrap();
+            assert!(left > 50_000, "{left}");
+            assert_eq!(info(&holder, "lock:a").await.unwrap().fence, Some(last));
+            owner = *token;
+        }
+        assert_eq!(ask(&holder, release("lock:a", owner)).await, Reply::Released);
+        assert_eq!(server.command(&["KEYS", "*"]), "{lock:a}:fence");
+        ask(&one, Request::Ping).await;
+        ask(&two, Request::Ping).await;
+        assert!(told[0].more().is_empty() && told[1].more().is_empty());
+    });
+}
+
+#[test]
+fn what_lies_at_the_server_while_somebody_waits_ends_by_itself() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        granted(&store, "lock:a", Token::random()).await;
+        for (number, key) in ["lock:a", "lock:b", "lock:c{d}e"].into_iter().enumerate() {
+            let token = Token::random();
+            if key != "lock:a" {
+                // Somebody who leaves no fence.
+                server.command(&["SET", key, "theirs", "NX", "PX", "60000"]);
+            }
+            let requests = vec![queue(key, token, 7), queue(key, Token::random(), 8)];
+            for (ahead, answer) in all(&store, requests).await.into_iter().enumerate() {
+                assert_eq!(queued(answer.unwrap()), (ahead as u32, true));
+            }
+            let side = |name: &str| match number {
+                2 => format!("{{d}}:lock:c{{d}}e:{name}"),
+                _ => format!("{{{key}}}:{name}"),
+            };
+            assert_eq!(server.command(&["ZRANK", &side("queue"), &token.to_string()]), "0");
+            assert_ne!(server.command(&["ZSCORE", &side("alive"), &token.to_string()]), "(nil)");
+            let known = server.command(&["HGET", &side("waiters"), &token.to_string()]);
+            assert!(known.starts_with("0 7 leasehold:") && known.ends_with(" a test"), "{known}");
+            assert!(!known.contains(&token.to_string()));
+            assert_eq!(server.command(&["GETRANGE", &side("fence"), "0", "0"]), "q");
+            for name in ["queue", "alive", "waiters"] {
+                let left: i64 = server.command(&["PTTL", &side(name)]).parse().unwrap();
+                assert!((1..=2_500).contains(&left), "{name}: {left}");
+            }
+        }
+        assert_eq!(server.immortal(), Vec::<String>::new());
+        // A lock that is free again, of a queue that is gone, is as any other.
+        server.command(&["DEL", "lock:a", "{lock:a}:queue", "{lock:a}:alive", "{lock:a}:waiters"]);
+        let token = Token::random();
+        let first = granted(&store, "lock:a", token).await;
+        assert_eq!(server.command(&["GET", "{lock:a}:fence"]), format!("{} {token} a test", first.0));
+    });
+}
+
+#[test]
+fn a_lease_that_ran_out_is_handed_on_by_whoever_finds_it() {
+    run(async {
+        let server = Server::start(&[]);
+        let (store, other) = (server.store(), server.store());
+        let mut told = Notices::of(&other);
+        for (find, expected) in [
+            (acquire as fn(&str, Token, u32) -> Request, "busy"),
+            (|key, token, _| queue(key, token, 5), "queued behind nobody"),
+            (renew, "taken"),
+            (|key, token, _| release(key, token), "taken"),
+        ] {
+            let key = format!("lock:{expected}-{}", Token::random());
+            granted(&store, &key, Token::random()).await;
+            let first = line(&[&other], &key).await[0];
+            let_run_out(&server, &key);
+            let said = ask(&store, find(&key, Token::random(), 60_000)).await;
+            match expected {
+                "busy" => assert!(matches!(said, Reply::Busy { .. }), "{said:?}"),
+                "taken" => assert_eq!(said, Reply::NotHeld(Absence::Taken)),
+                _ => assert_eq!(queued(said), (0, true)),
+            }
+            assert_eq!(told.next().await, Notice::Granted(0));
+            assert_eq!(server.command(&["GET", &key]), first.to_string());
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_a_foreign_lock_gets_it_when_it_is_gone() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        server.command(&["SET", "lock:a", "theirs", "NX"]);
+        let token = line(&[&store], "lock:a").await[0];
+        match ask(&store, queue("lock:a", token, 0)).await {
+            Reply::Queued { remaining: None, ahead: 0, told: true } => {}
+            other => panic!("{other:?}"),
+        }
+        server.command(&["DEL", "lock:a"]);
+        fence(ask(&store, queue("lock:a", token, 0)).await);
+    });
+}
+
+#[test]
+fn a_waiter_whose_process_is_gone_is_passed_over_when_a_lease_ran_out_but_not_at_a_release() {
+    run(async {
+        let server = Server::start(&[]);
+        let (holder, gone, alive) = (server.store(), server.store(), server.store());
+        let mut told = Notices::of(&alive);
+        let token = Token::random();
+        granted(&holder, "lock:a", token).await;
+        let tokens = line(&[&gone, &alive], "lock:a").await;
+        gone.close().await;
+        while server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 2 {}
+        assert_eq!(ask(&holder, release("lock:a", token)).await, Reply::Released);
+        assert_eq!(server.command(&["GET", "lock:a"]), tokens[0].to_string(), "it may be about to come back");
+
+        // It does not. The next is due, whoever looks.
+        let_run_out(&server, "lock:a");
+        assert!(matches!(ask(&holder, acquire("lock:a", token, 1_000)).await, Reply::Busy { .. }));
+        assert_eq!(told.next().await, Notice::Granted(1));
+        assert_eq!(server.command(&["GET", "lock:a"]), tokens[1].to_string());
+
+        // Two who are gone, then the one who asks.
+        let lost = [Token::random(), Token::random()];
+        for lost in lost {
+            let ghost = server.store();
+            queued(ask(&ghost, queue("lock:a", lost, 1)).await);
+            ghost.close().await;
+        }
+        while server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 2 {}
+        let_run_out(&server, "lock:a");
+        match ask(&holder, acquire("lock:a", token, 60_000)).await {
+            Reply::Acquired { waiting: 2, .. } => {}
+            other => panic!("{other:?}"),
+        }
+        // They keep their places, should they come back after all.
+        assert_eq!(queued(ask(&holder, queue("lock:a", lost[0], 1)).await), (0, true));
+        assert!(told.more().is_empty());
+    });
+}
+
+#[test]
+fn who_is_not_heard_of_loses_its_place_wherever_it_stands() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let mut told = Notices::of(&store);
+        let token = Token::random();
+        granted(&store, "lock:a", token).await;
+        let tokens = line(&[&store, &store, &store], "lock:a").await;
+        for dead in [1, 0] {
+            // Its time ran out a moment ago.
+            server.command(&["ZADD", "{lock:a}:alive", "1", &tokens[dead].to_string()]);
+        }
+        assert_eq!(queued(ask(&store, queue("lock:a", tokens[1], 1)).await), (1, true), "at the end");
+        assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
+        assert_eq!(told.next().await, Notice::Granted(2));
+        for name in ["queue", "alive"] {
+            assert_eq!(server.command(&["ZCARD", &format!("{{lock:a}}:{name}")]), "1");
+        }
+        assert_eq!(server.command(&["HLEN", "{lock:a}:waiters"]), "1");
+    });
+}
+
+#[test]
+fn who_gives_up_leaves_the_queue() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let token = Token::random();
+        granted(&store, "lock:a", token).await;
+        let tokens = line(&[&store, &store], "lock:a").await;
+        let batch = vec![release("lock:a", tokens[0]), release("lock:a", tokens[0])];
+        for answer in all(&store, batch).await {
+            assert_eq!(answer.unwrap(), Reply::NotHeld(Absence::Taken));
+        }
+        assert_eq!(queued(ask(&store, queue("lock:a", tokens[1], 1)).await), (0, true));
+        assert_eq!(lock(&store, "lock:a").await.unwrap().waiters.len(), 1);
+        ask(&store, release("lock:a", tokens[1])).await;
+        assert_eq!(server.command(&["EXISTS", "{lock:a}:queue", "{lock:a}:alive", "{lock:a}:waiters"]), "0");
+    });
+}
+
+#[test]
+fn a_batch_of_releases_hands_on_where_somebody_waits_and_keeps_the_order_of_one_lock() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let mut told = Notices::of(&store);
+        let leases: Vec<_> = (0..64).map(|n| (format!("lock:{n}"), Token::random())).collect();
+        let acquires = leases.iter().map(|(key, token)| acquire(key, *token, 60_000)).collect();
+        all(&store, acquires).await.into_iter().for_each(|answer| assert!(fence(answer.unwrap()).0 > 0));
+        let waiter = Token::random();
+        queued(ask(&store, queue("lock:40", waiter, 40)).await);
+        let mut batch: Vec<_> = leases.iter().map(|(key, token)| release(key, *token)).collect();
+        for answer in all(&store, std::mem::take(&mut batch)).await {
+            assert_eq!(answer.unwrap(), Reply::Released);
+        }
+        assert_eq!(told.next().await, Notice::Granted(40));
+        assert_eq!(server.command(&["KEYS", "lock:*"]), "lock:40");
+
+        let token = Token::random();
+        granted(&store, "lock:0", token).await;
+        batch = vec![release("lock:0", token), release("lock:0", waiter), release("lock:1", token)];
+        let answers: Vec<_> = all(&store, batch).await.into_iter().map(Result::unwrap).collect();
+        let missing = Reply::NotHeld(Absence::Missing);
+        assert_eq!(answers, [Reply::Released, missing.clone(), missing]);
+    });
+}
+
+/// Commands that the server's scripts have run.
+fn commands(server: &Server) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls =
+        stats.lines().filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok());
+    calls.sum()
+}
+
+#[test]
+fn what_a_hand_over_costs_does_not_grow_with_the_queue() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let mut told = Notices::of(&store);
+        let mut costs = Vec::new();
+        for waiters in [2, 20, 200] {
+            let key = format!("lock:{waiters}");
+            let token = Token::random();
+            granted(&store, &key, token).await;
+            let tokens: Vec<_> = (0..waiters).map(|_| Token::random()).collect();
+            let batch = tokens.iter().enumerate().map(|(n, token)| queue(&key, *token, n as u64)).collect();
+            all(&store, batch).await.into_iter().for_each(|answer| assert!(queued(answer.unwrap()).1));
+            server.command(&["CONFIG", "RESETSTAT"]);
+            assert_eq!(ask(&store, release(&key, token)).await, Reply::Released);
+            assert_eq!(told.next().await, Notice::Granted(0));
+            fence(ask(&store, queue(&key, tokens[0], 0)).await);
+            costs.push(commands(&server));
+        }
+        assert!(costs[0] == costs[1] && costs[1] == costs[2], "{costs:?}");
+        assert!(costs[0] <= 48, "{costs:?}");
+    });
+}
+
+#[test]
+fn shared_leases_are_one_set_that_excludes_others() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let mut told = Notices::of(&store);
+        let tokens: Vec<_> = (0..5).map(|_| Token::random()).collect();
+        let mut fences = Vec::new();
+        for token in &tokens[..3] {
+            fences.push(fence(ask(&store, share("lock:s", *token, 3, 0)).await));
+        }
+        assert!(fences.is_sorted(), "{fences:?}");
+        assert_eq!(server.command(&["ZCARD", "lock:s"]), "3");
+        assert_eq!(
+            server.command(&["HGET", "{lock:s}:holders", &tokens[1].to_string()]),
+            format!("{} a test", fences[1].0)
+        );
+        assert_eq!(server.command(&["SET", "lock:s", "theirs", "NX", "PX", "20000"]), "(nil)");
+        assert!(matches!(ask(&store, acquire("lock:s", tokens[4], 1_000)).await, Reply::Busy { .. }));
+        assert_eq!(queued(ask(&store, share("lock:s", tokens[3], 3, 3)).await), (0, true));
+        assert_eq!(queued(ask(&store, queue("lock:s", tokens[4], 4)).await), (1, true));
+        // Whoever could be let in, but came later, waits.
+        assert_eq!(queued(ask(&store, share("lock:s", Token::random(), 9, 5)).await), (2, true));
+        let known = lock(&store, "lock:s").await.unwrap();
+        assert!(known.shared && known.leases.len() == 3);
+        assert_eq!(known.waiters.iter().map(|waiter| waiter.shared).collect::<Vec<_>>(), [true, false, true]);
+
+        // The key lives as long as the last of its leases.
+        assert_eq!(ask(&store, renew("lock:s", tokens[0], 90_000)).await, RENEWED);
+        let left = |key: &str| server.command(&["PTTL", key]).parse::<i64>().unwrap();
+        assert!(left("lock:s") > 80_000 && left("{lock:s}:holders") > 80_000);
+        assert_eq!(ask(&store, release("lock:s", tokens[0])).await, Reply::Released);
+        assert!((50_000..=60_000).contains(&left("lock:s")), "{}", left("lock:s"));
+        assert_eq!(told.next().await, Notice::Granted(3));
+        fences.push(fence(ask(&store, share("lock:s", tokens[3], 3, 3)).await));
+        assert!(fences.is_sorted(), "{fences:?}");
+
+        // One that ran out makes room, too; its traces go.
+        server.command(&["ZADD", "lock:s", "1", &tokens[1].to_string()]);
+        assert_eq!(ask(&store, renew("lock:s", tokens[1], 1_000)).await, Reply::NotHeld(Absence::Taken));
+        assert_eq!(server.command(&["HEXISTS", "{lock:s}:holders", &tokens[1].to_string()]), "0");
+        for token in &tokens[2..4] {
+            assert_eq!(ask(&store, release("lock:s", *token)).await, Reply::Released);
+        }
+        assert_eq!(told.next().await, Notice::Granted(4));
+        assert_eq!(server.command(&["TYPE", "lock:s"]), "string");
+        assert_eq!(server.immortal(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn blocks_of_fences_do_not_overlap() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let mut last = 0;
+        for _ in 0..50 {
+            let token = Token::random();
+            let block = |fences| Request::Acquire(Ask { fences, ..terms("lock:a", token) });
+            let first = fence(ask(&store, block(100)).await).0;
+            assert!(first > last, "{first} after {last}");
+            assert_eq!(info(&store, "lock:a").await.unwrap().fence.unwrap().0, first);
+            assert_eq!(fence(ask(&store, block(1)).await).0, first, "the same lease");
+            let second = fence(ask(&store, block(10)).await).0;
+            assert!(second > first + 99, "{second}");
+            let ttl = terms("lock:a", token).ttl;
+            match ask(&store, Request::Renew { key: "lock:a".into(), token, ttl, fences: 1000 }).await {
+                Reply::Renewed { block: Some((third, 0)) } => {
+                    assert!(third.0 > second + 9, "{third:?}");
+                    last = third.0 + 999;
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(
+                info(&store, "lock:a").await.unwrap().fence.unwrap().0,
+                second,
+                "a renewal changes nothing"
+            );
+            assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
+        }
+    });
+}
+
+#[test]
+fn of_two_adopters_one_wins() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        for make in
+            [|key: &str, token| acquire(key, token, 10_000), |key: &str, token| share(key, token, 2, 0)]
+        {
+            let key = format!("lock:{}", Token::random());
+            let (token, heirs) = (Token::random(), [Token::random(), Token::random()]);
+            let fence = fence(ask(&store, make(&key, token)).await);
+            let batch =
+                heirs.iter().chain(&heirs).map(|heir| crate::ask::adopt(&key, token, *heir)).collect();
+            let answers: Vec<_> = all(&store, batch).await.into_iter().map(Result::unwrap).collect();
+            let taken = Reply::NotHeld(Absence::Taken);
+            assert_eq!(answers, [Reply::Adopted, taken.clone(), Reply::Adopted, taken.clone()]);
+            let known = info(&store, &key).await.unwrap();
+            assert_eq!((known.holder.as_deref(), known.fence), (Some("an heir"), Some(fence)));
+            assert!(known.remaining.unwrap().as_secs() > 50);
+            assert_eq!(ask(&store, renew(&key, token, 1_000)).await, taken);
+            assert_eq!(ask(&store, release(&key, token)).await, taken);
+            assert_eq!(ask(&store, renew(&key, heirs[0], 1_000)).await, RENEWED);
+            assert_eq!(ask(&store, release(&key, heirs[0])).await, Reply::Released);
+            assert_eq!(ask(&store, inspect(&key)).await, Reply::Inspected(None));
+        }
+    });
+}
