@@ -72,8 +72,8 @@ export interface LockClientOptions {
   storeTimeout?: number | undefined
   /**
    * How many times in a row a lock may be handed on within this process, without asking the store, while others
-   * wait for it elsewhere: 0 to 1000. More is quicker, fewer is fairer; 0 is never, and strict order of arrival. As long as
-   * nobody waits elsewhere there is no such limit. Default 32.
+   * wait for it elsewhere: 0 to 1000. More is quicker, fewer is fairer; 0 is never, and strict order of arrival. It is never
+   * for longer than some milliseconds. As long as nobody waits elsewhere there is no such limit. Default 32.
    */
   handOffs?: number | undefined
   /**
