@@ -86,9 +86,9 @@ export interface LockClientOptions {
 /** Acquires locks at one store. */
 export interface LockClient extends EventEmitter<LockClientEvents> {
   /**
-   * Acquires the lock, waiting for it if somebody else holds it: first come, first served, among all processes. The
-   * lease is renewed by itself until it is released, detached, lost, or `maxHold` old. A pending call keeps the process
-   * alive; a held lease does not.
+   * Acquires the lock, waiting for it if somebody else holds it: first come, first served, in all processes
+   * together (see {@link LockClientOptions.handOffs}). The lease is renewed by itself until it is released, detached, lost,
+   * or `maxHold` old. A pending call keeps the process alive; a held lease does not.
    *
    * Given several keys, it acquires all of their locks or none: one after the other, in the order of their UTF-16 units and
    * each once, so that no two who want some of the same ones wait for each other for ever. `wait` is for all of them
@@ -186,7 +186,8 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
-   * @throws {StoreUnavailableError} it is not known whether it was adopted; it then ends by its ttl
+   * @throws {StoreUnavailableError} the store could not be reached for all of `ttl`, or not be used; what may have been
+   * adopted is released
    * @throws {LockAbortedError} `signal` was aborted; if the lease was adopted already it is released
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one
