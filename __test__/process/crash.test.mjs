@@ -66,7 +66,13 @@ for (const name of sharedStoreNames) {
       const spans = []
       for (let round = 0; round < REPEAT; round++) {
         const key = randomUUID()
+        // By turns: it found the lock free; it was handed over.
+        const before = round % 2 ? await locks.acquire(key) : undefined
         const holder = startChild(t, 'holder.mjs', { store, key, ttl: TTL })
+        if (before) {
+          await queued(locks, key, 1)
+          await before.release()
+        }
         const { fence } = await holder.next('held')
         for (const [i, child] of children.entries()) {
           const ids = Array.from({ length: i === 0 ? 16 : 17 }, (_, j) => `${i}-${j}`)
