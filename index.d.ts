@@ -72,8 +72,8 @@ export interface LockClientOptions {
   storeTimeout?: number | undefined
   /**
    * How many times in a row a lock may be handed on within this process, without asking the store, while others
-   * wait for it elsewhere: 0 to 1000. More is quicker, fewer is fairer; 0 is never, and strict order of arrival. As long as
-   * nobody waits elsewhere there is no such limit. Default 32.
+   * wait for it elsewhere: 0 to 1000. More is quicker, fewer is fairer; 0 is never, and strict order of arrival. It is never
+   * for longer than some milliseconds. As long as nobody waits elsewhere there is no such limit. Default 32.
    */
   handOffs?: number | undefined
   /**
@@ -299,10 +299,18 @@ export interface AdoptOptions {
 /**
  * Work under a lock in the style of callbacks: called once, with an error or with the lease. The errors are those
  * with which the promise would reject. What it throws is an uncaught exception, after the lease was released.
+ *
+ * In TypeScript the function has to be declared as one, or its parameters with their types: the compiler does not tell it
+ * from a function of a lease by the number of its parameters.
+ *
+ * @example
+ * const work: LockCallback = (error, lease, done) => {
+ *   if (!lease) return done(error)
+ *   save(invoice, lease.fence, done)
+ * }
+ * locks.withLock('invoice:42', work)
  */
-export type LockCallback<L = Lease> = (
-  ...result: [error: null, lease: L, done: Done] | [error: Error, lease: undefined, done: Done]
-) => void
+export type LockCallback<L = Lease> = (error: Error | null, lease: L | undefined, done: Done) => void
 
 /**
  * Ends the work under a lock: releases the lease. Only the first call counts.

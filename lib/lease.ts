@@ -139,26 +139,23 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   async renew(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl)
-    await this.#turn()
-    bridge.renew(this.#slot, ttl ?? 0)
-    this.#renewal = { ...defer<void>(), ttl }
-    await this.#renewal.promise.catch(raise)
+    await this.#renewed(() => bridge.renew(this.#slot, ttl ?? 0), ttl)
   }
 
   async detach(ttl?: number): Promise<string> {
     if (ttl !== undefined) checkTtl(ttl)
-    await this.#turn()
     const { key, token, fence } = this
-    bridge.detach(this.#slot, ttl ?? 0)
-    this.#renewal = { ...defer<void>(), ttl: undefined }
-    await this.#renewal.promise.catch(raise)
+    await this.#renewed(() => bridge.detach(this.#slot, ttl ?? 0), undefined)
     return writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#asked.most })
   }
 
-  /** One renewal after the other: two answers could not be told apart. */
-  async #turn(): Promise<void> {
+  /** What `ask` asks for, one such question after the other: two answers could not be told apart. */
+  async #renewed(ask: () => void, ttl: number | undefined): Promise<void> {
     while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
     this.assertHeld()
+    ask()
+    this.#renewal = { ...defer<void>(), ttl }
+    await this.#renewal.promise.catch(raise)
   }
 
   release(): Promise<boolean> {

@@ -5,7 +5,7 @@ import { EventEmitter, once } from 'node:events'
 import { test } from 'node:test'
 import { inspect } from 'node:util'
 import { LockClosedError, LockError } from 'leasehold'
-import { timed, until, within } from '../support/clock.mjs'
+import { sleep, timed, until, within } from '../support/clock.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
@@ -34,7 +34,10 @@ overStores('client', (store) => {
       assert.equal(info.holder, 'the holder ✓')
       assert.equal(info.fence, lease.fence)
       assert.ok(info.remaining > 0 && info.remaining <= 20_000, `${info.remaining}`)
-      assert.equal(info.waiters, 0)
+      assert.equal(info.shared, false)
+      const { holder, fence, remaining } = info
+      assert.deepEqual(info.leases, [{ holder, fence, remaining }])
+      assert.deepEqual([info.waiters, info.waiting], [[], 0])
       assert.ok(!JSON.stringify(info).includes(lease.token), 'whoever looks must not learn the token')
     }
     await lease.release()
@@ -77,12 +80,81 @@ overStores('client', (store) => {
     await Promise.all([first.release(), second.release()])
     await aborted(await locks.acquire(store.key(), { ttl: 150, autoRenew: false }))
 
-    const { contended, ...counts } = locks.stats()
+    const { contended, renewals, ...counts } = locks.stats()
     assert.ok(contended >= 2, `${contended}`)
+    // A lock that somebody waits for may be renewed once more for that.
+    assert.ok(renewals >= 1 && renewals <= 2, `${renewals}`)
     assert.deepEqual(
       { ...counts },
-      { held: 0, waiting: 0, acquired: 3, released: 2, lost: 1, timeouts: 1, aborted: 1, renewals: 1, errors: 0 },
+      {
+        ...{ held: 0, waiting: 0, acquired: 3, released: 2, lost: 1, timeouts: 1, aborted: 1, errors: 0 },
+        ...{ waited: 0, waitMs: 0, longestWaitMs: 0, localHandOffs: 0, remoteHandOffs: 0 },
+      },
     )
+  })
+
+  test('inspect tells who waits, and for how long', async (t) => {
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => store.client(t, { name }))
+    const key = store.key()
+    const lease = await a.acquire(key)
+    const writes = b.acquire(key, { wait: 20_000 })
+    await until('b to wait', async () => (await a.inspect(key)).waiters.length === 1)
+    const reads = c.readWriteLock(key).read.acquire({ wait: 20_000 })
+    const info = await until('both to wait', async () => {
+      const info = await c.inspect(key)
+      return info.waiters.length === 2 && info
+    })
+    assert.equal(info.holder, 'a')
+    assert.deepEqual(
+      info.waiters.map(({ holder, shared }) => [holder, shared]),
+      [
+        ['b', false],
+        ['c', true],
+      ],
+    )
+    const [first, second] = info.waiters
+    assert.ok(first.age >= second.age && second.age >= 0 && first.age < 20_000, inspect(info.waiters))
+    assert.ok(info.waiting >= 1, 'c waits in this process, if not b as well')
+    await lease.release()
+    await (await writes).release()
+    await (await reads).release()
+  })
+
+  test('stats count those who waited, and how the lock came to them', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const first = await a.acquire(key)
+    const near = a.acquire(key, { wait: 20_000 })
+    await until('the near one to wait', () => a.stats().waiting === 1)
+    await sleep(50)
+    await first.release()
+    const second = await near
+    const { waited, waitMs, longestWaitMs } = a.stats()
+    assert.equal(waited, 1)
+    assert.ok(waitMs >= 49 && waitMs < 20_000, `${waitMs}`)
+    assert.equal(longestWaitMs, waitMs)
+
+    const far = b.acquire(key, { wait: 20_000 })
+    await until('the far one to wait', async () => (await a.inspect(key)).waiters.length === 1)
+    await second.release()
+    await (await far).release()
+    assert.equal(b.stats().waited, 1)
+    assert.equal(b.stats().remoteHandOffs, 1)
+    assert.equal(b.stats().localHandOffs, 0)
+  })
+
+  test('a lock that many of one client want goes from hand to hand, unless handOffs is 0', async (t) => {
+    const contend = async (locks) => {
+      const key = store.key()
+      const turns = Array.from({ length: 50 }, () => locks.withLock(key, { wait: 60_000 }, () => {}))
+      await Promise.all(turns)
+      return locks.stats()
+    }
+    const near = await contend(store.client(t))
+    assert.equal(near.acquired, 50)
+    assert.ok(near.localHandOffs > 0 && near.localHandOffs < 50, `${near.localHandOffs}`)
+    const far = await contend(store.client(t, { handOffs: 0 }))
+    assert.deepEqual([far.acquired, far.localHandOffs], [50, 0])
   })
 
   test("a lost lease is the client's event, too", async (t) => {

@@ -107,7 +107,8 @@ for (const name of sharedStoreNames) {
 describe('ends: staying alive', { timeout: 120_000 }, () => {
   const store = `memory:${randomUUID()}`
 
-  for (const idle of ['client', 'lease', 'aborted', 'worker-stopped', 'ready', 'settled']) {
+  const IDLE = ['client', 'lease', 'aborted', 'worker-stopped', 'ready', 'settled']
+  for (const idle of [...IDLE, 'retry-aborted', 'callback-done', 'detached']) {
     test(`the process exits by itself when only this is left: ${idle}`, async (t) => {
       const child = startChild(t, 'alive.mjs', { store, left: idle })
       await child.next('last-line')
@@ -122,6 +123,9 @@ describe('ends: staying alive', { timeout: 120_000 }, () => {
     ['inspect', 'inspected'],
     ['close', 'closed'],
     ['withLock', 'ERR_LOCK_LOST'],
+    ['callback', 'ERR_LOCK_LOST'],
+    ['retry', 'ERR_LOCK_TIMEOUT'],
+    ['several', 'ERR_LOCK_TIMEOUT'],
   ]) {
     test(`the process stays until a pending promise settles: ${pending}`, async (t) => {
       const child = startChild(t, 'alive.mjs', { store, left: pending })

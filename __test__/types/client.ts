@@ -4,17 +4,27 @@ import { EventEmitter } from 'node:events'
 import {
   type AcquireOptions,
   createLockClient,
+  type Done,
   type Lease,
+  type LeaseInfo,
+  type Lock,
+  type LockCallback,
   type LockClient,
   type LockClientOptions,
   type LockInfo,
   type LockStats,
+  type MultiLease,
+  type ReadWriteLock,
+  type RetryOptions,
+  type Semaphore,
+  type WaiterInfo,
 } from 'leasehold'
 import { same } from './equal'
 
 const locks: LockClient = createLockClient()
 createLockClient('redis://localhost')
 createLockClient({ store: 'memory:tests', ttl: 5_000, wait: Number.POSITIVE_INFINITY, releaseOnSignal: ['SIGTERM'] })
+createLockClient({ store: 'memory:tests', handOffs: 0 })
 createLockClient({} satisfies LockClientOptions)
 // @ts-expect-error: no such option
 createLockClient({ tll: 5_000 })
@@ -25,14 +35,18 @@ createLockClient({ releaseOnSignal: ['SIGNONE'] })
 // @ts-expect-error: no URL
 createLockClient(6379)
 
-same<ReturnType<LockClient['acquire']>, Promise<Lease>>()
-same<ReturnType<LockClient['tryAcquire']>, Promise<Lease | null>>()
 same<ReturnType<LockClient['inspect']>, Promise<LockInfo | null>>()
 same<ReturnType<LockClient['stats']>, LockStats>()
+same<LockInfo['leases'], LeaseInfo[]>()
+same<LockInfo['waiters'], WaiterInfo[]>()
+same<LockInfo['fence'], number | null>()
+same<WaiterInfo['age'], number>()
+same<LockStats['localHandOffs'], number>()
 
 export async function acquiring(signal: AbortSignal): Promise<void> {
   const options: AcquireOptions = { ttl: 1_000, wait: 0, signal, autoRenew: false, maxHold: 60_000 }
   const lease = await locks.acquire('key', options)
+  same<typeof lease, Lease>()
   same<typeof lease.fence, number>()
   same<typeof lease.token, string>()
   same<typeof lease.signal, AbortSignal>()
@@ -44,14 +58,116 @@ export async function acquiring(signal: AbortSignal): Promise<void> {
   same<Awaited<ReturnType<typeof lease.release>>, boolean>()
 
   const maybe = await locks.tryAcquire('key', { ttl: 1_000 })
+  same<typeof maybe, Lease | null>()
   // @ts-expect-error: perhaps null
   maybe.release()
   // @ts-expect-error: it never waits
   await locks.tryAcquire('key', { wait: 100 })
+  // @ts-expect-error: it tries once
+  await locks.tryAcquire('key', { retry: true })
   // @ts-expect-error: not a string
   await locks.acquire(7)
   // @ts-expect-error: no such option
   await locks.acquire('key', { timeout: 7 })
+}
+
+export async function retrying(): Promise<void> {
+  const retry: RetryOptions = { retries: Number.POSITIVE_INFINITY, minDelay: 1, maxDelay: 5, factor: 1.5, jitter: 0.1 }
+  await locks.acquire('key', { retry, wait: 500 })
+  await locks.withLock(['a', 'b'], { retry: true }, () => {})
+  // @ts-expect-error: leave it out
+  await locks.acquire('key', { retry: false })
+  // @ts-expect-error: no such option
+  await locks.acquire('key', { retry: { delay: 5 } })
+}
+
+export async function severalKeys(): Promise<void> {
+  const keys = ['a', 'b'] as const
+  const lease = await locks.acquire(keys, { ttl: 1_000 })
+  same<typeof lease, MultiLease>()
+  same<typeof lease.fences, Readonly<Record<string, number>>>()
+  same<typeof lease.leases, readonly Lease[]>()
+  // @ts-expect-error: each has its own
+  lease.fence
+  // @ts-expect-error: only one by one
+  await lease.detach()
+  // @ts-expect-error: read only
+  lease.keys.push('c')
+  lease.assertHeld()
+  await lease.renew(20_000)
+  same<Awaited<ReturnType<typeof lease.release>>, boolean>()
+  const maybe = await locks.tryAcquire(['a'])
+  same<typeof maybe, MultiLease | null>()
+  const fences = await locks.withLock(['a', 'b'], async (leases) => leases.fences)
+  same<typeof fences, Readonly<Record<string, number>>>()
+  // @ts-expect-error: not all strings
+  await locks.acquire(['a', 7])
+  await using both = await locks.acquire(keys)
+  both.assertHeld()
+}
+
+export async function shared(): Promise<void> {
+  const semaphore = locks.semaphore('key', 3)
+  same<typeof semaphore, Semaphore>()
+  same<typeof semaphore.permits, number>()
+  const lock: ReadWriteLock = locks.readWriteLock('key')
+  const ways: Lock[] = [semaphore, lock.read, lock.write]
+  for (const way of ways) {
+    same<Awaited<ReturnType<typeof way.acquire>>, Lease>()
+    same<Awaited<ReturnType<typeof way.tryAcquire>>, Lease | null>()
+    same<number, Awaited<ReturnType<typeof fence>>>()
+    const fence = () => way.withLock({ wait: 5 }, (lease) => lease.fence)
+    const callback: LockCallback = (error, lease, done) => done(error ?? (lease?.isHeld ? null : new Error('lost')))
+    same<typeof answer, void>()
+    const answer = way.withLock({ ttl: 500 }, callback)
+    way.withLock(callback)
+    // @ts-expect-error: it has its key
+    await way.acquire('key')
+    // @ts-expect-error: it never waits
+    await way.tryAcquire({ wait: 5 })
+  }
+  // @ts-expect-error: how many?
+  locks.semaphore('key')
+}
+
+export async function handingOn(lease: Lease): Promise<void> {
+  const ticket = await lease.detach(30_000)
+  same<typeof ticket, string>()
+  const adopted = await locks.adopt(ticket, { ttl: 5_000, autoRenew: true, maxHold: 60_000, signal: lease.signal })
+  same<typeof adopted, Lease>()
+  // @ts-expect-error: there is nothing to wait for
+  await locks.adopt(ticket, { wait: 5_000 })
+}
+
+export function callbacks(): void {
+  // The compiler knows the types of the parameters if it is told what it is.
+  const work: LockCallback = (error, lease, done) => {
+    same<typeof error, Error | null>()
+    same<typeof lease, Lease | undefined>()
+    if (!lease) return done(error)
+    done(null, (failure) => {
+      same<typeof failure, Error | null>()
+    })
+    done((failure) => failure?.message)
+    done()
+    // @ts-expect-error: not an error
+    done('failed')
+  }
+  const nothing = locks.withLock('key', work)
+  same<typeof nothing, void>()
+  locks.withLock('key', { ttl: 500 }, work)
+  const both: LockCallback<MultiLease> = (error, leases) => {
+    if (!error) same<typeof leases, MultiLease | undefined>()
+  }
+  locks.withLock(['a', 'b'], both)
+  locks.withLock(['a', 'b'], undefined, both)
+  // @ts-expect-error: one lease is not several
+  locks.withLock('key', both)
+  // Or if it is told what they are.
+  locks.withLock('key', (error: Error | null, lease: Lease | undefined, done: Done) => done(error, () => lease?.fence))
+  locks.withLock('key', (error: Error | null, lease?: Lease) => lease?.assertHeld() ?? error)
+  // @ts-expect-error: one parameter too many
+  locks.withLock('key', (_error: Error | null, _lease: Lease | undefined, _done: Done, _more: number) => {})
 }
 
 export async function withLock(): Promise<void> {
@@ -74,7 +190,7 @@ export function events(): void {
     same<typeof error.reason, 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'>()
   })
   locks.once('error', (error) => {
-    same<string, typeof error.code>()
+    same<string | undefined, typeof error.code>()
   })
   // @ts-expect-error: one parameter too many
   locks.on('error', (_error, _more) => {})

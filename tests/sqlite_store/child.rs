@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use leasehold::lease::Token;
 use leasehold::store::sqlite::SqliteStore;
-use leasehold::store::{Reply, Request, Store};
+use leasehold::store::{Notice, Reply, Request, Store};
+use tokio::sync::Notify;
 
 use crate::support::*;
+use crate::waiter::wants;
 
 const PART: &str = "LEASEHOLD_TEST_PART";
 const PATH: &str = "LEASEHOLD_TEST_PATH";
@@ -102,7 +104,8 @@ fn plays_its_part() {
         match &*part {
             "hold" => hold(&store).await,
             "wait" => crate::waiter::play(&store).await,
-            "contend" => contend(&store, &path).await,
+            "contend" => contend(&store, &path, false).await,
+            "stand in line" => contend(&store, &path, true).await,
             "ping" => match attempt(&store, Request::Ping).await {
                 Ok(reply) => say(&format!("{reply:?}")),
                 Err(error) => say(&format!("{:?} {error}", error.kind)),
@@ -132,18 +135,26 @@ async fn hold(store: &Rc<SqliteStore>) {
     hear();
 }
 
-/// Takes turns with whoever else contends for `k`, for two seconds. Each turn adds one to the number in a file
+/// Takes turns with whoever else contends for `k`, for two seconds, in line or whenever it is free. Each turn adds one to the number in a file
 /// that nothing else protects, and writes when it begins and ends into a log.
-async fn contend(store: &Rc<SqliteStore>, path: &Path) {
+async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool) {
+    const CONTENDERS: u64 = 4;
+    let bells: Rc<Vec<Notify>> = Rc::new((0..CONTENDERS).map(|_| Notify::new()).collect());
+    let rung = bells.clone();
+    store.listen(Rc::new(move |notice| match notice {
+        Notice::Granted(number) => rung[number as usize].notify_one(),
+        Notice::Missed => rung.iter().for_each(Notify::notify_one),
+    }));
     let (counter, log) = (path.with_file_name("counter"), path.with_file_name("log"));
     let log = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
     let (counter, log) = (&counter, &log);
     let end = Instant::now() + Duration::from_secs(2);
-    let contender = || async move {
-        let mut turns = 0;
+    let (store, bells) = (&store, &bells);
+    let contender = |number: u64| async move {
+        let (mut turns, mut token) = (0, Token::random());
         while Instant::now() < end {
-            let token = Token::random();
-            match ask(store, acquire("k", token, 60_000)).await {
+            let request = if in_line { wants("k", token, number) } else { acquire("k", token, 60_000) };
+            match ask(store, request).await {
                 Reply::Acquired { fence, .. } => {
                     (&*log).write_all(format!("begin {}\n", fence.0).as_bytes()).unwrap();
                     let count: u64 =
@@ -153,6 +164,11 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path) {
                     (&*log).write_all(format!("end {}\n", fence.0).as_bytes()).unwrap();
                     turns += 1;
                     assert_eq!(ask(store, release("k", token)).await, Reply::Released);
+                    token = Token::random();
+                }
+                Reply::Queued { .. } => {
+                    let heartbeat = Duration::from_millis(500);
+                    let _ = tokio::time::timeout(heartbeat, bells[number as usize].notified()).await;
                 }
                 Reply::Busy { .. } => {
                     tokio::time::sleep(Duration::from_micros(fastrand::u64(100..1500))).await
@@ -160,8 +176,10 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path) {
                 other => panic!("{other:?}"),
             }
         }
+        // Whoever stands in line still leaves it.
+        ask(store, release("k", token)).await;
         turns
     };
-    let turns: u64 = futures_util::future::join_all((0..4).map(|_| contender())).await.iter().sum();
+    let turns: u64 = futures_util::future::join_all((0..CONTENDERS).map(contender)).await.iter().sum();
     say(&turns.to_string());
 }

@@ -105,6 +105,41 @@ fn nor_while_processes_are_killed_and_started_again_at_random() {
 }
 
 #[test]
+fn processes_that_stand_in_line_take_turns_one_at_a_time() {
+    let folder = Folder::fresh();
+    let mut all = [0; 3].map(|_| Process::start("stand in line", &folder.db()));
+    let each = all.each_mut().map(|process| process.hear().parse::<u64>().unwrap());
+    let turns: u64 = each.iter().sum();
+    let counted: u64 = std::fs::read_to_string(folder.join("counter")).unwrap().parse().unwrap();
+    assert_eq!(counted, turns, "an update was lost");
+    assert_eq!(check_log(&folder, 0) as u64, turns);
+    assert!(turns > 100, "{turns} turns in two seconds");
+    let (least, most) = (each.iter().min().unwrap(), each.iter().max().unwrap());
+    // They do not begin and end at one instant.
+    assert!(2 * least > *most, "{each:?}");
+}
+
+#[test]
+fn a_line_goes_on_while_those_in_it_are_killed_at_random() {
+    let folder = Folder::fresh();
+    let mut steady = Process::start("stand in line", &folder.db());
+    let (mut kills, start) = (0, Instant::now());
+    while start.elapsed() < Duration::from_millis(1700) {
+        let mut victim = Process::start("stand in line", &folder.db());
+        std::thread::sleep(Duration::from_millis(fastrand::u64(20..250)));
+        victim.kill();
+        kills += 1;
+    }
+    let turns: u64 = steady.hear().parse().unwrap();
+    steady.end();
+    assert!(check_log(&folder, kills) as u64 >= turns);
+    assert!(turns > 50 && kills > 4, "{turns} turns, {kills} kills");
+    let file = rusqlite::Connection::open(folder.db()).unwrap();
+    let rows = "SELECT (SELECT count(*) FROM leases) + (SELECT count(*) FROM waiters)";
+    assert_eq!(file.query_row(rows, [], |row| row.get::<_, u32>(0)).unwrap(), 0);
+}
+
+#[test]
 fn ten_processes_make_the_file_at_once() {
     let folder = Folder::fresh();
     let all: Vec<Process> = (0..10).map(|_| Process::start("ping", &folder.db())).collect();

@@ -57,12 +57,18 @@ fn what_is_no_lock_file_is_unsupported_and_left_as_it_is() {
             "a newer lock file",
             "PRAGMA application_id = 0x4c53484c; PRAGMA user_version = 99; CREATE TABLE x (y)",
         ),
+        (
+            "an older lock file",
+            "PRAGMA application_id = 0x4c53484c; PRAGMA user_version = 1; CREATE TABLE leases (key)",
+        ),
     ] {
         Connection::open(&path).unwrap().execute_batch(sql).unwrap();
         let before = fs::read(&path).unwrap();
         let error = refusal(&path);
         assert_eq!(error.kind, StoreErrorKind::Unsupported, "{what}");
-        assert_eq!(error.message.contains("newer"), what.contains("newer"), "{error}");
+        for age in ["newer", "older"] {
+            assert_eq!(error.message.contains(age), what.contains(age), "{error}");
+        }
         assert_eq!(fs::read(&path).unwrap(), before, "{what}");
         fs::remove_file(&path).unwrap();
     }

@@ -104,3 +104,23 @@ fn cost_of_waiting() {
         );
     }
 }
+
+/// From the death of the holder's process until the waiter has the lease.
+#[test]
+#[ignore = "prints figures, proves nothing"]
+fn hand_over_after_a_kill() {
+    let folder = Folder::fresh();
+    let mut delays = Vec::new();
+    let mut holder = Waiter::start(&folder.db());
+    holder.hold(Mode::Exclusive, 60_000);
+    for _ in 0..30 {
+        let mut next = Waiter::start(&folder.db());
+        next.queue(Mode::Exclusive);
+        let killed = leasehold::engine::clock::now().as_micros();
+        holder.kill();
+        delays.push(Duration::from_micros(next.lease().at.saturating_sub(killed)));
+        holder = next;
+    }
+    delays.sort();
+    println!("after a kill: p50 {:?}, max {:?}", delays[15], delays[29]);
+}

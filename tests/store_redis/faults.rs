@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use leasehold::lease::Token;
-use leasehold::store::{Reply, Request, StoreError, StoreErrorKind};
+use leasehold::store::{Notice, Reply, Request, StoreError, StoreErrorKind};
 
-use crate::ask::{RENEWED, acquire, all, ask, granted, inspect, refused, release, renew, run, within};
+use crate::ask::{
+    Notices, RENEWED, acquire, adopt, all, ask, fence, granted, inspect, queue, queued, refused, release,
+    renew, run, share, within,
+};
 use crate::server::{Server, send, store};
 
 const PASSWORD: &str = "hunter2-secret";
@@ -23,6 +26,16 @@ fn one_of_each() -> Vec<Request> {
     let token = Token::random();
     vec![
         acquire("lock:new", token, 1_000),
+        acquire("lock:held", token, 1_000),
+        queue("lock:held", token, 1),
+        share("lock:new", token, 2, 1),
+        share("lock:shared", token, 2, 1),
+        renew("lock:shared", token, 1_000),
+        release("lock:shared", token),
+        adopt("lock:shared", token, token),
+        inspect("lock:shared"),
+        adopt("lock:held", token, token),
+        adopt("lock:none", token, token),
         renew("lock:held", token, 1_000),
         renew("lock:none", token, 1_000),
         release("lock:held", token),
@@ -63,13 +76,34 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
         let least = "~lock:* ~{* +set +get +getex +mget +del +type +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange \
                      +zrangebyscore +zremrangebyscore +zcard +zscore +zrank +hset +hget +hdel +time +evalsha \
                      +script|load";
-        let app = user(least);
+        let app = user(&format!("{least} resetchannels"));
         let token = Token::random();
         assert_eq!(ask(&app, Request::Ping).await, Reply::Ready);
         granted(&app, "lock:a", token).await;
         granted(&app, "lock:a", token).await;
-        let batch = vec![inspect("lock:a"), renew("lock:a", token, 1_000), release("lock:a", token)];
-        assert!(all(&app, batch).await.iter().all(Result::is_ok));
+        let others = [Token::random(), Token::random(), Token::random()];
+        assert_eq!(queued(ask(&app, queue("lock:a", others[0], 1)).await), (0, false));
+        let batch = vec![
+            queue("lock:a", others[1], 2),
+            inspect("lock:a"),
+            renew("lock:a", token, 1_000),
+            adopt("lock:a", token, others[2]),
+            release("lock:a", others[2]),
+            release("lock:a", others[0]),
+            share("lock:s", token, 2, 1),
+            share("lock:s", others[0], 2, 2),
+            queue("lock:s", others[1], 3),
+            inspect("lock:s"),
+            adopt("lock:s", token, others[2]),
+            renew("lock:s", others[2], 1_000),
+            release("lock:s", others[2]),
+            release("lock:s", others[0]),
+        ];
+        let answers = all(&app, batch).await;
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        let told = user(&format!("{least} resetchannels &leasehold:* +subscribe +publish"));
+        assert_eq!(queued(ask(&told, queue("lock:a", token, 1)).await), (0, true));
+        server.command(&["DEL", "lock:a", "lock:s"]);
 
         // A key that the user may not touch is no fault of the others in the same call.
         let batch = vec![
@@ -119,6 +153,8 @@ fn a_replica_refuses_every_request_and_is_left_for_a_new_connection() {
         let server = Server::start(&[]);
         let store = server.store();
         granted(&store, "lock:held", Token::random()).await;
+        queued(ask(&store, queue("lock:held", Token::random(), 1)).await);
+        fence(ask(&store, share("lock:shared", Token::random(), 2, 1)).await);
         // Port 1 is no master: the replica keeps what it has, as after a failover.
         server.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let connections = server.info("stats", "total_connections_received");
@@ -213,6 +249,24 @@ fn a_full_server_takes_no_new_lease_but_gives_up_the_old_ones() {
         assert_refused(&error, StoreErrorKind::Full, "maxmemory");
         let answers = all(&store, vec![renew("lock:a", token, 1_000), release("lock:a", token)]).await;
         assert_eq!(answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [RENEWED, Reply::Released]);
+    });
+}
+
+#[test]
+fn a_full_server_hands_on_what_ends() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        let mut told = Notices::of(&store);
+        let (token, next) = (Token::random(), Token::random());
+        granted(&store, "lock:a", token).await;
+        queued(ask(&store, queue("lock:a", next, 1)).await);
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
+        assert_eq!(server.command(&["GET", "lock:a"]), next.to_string());
+        assert_eq!(told.next().await, Notice::Granted(1));
+        server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        fence(ask(&store, queue("lock:a", next, 1)).await);
     });
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use leasehold::lease::{Fence, Token};
 use leasehold::store::{Absence, Reply, StoreErrorKind};
 
-use crate::ask::{RENEWED, acquire, all, ask, fence, granted, info, inspect, refused, release, renew, run};
+use crate::ask::{
+    RENEWED, acquire, all, ask, fence, granted, info, inspect, queue, refused, release, renew, run,
+};
 use crate::server::Server;
 
 const HOUR: i64 = 3_600_000;
@@ -201,7 +203,9 @@ fn a_big_batch_is_few_calls() {
         let tokens: Vec<_> = (0..1_000).map(|n| (format!("lock:{n}"), Token::random())).collect();
         let asked =
             |make: &dyn Fn(&str, Token) -> _| tokens.iter().map(|(key, token)| make(key, *token)).collect();
-        for answer in all(&store, asked(&|key, token| acquire(key, token, 60_000))).await {
+        // Each with a place of its own, as the engine asks.
+        let asks = tokens.iter().enumerate().map(|(n, (key, token))| queue(key, *token, n as u64)).collect();
+        for answer in all(&store, asks).await {
             fence(answer.unwrap());
         }
         for answer in all(&store, asked(&|key, token| renew(key, token, 60_000))).await {

@@ -14,3 +14,4 @@ mod model;
 mod notices;
 mod queue;
 mod server;
+mod shared;

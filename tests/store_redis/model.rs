@@ -1,15 +1,16 @@
 //! The server's scripts against the contract's rules: whatever is asked, both say the same.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use leasehold::lease::{Fence, Instant, Mode, Token};
+use leasehold::lease::{Fence, Instant, Mode, Token, Ttl};
 use leasehold::store::memory::LeaseTable;
 use leasehold::store::{Ask, LockInfo, Notice, Place, Reply, Request};
 
-use crate::ask::{Notices, all, inspect, release, run, terms};
+use crate::ask::{Notices, all, inspect, release, run};
 use crate::server::Server;
 
-/// An answer but for what the two can't agree on: which numbers the fences are, and how fast time goes.
+/// An answer but for which numbers the fences are, and for times: the rules' stands still.
 #[derive(Debug, PartialEq)]
 enum Said {
     Plainly(Reply),
@@ -18,6 +19,22 @@ enum Said {
     Acquired(u32),
     Renewed(Option<u32>),
     Held(bool, Vec<(Option<String>, bool)>, Vec<(String, bool)>),
+}
+
+/// How far apart the times of the two may be: a round takes a part of it.
+const TOLERANCE: Duration = Duration::from_millis(900);
+
+/// The times that are told, in order.
+fn times(reply: &Reply) -> Vec<Duration> {
+    match reply {
+        Reply::Queued { remaining, .. } | Reply::Busy { remaining } => remaining.iter().copied().collect(),
+        Reply::Inspected(Some(info)) => {
+            let mut times: Vec<_> = info.leases.iter().filter_map(|lease| lease.remaining).collect();
+            times.sort();
+            times
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// What was said, and the fences in it.
@@ -45,6 +62,11 @@ fn said(reply: Reply) -> (Said, Vec<Fence>) {
     }
 }
 
+/// None that could end within a round.
+fn random_ttl(random: &mut fastrand::Rng) -> Ttl {
+    Ttl::from_millis(random.u32(5..100) * 1_000).unwrap()
+}
+
 fn random_request(random: &mut fastrand::Rng, key: &str, tokens: &mut [Token]) -> Request {
     // A token is of one holder, whose name does not change.
     let number = random.usize(..tokens.len());
@@ -57,13 +79,10 @@ fn random_request(random: &mut fastrand::Rng, key: &str, tokens: &mut [Token]) -
             if random.bool() {
                 tokens[number] = heir;
             }
-            let Ask { key, ttl, .. } = terms(key, token);
-            Request::Adopt { key, token, heir, ttl, holder: format!("holder {number}").into() }
+            let (ttl, holder) = (random_ttl(random), format!("holder {number}").into());
+            Request::Adopt { key: key.into(), token, heir, ttl, holder }
         }
-        2 | 3 => {
-            let ask = terms(key, token);
-            Request::Renew { key: ask.key, token, ttl: ask.ttl, fences: random.u32(..3) }
-        }
+        2 | 3 => Request::Renew { key: key.into(), token, ttl: random_ttl(random), fences: random.u32(..3) },
         4..7 => release(key, token),
         _ => {
             let mode = match random.u8(..6) {
@@ -73,7 +92,13 @@ fn random_request(random: &mut fastrand::Rng, key: &str, tokens: &mut [Token]) -
             let place = random.bool().then(|| Place { number: random.u64(..) });
             let holder = format!("holder {number}").into();
             let fences = random.u32(1..4);
-            Request::Acquire(Ask { mode, place, fences, holder, ..terms(key, token) })
+            Request::Acquire(Ask {
+                mode,
+                place,
+                fences,
+                ttl: random_ttl(random),
+                ..Ask::new(key.into(), token, Ttl::MIN, holder)
+            })
         }
     }
 }
@@ -113,11 +138,16 @@ fn scripts_and_rules_say_the_same() {
                 for ((request, expected), answer) in batch.into_iter().zip(expected).zip(answers) {
                     let answer = answer.expect("the server answers");
                     history.push(format!("{request:?}\n    {expected:?}\n    {answer:?}"));
+                    let (late, soon) = (times(&expected), times(&answer));
                     let (expected, model) = said(expected);
                     let (answer, real) = said(answer);
                     let context = || format!("seed {seed}, round {round}:\n{}", history.join("\n"));
                     assert_eq!(answer, expected, "{}", context());
                     assert_eq!(model.len(), real.len(), "{}", context());
+                    assert!(late.len() == soon.len(), "{}", context());
+                    for (late, soon) in late.into_iter().zip(soon) {
+                        assert!(soon <= late && late - soon < TOLERANCE, "{late:?}, {soon:?}: {}", context());
+                    }
                     for (model, real) in model.into_iter().zip(real) {
                         let known = *fences.entry(model).or_insert(real);
                         assert_eq!(known, real, "{}", context());

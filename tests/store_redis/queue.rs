@@ -4,11 +4,10 @@ use std::rc::Rc;
 
 use leasehold::lease::Token;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Absence, Ask, Notice, Reply, Request, Store};
+use leasehold::store::{Absence, Notice, Reply, Request, Store};
 
 use crate::ask::{
-    Notices, RENEWED, acquire, all, ask, fence, granted, info, inspect, lock, queue, queued, release, renew,
-    run, share, terms,
+    Notices, acquire, all, ask, fence, granted, info, lock, queue, queued, release, renew, run, share,
 };
 use crate::server::Server;
 
@@ -99,7 +98,7 @@ fn what_lies_at_the_server_while_somebody_waits_ends_by_itself() {
             assert_eq!(server.command(&["GETRANGE", &side("fence"), "0", "0"]), "q");
             for name in ["queue", "alive", "waiters"] {
                 let left: i64 = server.command(&["PTTL", &side(name)]).parse().unwrap();
-                assert!((1..=2_500).contains(&left), "{name}: {left}");
+                assert!((1..=5_000).contains(&left), "{name}: {left}");
             }
         }
         assert_eq!(server.immortal(), Vec::<String>::new());
@@ -263,6 +262,23 @@ fn a_batch_of_releases_hands_on_where_somebody_waits_and_keeps_the_order_of_one_
     });
 }
 
+#[test]
+fn what_ended_is_ended_although_it_can_not_be_handed_on() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = server.store();
+        for make in [acquire as fn(&str, Token, u32) -> Request, |key, token, _| share(key, token, 2, 0)] {
+            let (key, token) = (format!("lock:{}", Token::random()), Token::random());
+            fence(ask(&store, make(&key, token, 60_000)).await);
+            assert_eq!(queued(ask(&store, queue(&key, Token::random(), 1)).await), (0, true));
+            let waiters = format!("{{{key}}}:waiters");
+            server.commands(&[&["DEL", &waiters], &["LPUSH", &waiters, "not ours"]]);
+            assert_eq!(ask(&store, release(&key, token)).await, Reply::Released);
+            assert_eq!(server.command(&["EXISTS", &key]), "0");
+        }
+    });
+}
+
 /// Commands that the server's scripts have run.
 fn commands(server: &Server) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
@@ -292,117 +308,6 @@ fn what_a_hand_over_costs_does_not_grow_with_the_queue() {
             costs.push(commands(&server));
         }
         assert!(costs[0] == costs[1] && costs[1] == costs[2], "{costs:?}");
-        assert!(costs[0] <= 48, "{costs:?}");
-    });
-}
-
-#[test]
-fn shared_leases_are_one_set_that_excludes_others() {
-    run(async {
-        let server = Server::start(&[]);
-        let store = server.store();
-        let mut told = Notices::of(&store);
-        let tokens: Vec<_> = (0..5).map(|_| Token::random()).collect();
-        let mut fences = Vec::new();
-        for token in &tokens[..3] {
-            fences.push(fence(ask(&store, share("lock:s", *token, 3, 0)).await));
-        }
-        assert!(fences.is_sorted(), "{fences:?}");
-        assert_eq!(server.command(&["ZCARD", "lock:s"]), "3");
-        assert_eq!(
-            server.command(&["HGET", "{lock:s}:holders", &tokens[1].to_string()]),
-            format!("{} a test", fences[1].0)
-        );
-        assert_eq!(server.command(&["SET", "lock:s", "theirs", "NX", "PX", "20000"]), "(nil)");
-        assert!(matches!(ask(&store, acquire("lock:s", tokens[4], 1_000)).await, Reply::Busy { .. }));
-        assert_eq!(queued(ask(&store, share("lock:s", tokens[3], 3, 3)).await), (0, true));
-        assert_eq!(queued(ask(&store, queue("lock:s", tokens[4], 4)).await), (1, true));
-        // Whoever could be let in, but came later, waits.
-        assert_eq!(queued(ask(&store, share("lock:s", Token::random(), 9, 5)).await), (2, true));
-        let known = lock(&store, "lock:s").await.unwrap();
-        assert!(known.shared && known.leases.len() == 3);
-        assert_eq!(known.waiters.iter().map(|waiter| waiter.shared).collect::<Vec<_>>(), [true, false, true]);
-
-        // The key lives as long as the last of its leases.
-        assert_eq!(ask(&store, renew("lock:s", tokens[0], 90_000)).await, RENEWED);
-        let left = |key: &str| server.command(&["PTTL", key]).parse::<i64>().unwrap();
-        assert!(left("lock:s") > 80_000 && left("{lock:s}:holders") > 80_000);
-        assert_eq!(ask(&store, release("lock:s", tokens[0])).await, Reply::Released);
-        assert!((50_000..=60_000).contains(&left("lock:s")), "{}", left("lock:s"));
-        assert_eq!(told.next().await, Notice::Granted(3));
-        fences.push(fence(ask(&store, share("lock:s", tokens[3], 3, 3)).await));
-        assert!(fences.is_sorted(), "{fences:?}");
-
-        // One that ran out makes room, too; its traces go.
-        server.command(&["ZADD", "lock:s", "1", &tokens[1].to_string()]);
-        assert_eq!(ask(&store, renew("lock:s", tokens[1], 1_000)).await, Reply::NotHeld(Absence::Taken));
-        assert_eq!(server.command(&["HEXISTS", "{lock:s}:holders", &tokens[1].to_string()]), "0");
-        for token in &tokens[2..4] {
-            assert_eq!(ask(&store, release("lock:s", *token)).await, Reply::Released);
-        }
-        assert_eq!(told.next().await, Notice::Granted(4));
-        assert_eq!(server.command(&["TYPE", "lock:s"]), "string");
-        assert_eq!(server.immortal(), Vec::<String>::new());
-    });
-}
-
-#[test]
-fn blocks_of_fences_do_not_overlap() {
-    run(async {
-        let server = Server::start(&[]);
-        let store = server.store();
-        let mut last = 0;
-        for _ in 0..50 {
-            let token = Token::random();
-            let block = |fences| Request::Acquire(Ask { fences, ..terms("lock:a", token) });
-            let first = fence(ask(&store, block(100)).await).0;
-            assert!(first > last, "{first} after {last}");
-            assert_eq!(info(&store, "lock:a").await.unwrap().fence.unwrap().0, first);
-            assert_eq!(fence(ask(&store, block(1)).await).0, first, "the same lease");
-            let second = fence(ask(&store, block(10)).await).0;
-            assert!(second > first + 99, "{second}");
-            let ttl = terms("lock:a", token).ttl;
-            match ask(&store, Request::Renew { key: "lock:a".into(), token, ttl, fences: 1000 }).await {
-                Reply::Renewed { block: Some((third, 0)) } => {
-                    assert!(third.0 > second + 9, "{third:?}");
-                    last = third.0 + 999;
-                }
-                other => panic!("{other:?}"),
-            }
-            assert_eq!(
-                info(&store, "lock:a").await.unwrap().fence.unwrap().0,
-                second,
-                "a renewal changes nothing"
-            );
-            assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
-        }
-    });
-}
-
-#[test]
-fn of_two_adopters_one_wins() {
-    run(async {
-        let server = Server::start(&[]);
-        let store = server.store();
-        for make in
-            [|key: &str, token| acquire(key, token, 10_000), |key: &str, token| share(key, token, 2, 0)]
-        {
-            let key = format!("lock:{}", Token::random());
-            let (token, heirs) = (Token::random(), [Token::random(), Token::random()]);
-            let fence = fence(ask(&store, make(&key, token)).await);
-            let batch =
-                heirs.iter().chain(&heirs).map(|heir| crate::ask::adopt(&key, token, *heir)).collect();
-            let answers: Vec<_> = all(&store, batch).await.into_iter().map(Result::unwrap).collect();
-            let taken = Reply::NotHeld(Absence::Taken);
-            assert_eq!(answers, [Reply::Adopted, taken.clone(), Reply::Adopted, taken.clone()]);
-            let known = info(&store, &key).await.unwrap();
-            assert_eq!((known.holder.as_deref(), known.fence), (Some("an heir"), Some(fence)));
-            assert!(known.remaining.unwrap().as_secs() > 50);
-            assert_eq!(ask(&store, renew(&key, token, 1_000)).await, taken);
-            assert_eq!(ask(&store, release(&key, token)).await, taken);
-            assert_eq!(ask(&store, renew(&key, heirs[0], 1_000)).await, RENEWED);
-            assert_eq!(ask(&store, release(&key, heirs[0])).await, Reply::Released);
-            assert_eq!(ask(&store, inspect(&key)).await, Reply::Inspected(None));
-        }
+        assert!(costs[0] <= 36, "{costs:?}");
     });
 }

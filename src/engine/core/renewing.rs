@@ -165,11 +165,13 @@ impl Core {
                 }
                 tenure.renew_at = renewal::next(sent, tenure.ttl, jitter);
                 tenure.questioned = false;
-                tenure.stats.renewals.up();
+                if tag.purpose != Purpose::Reserve {
+                    tenure.stats.renewals.up();
+                }
                 let report = tenure.report;
                 if asked {
                     self.settle(op, Outcome::Renewed);
-                } else if report {
+                } else if report && tag.purpose == Purpose::Keep {
                     self.settle(op, Outcome::AutoRenewed);
                 }
                 self.schedule_tenure(op);

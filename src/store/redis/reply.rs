@@ -113,7 +113,7 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
             }
             _ => return None,
         },
-        (Class::Renew(_, fences), Value::Int(1)) if fences == 0 => Reply::Renewed { block: None },
+        (Class::Renew(_, 0), Value::Int(1)) => Reply::Renewed { block: None },
         (Class::Renew(..), Value::Array(parts)) => match parts[..] {
             [Value::Int(fence @ 0..), Value::Int(waiting)] => {
                 Reply::Renewed { block: Some((Fence(fence as u64), count(waiting))) }

@@ -34,9 +34,13 @@ pub static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
 });
 
 impl LockScript {
-    /// A script whose text calls for the rules.
+    /// A script whose text calls for the rules. Comments and indentation stay here: every connection begins by sending
+    /// all scripts.
     fn new(text: &str) -> Self {
-        let text = text.replacen("--[[rules]]", include_str!("scripts/rules.lua"), 1);
+        let text = text.replacen("--[[rules]]", &format!("\n{}", include_str!("scripts/rules.lua")), 1);
+        let lines =
+            text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
+        let text = lines.collect::<Vec<_>>().join("\n");
         let hash = Script::new(&text).get_hash().into();
         Self { text, hash }
     }
@@ -85,6 +89,17 @@ pub fn side_key(lock: &str, side: Side) -> [&str; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_connection_begins_with_is_small() {
+        let size: usize = SCRIPTS.load().iter().map(|command| command.get_packed_command().len()).sum();
+        assert!(size < 60_000, "{size} bytes");
+        assert!(SCRIPTS.load().iter().all(|command| {
+            let words = command.get_packed_command();
+            let text = String::from_utf8_lossy(&words);
+            text.lines().all(|line| !line.starts_with("--")) && text.contains("function rules.acquire")
+        }));
+    }
 
     #[test]
     fn a_side_key_is_in_the_locks_slot_and_is_no_other_locks_key() {

@@ -312,9 +312,8 @@ impl<'a> Turn<'a> {
             }
         };
         let (now, boot) = (self.now, self.me.boot);
-        let mut known = Known::default();
-        for mut row in self.rows.read(key, queue)? {
-            let Stored { content, origin } = &mut row;
+        let rows = self.rows.read(key, queue)?;
+        Ok(Known::new(rows, |Stored { content, origin }| {
             let (ends, ttl) = match content {
                 Content::Lease(held) => (held.ends, origin.ttl),
                 Content::Waiter(waiting) => (waiting.until, WAITER_LIFE),
@@ -326,9 +325,8 @@ impl<'a> Turn<'a> {
                     Content::Waiter(waiting) => (waiting.since, waiting.until) = (now, now + ttl),
                 }
             }
-            known.take(row, lives);
-        }
-        Ok(known)
+            lives
+        }))
     }
 
     /// Before a rule that may reserve fences.

@@ -65,9 +65,10 @@ impl Stored {
 
 /// What is known of a token.
 #[derive(Debug)]
-pub struct Entry {
-    pub origin: Origin,
-    stored: Option<Stored>,
+struct Entry {
+    origin: Origin,
+    /// Its row among those that were read.
+    read: Option<usize>,
 }
 
 /// A lock within a transaction.
@@ -75,35 +76,42 @@ pub struct Entry {
 pub struct Known {
     /// As it is to be.
     pub lock: Lock,
+    /// As it was read.
+    read: Vec<Stored>,
     entries: FxHashMap<Token, Entry>,
     /// The last place that a waiter has, or had when the lock was read: no row is written twice.
     last_place: i64,
 }
 
 impl Known {
-    /// Takes a row in. If it has no effect any more it is only remembered, to be deleted.
-    pub fn take(&mut self, row: Stored, lives: bool) {
-        let token = match &row.content {
-            Content::Lease(held) => held.token,
-            Content::Waiter(waiting) => waiting.token,
-        };
-        let mut origin = row.origin;
-        self.last_place = self.last_place.max(origin.place);
-        if lives {
-            match row.content.clone() {
-                Content::Lease(held) => self.lock.held.push(held),
-                Content::Waiter(waiting) => self.lock.queue.push(waiting),
+    /// Of the rows that were read, those count that `live`; the others are only remembered, to be deleted.
+    pub fn new(rows: Vec<Stored>, mut live: impl FnMut(&mut Stored) -> bool) -> Self {
+        let mut known = Self { read: rows, ..Self::default() };
+        for (index, row) in known.read.iter_mut().enumerate() {
+            let lives = live(row);
+            let token = match &row.content {
+                Content::Lease(held) => held.token,
+                Content::Waiter(waiting) => waiting.token,
+            };
+            let mut origin = row.origin;
+            known.last_place = known.last_place.max(origin.place);
+            if lives {
+                match row.content.clone() {
+                    Content::Lease(held) => known.lock.held.push(held),
+                    Content::Waiter(waiting) => known.lock.queue.push(waiting),
+                }
+            } else {
+                origin.place = 0;
             }
-        } else {
-            origin.place = 0;
+            known.entries.insert(token, Entry { origin, read: Some(index) });
         }
-        self.entries.insert(token, Entry { origin, stored: Some(row) });
+        known
     }
 
     /// What is known of `token`; as of one that belongs to `owner` in `boot`, if nothing was.
     pub fn entry(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
         let origin = Origin { owner, boot, ttl: Duration::ZERO, number: 0, place: 0 };
-        &mut self.entries.entry(token).or_insert(Entry { origin, stored: None }).origin
+        &mut self.entries.entry(token).or_insert(Entry { origin, read: None }).origin
     }
 
     /// Puts `token` at the end of the queue, unless it has a place.
@@ -149,25 +157,25 @@ impl<'a> Rows<'a> {
 
     /// Writes down what changed of the lock `key`.
     pub fn store(&mut self, key: &str, known: Known) -> rusqlite::Result<()> {
-        let Known { lock, mut entries, last_place: _ } = known;
+        let Known { lock, read, mut entries, last_place: _ } = known;
         let leases = lock.held.into_iter().map(|held| (held.token, Content::Lease(held)));
         let waiters = lock.queue.into_iter().map(|waiting| (waiting.token, Content::Waiter(waiting)));
         for (token, content) in leases.chain(waiters) {
-            let Entry { origin, stored } = entries.remove(&token).expect("everybody has an origin");
+            let Entry { origin, read: index } = entries.remove(&token).expect("everybody has an origin");
             let row = Stored { content, origin };
-            if let Some(stored) = &stored {
-                if *stored == row {
+            if let Some(before) = index.map(|index| &read[index]) {
+                if *before == row {
                     continue;
                 }
-                if !stored.is_at(&row) {
-                    self.end(key, stored)?;
+                if !before.is_at(&row) {
+                    self.end(key, before)?;
                 }
             }
             self.set(key, &row)?;
         }
         // What is left is neither a lease nor a waiter any more.
-        let mut ended = entries.into_values().filter_map(|entry| entry.stored);
-        ended.try_for_each(|row| self.end(key, &row))
+        let ended = entries.into_values().filter_map(|entry| entry.read);
+        ended.into_iter().try_for_each(|index| self.end(key, &read[index]))
     }
 
     fn set(&mut self, key: &str, Stored { content, origin }: &Stored) -> rusqlite::Result<()> {

@@ -12,8 +12,9 @@ use super::super::{Answer, Ask, Notice, Reply, Request, WAITER_LIFE};
 use super::leases::Handed;
 use crate::lease::{Instant, Key, Token};
 
-/// How often the thread looks whether the file has changed: at first, and when nothing has happened for a while.
-const CHANGE_FIRST: Duration = Duration::from_millis(1);
+/// How often the thread looks whether the file has changed: at first, for locks that go to and fro, and when nothing has
+/// happened for a while. The latter is what an hour of waiting costs: about 1 % of a core.
+const CHANGE_FIRST: Duration = Duration::from_micros(300);
 const CHANGE_LAST: Duration = Duration::from_millis(4);
 /// Which part of the time since anything happened may pass before the next look.
 const PATIENCE: u32 = 32;
@@ -130,5 +131,87 @@ impl Watch {
     fn happened(&mut self, now: Instant) {
         self.news = now;
         self.change_at = self.change_at.min(now + CHANGE_FIRST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Ttl;
+    use crate::store::Place;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_micros(ms * 1000)
+    }
+
+    fn wait(watch: &mut Watch, key: &str, token: Token, remaining_ms: u64, now: Instant) {
+        let ask = Ask::new(key.into(), token, Ttl::MIN, "h".into());
+        let request = Request::Acquire(Ask { place: Some(Place { number: 1 }), ..ask });
+        let remaining = Some(Duration::from_millis(remaining_ms));
+        watch.note(&request, &Ok(Reply::Queued { remaining, ahead: 0, told: true }), now);
+    }
+
+    #[test]
+    fn nothing_is_looked_at_unless_somebody_waits() {
+        let (mut watch, token) = (Watch::default(), Token::random());
+        assert_eq!(watch.due(), None);
+        wait(&mut watch, "k", token, 60_000, at(0));
+        assert!(watch.due().is_some());
+        let release = Request::Release { key: "k".into(), token };
+        watch.note(&release, &Ok(Reply::NotHeld(crate::store::Absence::Taken)), at(1));
+        assert_eq!(watch.due(), None);
+    }
+
+    #[test]
+    fn looks_become_rarer_while_nothing_happens_and_never_too_rare() {
+        let (mut watch, mut now, mut looks) = (Watch::default(), at(1_000), 0);
+        wait(&mut watch, "k", Token::random(), 60_000, now);
+        while now < at(2_000) {
+            watch.begin(now);
+            let next = watch.due().unwrap();
+            assert!((CHANGE_FIRST..=CHANGE_LAST).contains(&next.since(now)));
+            assert!(now > at(1_009) || next.since(now) == CHANGE_FIRST);
+            (now, looks) = (next, looks + 1);
+        }
+        assert!((250..400).contains(&looks), "{looks} in a second");
+    }
+
+    #[test]
+    fn a_waiter_that_is_not_heard_of_is_forgotten_with_its_place() {
+        let mut watch = Watch::default();
+        wait(&mut watch, "k", Token::random(), 60_000, at(0));
+        watch.begin(at(2_499));
+        assert!(!watch.is_empty());
+        watch.begin(at(2_525));
+        assert!(watch.is_empty());
+    }
+
+    #[test]
+    fn everybody_is_told_once_until_they_have_taken_up_their_lease() {
+        let (mut watch, token) = (Watch::default(), Token::random());
+        let handed = [Handed { token, number: 7 }];
+        wait(&mut watch, "k", token, 60_000, at(0));
+        assert_eq!(watch.tell(&handed, at(1)), [Notice::Granted(7)]);
+        assert!(watch.is_empty());
+        assert_eq!(watch.tell_all(&handed, at(2)), []);
+        let repeated = Request::Acquire(Ask::new("k".into(), token, Ttl::MIN, "h".into()));
+        let fence = crate::lease::Fence(1);
+        watch.note(&repeated, &Ok(Reply::Acquired { fence, waiting: 0 }), at(3));
+        assert_eq!(watch.tell_all(&handed, at(4)), [Notice::Granted(7)]);
+    }
+
+    #[test]
+    fn only_what_may_have_ended_is_asked_about() {
+        let mut watch = Watch::default();
+        wait(&mut watch, "soon", Token::random(), 10, at(0));
+        wait(&mut watch, "late", Token::random(), 1_000, at(0));
+        assert!(watch.doubtful(at(9)).is_empty());
+        assert_eq!(watch.doubtful(at(10)), FxHashSet::from_iter(["soon".into()]));
+        watch.trust(&FxHashMap::from_iter([("soon".into(), at(500))]));
+        assert!(watch.doubtful(at(499)).is_empty());
+        watch.doubt();
+        assert_eq!(watch.doubtful(at(11)).len(), 2);
+        watch.trust(&FxHashMap::default());
+        assert!(watch.doubtful(at(11)).is_empty());
     }
 }

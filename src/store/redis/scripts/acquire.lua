@@ -49,6 +49,13 @@ for i = 1, count do
     end
   elseif set then
     answer = set
+  elseif exclusive and not numbers then
+    -- MGET and not GET, because to it what is no string is nothing.
+    local owner = call('MGET', lock)[1]
+    if owner and owner ~= token then
+      local left = call('PTTL', lock)
+      answer = left == -1 and -1 or -2 - math.max(left, 0)
+    end
   end
   if not answer then
     if not rules then

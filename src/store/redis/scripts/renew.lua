@@ -9,43 +9,34 @@ local ttl, life, long_life, fences = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[
 local rules
 local answers = {}
 
-local function by_rules(lock, side, token)
-  if not rules then
-    local time = redis.call('TIME')
-    rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])
-  end
-  local done, answer = pcall(rules.renew, lock, side, token, ttl, life, fences)
-  if not done and type(answer) ~= 'table' then answer = { err = answer } end
-  return answer
-end
-
-local function renew(lock, side, token)
-  -- A renewal that was held up on its way must not undo one that overtook it.
-  local left = call('PTTL', lock)
-  if left >= ttl or left < 0 then
-    -- GETEX is a write: a read-only replica must refuse, rather than tell by its old data.
-    local refused = call('GETEX', side)
-    if refused and refused.err then return refused end
-  else
-    local done = call('PEXPIRE', lock, ARGV[1])
-    if done ~= 1 then return done end
-  end
-  -- The fence outlives the lease.
-  left = call('PTTL', side)
-  if left >= 0 and left < life then call('PEXPIRE', side, long_life) end
-  return 1
-end
-
 -- MGET and not GET, because to it what is no string is nothing: the rules look closer at whatever does not belong to the
 -- token.
 local owners = call('MGET', unpack(KEYS, 1, count))
 if owners.err then return owners end
 for i = 1, count do
   local lock, side, token = KEYS[i], KEYS[count + i], ARGV[i + 4]
-  if owners[i] == token and fences == 0 then
-    answers[i] = renew(lock, side, token)
+  local answer = 1
+  if owners[i] ~= token or fences > 0 then
+    if not rules then
+      local time = redis.call('TIME')
+      rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])
+    end
+    local done
+    done, answer = pcall(rules.renew, lock, side, token, ttl, life, fences)
+    if not done and type(answer) ~= 'table' then answer = { err = answer } end
   else
-    answers[i] = by_rules(lock, side, token)
+    -- A renewal that was held up on its way must not undo one that overtook it.
+    if call('PTTL', lock) < ttl then
+      answer = call('PEXPIRE', lock, ARGV[1])
+    else
+      -- A write: a read-only replica must refuse, rather than tell by its old data that the lease lives.
+      local refused = call('GETEX', lock)
+      if refused and refused.err then answer = refused end
+    end
+    -- The fence outlives the lease.
+    local left = call('PTTL', side)
+    if left >= 0 and left < life then call('PEXPIRE', side, long_life) end
   end
+  answers[i] = answer
 end
 return answers

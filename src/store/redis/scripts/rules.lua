@@ -11,7 +11,8 @@
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER CHANNEL NAME", MOST being 0 for an exclusive lease, CHANNEL - for none
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
--- All end by themselves. Errors are thrown, so whoever calls a rule does it by pcall.
+-- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
+-- word from one has to prolong them. Errors are thrown, so whoever calls a rule does it by pcall.
 local call = redis.call
 local match, format = string.match, string.format
 local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1000, 2500
@@ -35,15 +36,31 @@ local function fences(s)
   return math.min(last, MOST_FENCES), tonumber(back) or 0, whose, name
 end
 
--- Writes that down, and lets it live for `life` ms, and no shorter than before.
-local function note(s, last, back, whose, name, life)
+local function text_of(last, back, whose, name)
   local text = format('%016.0f', last)
   if back > 0 then text = text .. format('-%.0f', back) end
-  text = text .. ' ' .. whose .. ' ' .. name
-  if call('EXISTS', s.queue) == 1 then text = 'q' .. text end
+  return text .. ' ' .. whose .. ' ' .. name
+end
+
+-- Writes that down, and lets it live for `life` ms, and no shorter than before. How many wait.
+local function note(s, last, back, whose, name, life)
+  local text, waiting = text_of(last, back, whose, name), call('ZCARD', s.queue)
+  if waiting > 0 then text = 'q' .. text end
   -- One that is ahead of the clock lasts until the clock has caught up.
   life = math.max(life + math.max(math.ceil((last - now_us) / 1000), 0), call('PTTL', s.fence))
   call('SET', s.fence, text, 'PX', format('%.0f', life))
+  return waiting
+end
+
+-- Writes down whose lock it is that was a waiter's and has not been taken up.
+local function note_handed(s, token, name)
+  local last = fences(s)
+  local text = text_of(last, 0, '-' .. token, name)
+  if last > 0 then
+    call('SET', s.fence, 'q' .. text, 'KEEPTTL')
+  else
+    call('SET', s.fence, 'q' .. text, 'PX', FENCE_LIFE)
+  end
 end
 
 -- Reserves fences: the first of them, larger than all before, and the last.
@@ -62,8 +79,8 @@ local function retime(s)
 end
 
 local function share(s, token, ends, known)
-  -- Left by leases that ended by themselves.
-  if s.count == 0 then call('DEL', s.holders) end
+  -- What is left of leases that ended.
+  if s.count == 0 then call('DEL', s.lock, s.holders) end
   call('ZADD', s.lock, ends, token)
   call('HSET', s.holders, token, known)
   s.count = s.count + 1
@@ -84,7 +101,7 @@ end
 -- With `skip`, one whose connection is gone is left where it is, for its process is most likely gone, too.
 local function hand_on(s, but, skip)
   local place = 0
-  while true do
+  while not s.owner do
     local token = call('ZRANGE', s.queue, place, place)[1]
     if not token or token == but then return true end
     local most, number, channel, name =
@@ -99,21 +116,28 @@ local function hand_on(s, but, skip)
         call('SET', s.lock, token, 'PX', GRANT_TTL)
         s.owner = token
         forget(s, token)
-        local last = fences(s)
-        note(s, last, 0, '-' .. token, name, FENCE_LIFE)
+        note_handed(s, token, name)
       else
         share(s, token, now_ms + GRANT_TTL, '- ' .. name)
         forget(s, token)
       end
     end
   end
+  return false
 end
 
 -- The lock without what has run out. Always writes: a read-only replica must refuse, rather than tell by its old data.
 local function look(lock, side)
   local names = string.sub(side, 1, -6)
-  local s = { lock = lock, count = 0 }
-  for _, name in ipairs({ 'fence', 'queue', 'alive', 'waiters', 'holders' }) do s[name] = names .. name end
+  local s = {
+    lock = lock,
+    fence = names .. 'fence',
+    queue = names .. 'queue',
+    alive = names .. 'alive',
+    waiters = names .. 'waiters',
+    holders = names .. 'holders',
+    count = 0,
+  }
   if call('TYPE', lock).ok == 'zset' then
     local ended = call('ZRANGEBYSCORE', lock, '-inf', now_ms)
     call('ZREMRANGEBYSCORE', lock, '-inf', now_ms)
@@ -149,9 +173,8 @@ local function absence(s)
   return (s.owner or s.count > 0) and -1 or 0
 end
 
--- How many wait, with the fence, which is the whole answer if nobody does.
-local function with_queue(s, fence)
-  local waiting = call('ZCARD', s.queue)
+-- The fence is the whole answer if nobody waits.
+local function with_queue(fence, waiting)
   return waiting > 0 and { fence, waiting } or fence
 end
 
@@ -173,11 +196,11 @@ function rules.acquire(lock, side, token, number, ask)
       -- The same request again, because its first answer was lost: the same lease.
       local left = call('PTTL', s.fence)
       if left >= 0 and left < ask.life then call('PEXPIRE', s.fence, format('%.0f', ask.life)) end
-      return with_queue(s, known)
+      return with_queue(known, call('ZCARD', s.queue))
     end
     local first, top = reserve(last, ask.count)
     -- A lease without a fence is none: the fence comes first.
-    note(s, top, top - first, token, ask.name, ask.life)
+    local waiting = note(s, top, top - first, token, ask.name, ask.life)
     local shown = format('%.0f', first) .. ' ' .. ask.name
     if not held and ask.most == 0 then
       call('SET', lock, token, 'PX', ask.ttl)
@@ -188,26 +211,33 @@ function rules.acquire(lock, side, token, number, ask)
       call('HSET', s.holders, token, shown)
     end
     -- Whoever is next may fit, too.
-    if not s.owner then hand_on(s, nil, true) end
-    return with_queue(s, first)
+    if not s.owner and waiting > 0 then
+      hand_on(s, nil, true)
+      waiting = call('ZCARD', s.queue)
+    end
+    return with_queue(first, waiting)
   end
 
   local answer = in_the_way(s)
   if not number then return answer end
-  if not call('ZSCORE', s.queue, token) then
+  local ahead = call('ZRANK', s.queue, token)
+  if not ahead then
     local last = tonumber(call('ZRANGE', s.queue, -1, -1, 'WITHSCORES')[2]) or 0
     call('ZADD', s.queue, math.max(last + 1, now_us), token)
+    ahead = call('ZCARD', s.queue) - 1
   end
   call('ZADD', s.alive, now_ms + WAITER_LIFE, token)
   call('HSET', s.waiters, token, ask.most .. ' ' .. number .. ' ' .. ask.channel .. ' ' .. ask.name)
-  for _, key in ipairs({ s.queue, s.alive, s.waiters }) do call('PEXPIREAT', key, now_ms + WAITER_LIFE) end
+  if call('PTTL', s.queue) < WAITER_LIFE then
+    for _, key in ipairs({ s.queue, s.alive, s.waiters }) do call('PEXPIRE', key, 2 * WAITER_LIFE) end
+  end
   local text = call('GET', s.fence)
   if not text then
     call('SET', s.fence, 'q', 'PX', FENCE_LIFE)
   elseif string.sub(text, 1, 1) ~= 'q' then
     call('SET', s.fence, 'q' .. text, 'KEEPTTL')
   end
-  return { answer, call('ZRANK', s.queue, token) }
+  return { answer, ahead }
 end
 
 function rules.renew(lock, side, token, ttl, life, count)
@@ -220,16 +250,15 @@ function rules.renew(lock, side, token, ttl, life, count)
   if count == 0 then return 1 end
   local last, back, whose, name = fences(s)
   local first, top = reserve(last, count)
-  note(s, top, back + top - last, whose or '-', name or '', life)
-  return { first, call('ZCARD', s.queue) }
+  return { first, note(s, top, back + top - last, whose or '-', name or '', life) }
 end
 
 function rules.release(lock, side, token)
   local s = look(lock, side)
-  forget(s, token)
   local held = holds(s, token)
+  -- Whoever holds the lock waits no more.
+  if not held then forget(s, token) end
   if s.owner == token then
-    call('DEL', lock)
     s.owner = false
   elseif held then
     call('ZREM', lock, token)
@@ -237,9 +266,12 @@ function rules.release(lock, side, token)
     s.count = s.count - 1
     retime(s)
   end
-  -- What ended is ended, even on a server that is too full to hand it on.
   local _, problem = pcall(hand_on, s, nil, not held)
-  if held then return 1 end
+  if held then
+    -- What ended is ended, even if it can't be handed on.
+    if absence(s) == 0 then call('DEL', lock) end
+    return 1
+  end
   if type(problem) ~= 'boolean' then error(problem, 0) end
   return absence(s)
 end

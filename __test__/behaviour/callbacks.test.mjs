@@ -1,0 +1,186 @@
+// withLock in the style of callbacks, on every store: called once, released once, and nothing thrown away.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { test } from 'node:test'
+import { LockClosedError, LockTimeoutError } from 'leasehold'
+import { until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { aborted, lost } from '../support/leases.mjs'
+import { overStores } from '../support/stores.mjs'
+
+/** The exception that nobody catches next; the test's runner does not see it. */
+async function uncaught(t) {
+  const others = process.listeners('uncaughtException')
+  process.removeAllListeners('uncaughtException')
+  atEnd(t, () => {
+    process.removeAllListeners('uncaughtException')
+    for (const other of others) process.on('uncaughtException', other)
+  })
+  const [error] = await within('the exception', once(process, 'uncaughtException'))
+  return error
+}
+
+/** What a callback of `begin` was called with. */
+const called = (begin) => within('the callback', new Promise((resolve) => begin((...given) => resolve(given))))
+
+overStores('callbacks', (store) => {
+  test('gets a lease, and releases it when it is done', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    let returned = 'nothing yet'
+    const [error, lease, done] = await called((callback) => {
+      returned = locks.withLock(key, (error, lease, done) => callback(error, lease, done))
+    })
+    assert.equal(returned, undefined)
+    assert.equal(error, null)
+    assert.equal(lease.key, key)
+    assert.equal(lease.isHeld, true)
+    assert.equal(await locks.tryAcquire(key), null)
+    assert.deepEqual(await called((callback) => done(null, callback)), [null])
+    assert.equal(lease.isHeld, false)
+    assert.ok(await locks.tryAcquire(key), 'it was released before it was said')
+  })
+
+  test('takes options in the middle, and two declared parameters are enough', async (t) => {
+    const locks = store.client(t)
+    const [ttl, error] = await called((callback) =>
+      locks.withLock(store.key(), { ttl: 5_555 }, (error, lease, ...more) => {
+        more[0](error, () => callback(lease.ttl, error))
+      }),
+    )
+    assert.deepEqual([ttl, error], [5_555, null])
+  })
+
+  test('done takes its callback alone, and counts once', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const [, , done] = await called((callback) => locks.withLock(key, (_, lease, done) => callback(_, lease, done)))
+    assert.deepEqual(await called((callback) => done(callback)), [null])
+    const next = await locks.acquire(key)
+    done(new Error('too late'), () => assert.fail('called twice'))
+    done()
+    await next.renew()
+    assert.equal(next.isHeld, true)
+    assert.equal(await next.release(), true)
+  })
+
+  test('an error of the work goes to the callback of done, or else to the client', async (t) => {
+    const locks = store.client(t)
+    const mistake = new Error('a mistake of the user')
+    const key = store.key()
+    const given = await called((callback) => locks.withLock(key, (_error, _lease, done) => done(mistake, callback)))
+    assert.deepEqual(given, [mistake])
+    assert.ok(await locks.tryAcquire(key))
+
+    // Without a listener: not thrown.
+    const quiet = store.key()
+    locks.withLock(quiet, (_error, _lease, done) => done(mistake))
+    await until('the lock to be free', async () => (await locks.inspect(quiet)) === null && locks.tryAcquire(quiet))
+
+    const heard = once(locks, 'error')
+    locks.withLock(store.key(), (_error, _lease, done) => done(mistake))
+    assert.deepEqual(await within("'error'", heard), [mistake])
+  })
+
+  test('not granted: an error, no lease, and a done that does no harm', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const lease = await locks.acquire(key)
+    const [error, none, done] = await called((callback) =>
+      locks.withLock(key, { wait: 20 }, (error, lease, done) => callback(error, lease, done)),
+    )
+    assert.ok(error instanceof LockTimeoutError, String(error))
+    assert.equal(none, undefined)
+    assert.deepEqual(await called((callback) => done(error, callback)), [error])
+    assert.equal(lease.isHeld, true)
+  })
+
+  test('bad arguments are told by the callback, too', async (t) => {
+    const locks = store.client(t)
+    const [error] = await called((callback) => locks.withLock('', (error, lease) => callback(error, lease)))
+    assert.ok(error instanceof TypeError, String(error))
+    assert.equal(error.code, 'ERR_INVALID_ARG_VALUE')
+    const [range] = await called((callback) =>
+      locks.withLock('k', { ttl: -1 }, (error, lease) => callback(error, lease)),
+    )
+    assert.ok(range instanceof RangeError, String(range))
+  })
+
+  test('lost before it was done: LockLostError, but not in the place of an error of the work', async (t) => {
+    const locks = store.client(t)
+    const [, lease, done] = await called((callback) =>
+      locks.withLock(store.key(), { ttl: 150, autoRenew: false }, (_, lease, done) => callback(_, lease, done)),
+    )
+    await aborted(lease)
+    const [error] = await called((callback) => done(null, callback))
+    lost('expired')(error)
+
+    const [, second, secondDone] = await called((callback) =>
+      locks.withLock(store.key(), { ttl: 150, autoRenew: false }, (_, lease, done) => callback(_, lease, done)),
+    )
+    await aborted(second)
+    const mistake = new Error('a mistake of the user')
+    assert.deepEqual(await called((callback) => secondDone(mistake, callback)), [mistake])
+  })
+
+  test('what the callback throws is an uncaught exception, and the lock is free before that', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const mistake = new Error('a mistake of the user')
+    const exception = uncaught(t)
+    let held
+    locks.withLock(key, (_error, lease, _done) => {
+      held = lease
+      throw mistake
+    })
+    assert.equal(await exception, mistake)
+    assert.equal(held.isHeld, false)
+    assert.ok(await locks.tryAcquire(key))
+  })
+
+  test('what it throws after it was done, or what the callback of done throws, is so, too', async (t) => {
+    const locks = store.client(t)
+    const mistake = new Error('a mistake of the user')
+    const fail = () => {
+      throw mistake
+    }
+    let exception = uncaught(t)
+    locks.withLock(store.key(), (_error, _lease, done) => {
+      done()
+      fail()
+    })
+    assert.equal(await exception, mistake)
+    exception = uncaught(t)
+    locks.withLock(store.key(), (_error, _lease, done) => done(fail))
+    assert.equal(await exception, mistake)
+    exception = uncaught(t)
+    locks.withLock('', (_error, _lease) => fail())
+    assert.equal(await exception, mistake)
+  })
+
+  test('several keys, semaphores and read/write locks have it, too', async (t) => {
+    const locks = store.client(t)
+    const keys = [store.key(), store.key()].sort()
+    const ways = [
+      (callback) => locks.withLock(keys, callback),
+      (callback) => locks.semaphore(keys[0], 2).withLock(callback),
+      (callback) => locks.readWriteLock(keys[0]).read.withLock({ ttl: 5_000 }, callback),
+      (callback) => locks.readWriteLock(keys[0]).write.withLock(callback),
+    ]
+    for (const way of ways) {
+      const [error, lease, done] = await called((callback) => way((error, lease, done) => callback(error, lease, done)))
+      assert.equal(error, null)
+      assert.equal(lease.isHeld, true)
+      assert.deepEqual(await called((callback) => done(callback)), [null])
+      assert.equal(lease.isHeld, false)
+    }
+  })
+
+  test('a closed client says so', async (t) => {
+    const locks = store.client(t)
+    await locks.close()
+    const [error] = await called((callback) => locks.withLock('k', (error, lease) => callback(error, lease)))
+    assert.ok(error instanceof LockClosedError)
+  })
+})

@@ -1,0 +1,224 @@
+// Handing a lease to somebody else by a ticket, on every store: one adopter, no gap, and no secret in print.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { inspect } from 'node:util'
+import { LockAbortedError, LockClosedError, LockError, LockLostError } from 'leasehold'
+import { until } from '../support/clock.mjs'
+import { aborted, lost } from '../support/leases.mjs'
+import { overStores } from '../support/stores.mjs'
+
+const ended = { constructor: LockError, code: 'ERR_LOCK_RELEASED' }
+
+overStores('detach and adopt', (store) => {
+  test('another client goes on with the lease: the same lock, the same fence', async (t) => {
+    const [a, b, c] = [store.client(t), store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await a.acquire(key, { ttl: 5_000 })
+    const ticket = await lease.detach()
+    assert.match(ticket, /^[\w-]+$/)
+    assert.equal(await c.tryAcquire(key), null, 'it is taken in between')
+    const adopted = await b.adopt(ticket)
+    assert.equal(adopted.key, key)
+    assert.equal(adopted.fence, lease.fence)
+    assert.equal(adopted.ttl, 5_000)
+    assert.equal(adopted.isHeld, true)
+    assert.ok(adopted.remaining > 1_000, `${adopted.remaining}`)
+    adopted.assertHeld()
+    await adopted.renew()
+    assert.equal(await c.tryAcquire(key), null)
+    assert.equal(await adopted.release(), true)
+    const next = await c.tryAcquire(key)
+    assert.ok(next.fence > adopted.fence)
+  })
+
+  test('whoever detached it does not hold it any more, and has not lost it either', async (t) => {
+    const locks = store.client(t)
+    locks.on('lost', () => assert.fail('nobody lost it'))
+    const lease = await locks.acquire(store.key())
+    const { signal } = lease
+    const ticket = await lease.detach()
+    assert.equal(lease.isHeld, false)
+    assert.equal(lease.remaining, 0)
+    assert.equal(signal.aborted, false)
+    assert.throws(() => lease.assertHeld(), { ...ended, message: /detached/ })
+    await assert.rejects(lease.renew(), ended)
+    await assert.rejects(lease.detach(), ended)
+    assert.equal(await lease.release(), false)
+    await lease[Symbol.asyncDispose]()
+    assert.equal(locks.stats().held, 0)
+    const adopted = await locks.adopt(ticket)
+    assert.equal(adopted.isHeld, true, 'that release did nothing to it')
+    await adopted.release()
+  })
+
+  test('of several who adopt, one gets it, and the others are told', async (t) => {
+    const clients = Array.from({ length: 4 }, () => store.client(t))
+    const key = store.key()
+    const lease = await clients[0].acquire(key, { ttl: 30_000 })
+    const ticket = await lease.detach()
+    const outcomes = await Promise.allSettled(clients.map((locks) => locks.adopt(ticket)))
+    const winners = outcomes.filter(({ status }) => status === 'fulfilled')
+    assert.equal(winners.length, 1)
+    for (const { reason } of outcomes.filter(({ status }) => status === 'rejected')) {
+      assert.ok(reason instanceof LockLostError, String(reason))
+      assert.equal(reason.key, key)
+    }
+    assert.equal(winners[0].value.isHeld, true)
+    await winners[0].value.renew()
+    await winners[0].value.release()
+    await assert.rejects(clients[1].adopt(ticket), LockLostError)
+  })
+
+  test('a ticket that nobody adopts ends with its ttl', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await a.acquire(key, { ttl: 200 })
+    const ticket = await lease.detach(400)
+    const next = await b.acquire(key, { wait: 20_000 })
+    assert.ok(next.fence > lease.fence)
+    await assert.rejects(a.adopt(ticket), (error) => error instanceof LockLostError)
+    assert.equal(next.isHeld, true)
+  })
+
+  test('detach(ttl) gives that much time, and adopt goes on with the ttl of the lease, or one of its own', async (t) => {
+    const [a, b] = [store.client(t), store.client(t, { ttl: 7_777 })]
+    const lease = await a.acquire(store.key(), { ttl: 1_000 })
+    const ticket = await lease.detach(60_000)
+    const info = await b.inspect(lease.key)
+    assert.ok(info.remaining > 30_000, `${info.remaining}`)
+    const adopted = await b.adopt(ticket)
+    assert.equal(adopted.ttl, 1_000)
+    const again = await a.adopt(await adopted.detach(), { ttl: 3_333 })
+    assert.equal(again.ttl, 3_333)
+    assert.equal(again.fence, lease.fence, 'the same lease from hand to hand')
+    await again.release()
+  })
+
+  test('an adopted lease is renewed by itself, unless that is not wanted', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const renewed = await b.adopt(await (await a.acquire(store.key(), { ttl: 300, autoRenew: false })).detach())
+    await until('a renewal', () => b.stats().renewals > 0)
+    assert.equal(renewed.isHeld, true)
+    await renewed.release()
+    const short = await b.adopt(await (await a.acquire(store.key(), { ttl: 300 })).detach(), { autoRenew: false })
+    await aborted(short)
+    lost('expired')(short.signal.reason)
+    const limited = await b.adopt(await (await a.acquire(store.key(), { ttl: 200 })).detach(), { maxHold: 400 })
+    await aborted(limited)
+    lost('expired')(limited.signal.reason)
+  })
+
+  test('a shared lease stays shared', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const other = await a.semaphore(key, 2).acquire()
+    const lease = await a.semaphore(key, 2).acquire()
+    const adopted = await b.adopt(await lease.detach())
+    assert.equal(adopted.fence, lease.fence)
+    assert.equal(await b.semaphore(key, 2).tryAcquire(), null)
+    const info = await a.inspect(key)
+    assert.deepEqual([info.shared, info.leases.length], [true, 2])
+    await adopted.release()
+    assert.equal(other.isHeld, true)
+    assert.ok(await b.semaphore(key, 2).tryAcquire())
+  })
+
+  test('who waits for the lock gets it from whoever adopted the lease', async (t) => {
+    const [a, b, c] = [store.client(t), store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await a.acquire(key)
+    const waiters = [a, c].map((locks) => locks.acquire(key, { wait: 20_000 }))
+    await until('them to wait', () => a.stats().waiting + c.stats().waiting === 2)
+    const adopted = await b.adopt(await lease.detach())
+    await adopted.release()
+    let fence = lease.fence
+    for (const waiter of waiters) {
+      const next = await waiter
+      assert.ok(next.fence > fence)
+      fence = next.fence
+      await next.release()
+    }
+  })
+
+  test('within withLock: the lease goes on elsewhere, and that is no loss', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const ticket = await a.withLock(store.key(), (lease) => lease.detach())
+    const adopted = await b.adopt(ticket)
+    assert.equal(await adopted.release(), true)
+  })
+
+  test('a release beside a detachment: one of the two has its way', async (t) => {
+    const locks = store.client(t)
+    for (let i = 0; i < 20; i++) {
+      const lease = await locks.acquire(store.key(), { ttl: 60_000 })
+      const detaching = lease.detach().catch((error) => error)
+      if (i % 2) await new Promise(setImmediate)
+      const released = await lease.release()
+      const ticket = await detaching
+      if (released) {
+        assert.equal(ticket.code, 'ERR_LOCK_RELEASED')
+        assert.ok(await locks.acquire(lease.key, { wait: 5_000 }))
+      } else {
+        assert.equal(await (await locks.adopt(ticket)).release(), true)
+      }
+    }
+  })
+
+  test('renewals and detachments of one lease take turns', async (t) => {
+    const locks = store.client(t)
+    const lease = await locks.acquire(store.key())
+    const [renewed, ticket, late] = await Promise.allSettled([lease.renew(20_000), lease.detach(), lease.renew()])
+    assert.equal(renewed.status, 'fulfilled')
+    assert.equal(late.status, 'rejected')
+    assert.equal(late.reason.code, 'ERR_LOCK_RELEASED')
+    const adopted = await locks.adopt(ticket.value)
+    assert.equal(adopted.ttl, 20_000)
+  })
+
+  test('a lost lease can not be detached', async (t) => {
+    const lease = await store.client(t).acquire(store.key(), { ttl: 100, autoRenew: false })
+    await aborted(lease)
+    await assert.rejects(lease.detach(), lost('expired'))
+  })
+
+  test('an abort of the adoption leaves no lock behind', async (t) => {
+    const locks = store.client(t)
+    const ticket = await (await locks.acquire(store.key(), { ttl: 60_000 })).detach()
+    await assert.rejects(locks.adopt(ticket, { signal: AbortSignal.abort() }), LockAbortedError)
+    const controller = new AbortController()
+    const adopting = locks.adopt(ticket, { signal: controller.signal })
+    controller.abort()
+    await assert.rejects(adopting, LockAbortedError)
+    const rest = await locks.adopt(ticket).catch((error) => error)
+    // It was never adopted, or is being released.
+    if (rest instanceof Error) assert.ok(rest instanceof LockLostError, String(rest))
+    else await rest.release()
+  })
+
+  test('another prefix is another lock', async (t) => {
+    const ticket = await (await store.client(t).acquire(store.key())).detach()
+    await assert.rejects(store.client(t, { prefix: 'other:' }).adopt(ticket), lost('missing'))
+  })
+
+  test('a closed client adopts nothing, and what was detached survives its client', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const ticket = await (await a.acquire(store.key())).detach()
+    await a.close()
+    await assert.rejects(a.adopt(ticket), LockClosedError)
+    assert.equal((await b.adopt(ticket)).isHeld, true)
+  })
+
+  test('printing or serializing a lease or a client shows no token', async (t) => {
+    const locks = store.client(t)
+    const leases = [await locks.acquire(store.key())]
+    leases.push(await locks.adopt(await (await locks.acquire(store.key())).detach()))
+    const tokens = leases.map(({ token }) => token)
+    const printed = inspect({ leases, locks }, { depth: 10, showHidden: true }) + JSON.stringify(leases)
+    for (const token of tokens) {
+      assert.match(token, /^[0-9a-f-]{36}$/)
+      assert.ok(!printed.includes(token))
+    }
+    assert.notEqual(tokens[0], tokens[1])
+  })
+})

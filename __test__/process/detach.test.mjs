@@ -1,0 +1,51 @@
+// A detached lease belongs to no process: it outlives the one that held it, however that ends.
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { describe, test } from 'node:test'
+import { createLockClient, LockLostError } from 'leasehold'
+import { startChild } from '../support/child.mjs'
+import { within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { openStore, sharedStoreNames } from '../support/stores.mjs'
+
+for (const name of sharedStoreNames) {
+  describe(`detach: ${name}`, { timeout: 120_000 }, () => {
+    for (const [end, code] of [
+      ['close', 0],
+      ['exit', 0],
+      ['kill', null],
+    ]) {
+      test(`a lease goes on in another process after the one that detached it is gone: ${end}`, async (t) => {
+        const store = await openStore(name, t)
+        const [locks, others] = [createLockClient({ store }), createLockClient({ store })]
+        atEnd(t, () => Promise.all([locks.close(), others.close()]))
+        const key = randomUUID()
+        const child = startChild(t, 'detacher.mjs', { store, key, ttl: 10_000, time: 30_000, end })
+        const { ticket, fence } = await child.next('detached')
+        assert.equal((await within('the end of the process', child.ended)).code, code, child.stderr)
+        assert.equal(await others.tryAcquire(key), null, 'it is taken though its process is gone')
+        const lease = await locks.adopt(ticket)
+        assert.equal(lease.fence, fence)
+        assert.equal(lease.ttl, 10_000)
+        await assert.rejects(others.adopt(ticket), LockLostError)
+        await lease.renew()
+        assert.equal(await others.tryAcquire(key), null)
+        assert.equal(await lease.release(), true)
+        const next = await others.acquire(key, { wait: 5_000 })
+        assert.ok(next.fence > fence)
+      })
+    }
+
+    test('one that nobody adopts ends with the time it was given', async (t) => {
+      const store = await openStore(name, t)
+      const locks = createLockClient({ store })
+      atEnd(t, () => locks.close())
+      const key = randomUUID()
+      const child = startChild(t, 'detacher.mjs', { store, key, ttl: 300, time: 600, end: 'kill' })
+      const { fence } = await child.next('detached')
+      const lease = await locks.acquire(key, { wait: 10_000 })
+      assert.ok(lease.fence > fence)
+    })
+  })
+}
