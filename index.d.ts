@@ -2,7 +2,8 @@
 // cannot drift apart (__test__/types/exports.ts checks that nothing is missing on either side).
 //
 // Every time is in whole milliseconds. Promise-returning methods reject, also with the TypeError or
-// RangeError of a bad argument; createLockClient() and createLockWorker() throw. Either way nothing has been sent.
+// RangeError of a bad argument, and callbacks are called with it; createLockClient(), createLockWorker(), semaphore() and
+// readWriteLock() throw. Either way nothing has been sent.
 // An option that is `undefined` has its default.
 
 import type { EventEmitter } from 'node:events'
@@ -86,9 +87,9 @@ export interface LockClientOptions {
 /** Acquires locks at one store. */
 export interface LockClient extends EventEmitter<LockClientEvents> {
   /**
-   * Acquires the lock, waiting for it if somebody else holds it: first come, first served, among all processes. The
-   * lease is renewed by itself until it is released, detached, lost, or `maxHold` old. A pending call keeps the process
-   * alive; a held lease does not.
+   * Acquires the lock, waiting for it if somebody else holds it: first come, first served, in all processes
+   * together (see {@link LockClientOptions.handOffs}). The lease is renewed by itself until it is released, detached, lost,
+   * or `maxHold` old. A pending call keeps the process alive; a held lease does not.
    *
    * Given several keys, it acquires all of their locks or none: one after the other, in the order of their UTF-16 units and
    * each once, so that no two who want some of the same ones wait for each other for ever. `wait` is for all of them
@@ -101,7 +102,8 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * @throws {StoreUnavailableError} the store could not be reached, or not be used; passing faults are
    * retried for as long as `wait` allows
    * @throws {LockAbortedError} `signal` was aborted
-   * @throws {LockLostError} the lease ended before it could be handed over: this thread was blocked for longer
+   * @throws {LockLostError} the lease ended before it could be handed over: this thread was blocked for longer, or it was one of
+   * several and lost while the others were waited for
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
@@ -110,6 +112,7 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * try { await write(lease) } finally { await lease.release() }
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lease>
+  /** The same for several keys: all or none. */
   acquire(keys: readonly string[], options?: AcquireOptions): Promise<MultiLease>
 
   /**
@@ -117,6 +120,7 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * retried. Of several keys all or none: `null` when the others are released again.
    */
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>
+  /** The same for several keys: all or none. */
   tryAcquire(keys: readonly string[], options?: TryAcquireOptions): Promise<MultiLease | null>
 
   /**
@@ -141,12 +145,14 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    */
   withLock<T>(key: string, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
   withLock<T>(key: string, options: AcquireOptions | undefined, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
+  /** The same for several keys: all or none. */
   withLock<T>(keys: readonly string[], fn: (lease: MultiLease) => T | PromiseLike<T>): Promise<T>
   withLock<T>(
     keys: readonly string[],
     options: AcquireOptions | undefined,
     fn: (lease: MultiLease) => T | PromiseLike<T>,
   ): Promise<T>
+  /** The same in the style of callbacks. */
   withLock(key: string, fn: LockCallback): void
   withLock(key: string, options: AcquireOptions | undefined, fn: LockCallback): void
   withLock(keys: readonly string[], fn: LockCallback<MultiLease>): void
@@ -186,7 +192,8 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
-   * @throws {StoreUnavailableError} it is not known whether it was adopted; it then ends by its ttl
+   * @throws {StoreUnavailableError} the store could not be reached for all of `ttl`, or not be used; what may have been
+   * adopted is released
    * @throws {LockAbortedError} `signal` was aborted; if the lease was adopted already it is released
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one

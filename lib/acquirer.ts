@@ -1,7 +1,7 @@
 // The three ways to a lock, for whoever has locks to give: clients, semaphores, read/write locks.
 
 import type * as api from '../index'
-import { checkFunction, checkKeys } from './arguments'
+import { checkFunction, checkKeys, firstOf } from './arguments'
 import { Lease, type Observer, type Owner } from './lease'
 import { MultiLease } from './multi'
 import { type Asked, parseAcquire, parseTry } from './options'
@@ -52,7 +52,7 @@ export class Acquirer {
       const once = { ...asked, wait: -1 }
       const { wait, signal } = asked
       const attempt = async () => this.#request(keys, once)
-      return trying({ key: firstOf(keys), retry, wait, signal, pauses: this.#host.pauses, attempt })
+      return trying({ keys, retry, wait, signal, pauses: this.#host.pauses, attempt })
     } catch (error) {
       return Promise.reject(error)
     }
@@ -90,8 +90,4 @@ export class Acquirer {
     callWith(this.#host, acquired, work as Callback<Held>)
     return undefined
   }
-}
-
-function firstOf(keys: string | readonly string[]): string {
-  return typeof keys === 'string' ? keys : (keys[0] as string)
 }

@@ -78,6 +78,11 @@ export function checkKey(given: unknown, name = 'key'): asserts given is string 
   checkText(name, given, 1, 1024)
 }
 
+/** The key that errors name. */
+export function firstOf(keys: string | readonly string[]): string {
+  return typeof keys === 'string' ? keys : (keys[0] as string)
+}
+
 /** One key, or several: as they are acquired, each once and in an order that is the same everywhere. */
 export function checkKeys(given: unknown): string | readonly string[] {
   if (!Array.isArray(given)) {
@@ -128,6 +133,9 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   duration: 'ttl',
   lease: 'ttl',
   expiry: 'ttl',
+  retries: 'retry',
+  retrycount: 'retry',
+  retrydelay: 'retry',
 }
 
 function nearest(name: string, known: readonly string[]): string | undefined {

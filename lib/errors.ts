@@ -107,9 +107,11 @@ export function detached(key: string): LockError {
   return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was detached`, { key })
 }
 
-export function gaveUp(key: string, tries: number): LockTimeoutError {
-  const often = tries === 1 ? 'when it was tried' : `each of the ${tries} times it was tried`
-  return new LockTimeoutError(`${quote(key)} was held by somebody else ${often}`, { key })
+/** There is no use in trying again any more. */
+export function gaveUp(keys: string | readonly string[], tries: number): LockTimeoutError {
+  const [what, key] = typeof keys === 'string' ? [quote(keys), keys] : [`one of ${keys.length} keys`, undefined]
+  const often = tries === 1 ? '1 try' : `${tries} tries`
+  return new LockTimeoutError(`${what} was held by somebody else after ${often}`, { key })
 }
 
 /** The wait for several keys ended at this one. */

@@ -2,7 +2,7 @@
 
 import type * as api from '../index'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
-import { badType, checkMs, checkNumber, checkOptions, MAX_MS, outOfRange } from './arguments'
+import { badType, checkMs, checkNumber, checkOptions, firstOf, MAX_MS, outOfRange } from './arguments'
 import * as errors from './errors'
 import { defer, type Make, raise } from './promise'
 
@@ -48,8 +48,7 @@ export function parseRetry(given: unknown): Retry {
 export type Pauses = Set<() => void>
 
 interface Attempts<T> {
-  /** What is said in errors. */
-  readonly key: string
+  readonly keys: string | readonly string[]
   readonly retry: Retry
   /** How long to go on, in ms or `Infinity`. */
   readonly wait: number
@@ -60,7 +59,7 @@ interface Attempts<T> {
 }
 
 /** The first outcome of `attempt` that is not `null`. */
-export async function trying<T>({ key, retry, wait, signal, pauses, attempt }: Attempts<T>): Promise<T> {
+export async function trying<T>({ keys, retry, wait, signal, pauses, attempt }: Attempts<T>): Promise<T> {
   const end = performance.now() + wait
   let delay = retry.minDelay
   for (let count = 0; ; count++) {
@@ -74,9 +73,9 @@ export async function trying<T>({ key, retry, wait, signal, pauses, attempt }: A
     }
     const left = end - performance.now()
     // What is wrong is what was seen last, as with those who wait in the queue.
-    if (count >= retry.retries || left <= 0) throw fault ?? errors.gaveUp(key, count + 1)
+    if (count >= retry.retries || left <= 0) throw fault ?? errors.gaveUp(keys, count + 1)
     const pause = Math.min(delay * (1 + retry.jitter * (Math.random() * 2 - 1)), left, MAX_MS)
-    await new Pause(key, signal, pauses).over(pause)
+    await new Pause(firstOf(keys), signal, pauses).over(pause)
     delay = Math.min(delay * retry.factor, retry.maxDelay)
   }
 }

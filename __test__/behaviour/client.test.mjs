@@ -80,14 +80,12 @@ overStores('client', (store) => {
     await Promise.all([first.release(), second.release()])
     await aborted(await locks.acquire(store.key(), { ttl: 150, autoRenew: false }))
 
-    const { contended, renewals, ...counts } = locks.stats()
+    const { contended, ...counts } = locks.stats()
     assert.ok(contended >= 2, `${contended}`)
-    // A lock that somebody waits for may be renewed once more for that.
-    assert.ok(renewals >= 1 && renewals <= 2, `${renewals}`)
     assert.deepEqual(
       { ...counts },
       {
-        ...{ held: 0, waiting: 0, acquired: 3, released: 2, lost: 1, timeouts: 1, aborted: 1, errors: 0 },
+        ...{ held: 0, waiting: 0, acquired: 3, released: 2, lost: 1, timeouts: 1, aborted: 1, renewals: 1, errors: 0 },
         ...{ waited: 0, waitMs: 0, longestWaitMs: 0, localHandOffs: 0, remoteHandOffs: 0 },
       },
     )

@@ -80,6 +80,23 @@ overStores('worker whose lease is released', (store) => {
     })
   }
 
+  test('startWork detaches it: its tenure ends, and the lease goes on with whoever adopts it', async (t) => {
+    let ticket
+    const { startWork } = work(async (lease) => {
+      ticket = await lease.detach()
+    })
+    const { worker, calls, errors, lost } = startWorker(t, store.url, { startWork, retryInterval: 50 })
+    const lease = await told(worker, 'released')
+    assert.deepEqual(calls, ['stop released'])
+    const adopted = await store.client(t).adopt(ticket)
+    assert.equal(adopted.fence, lease.fence)
+    const again = told(worker, 'acquired')
+    await adopted.release()
+    assert.ok((await again).fence > lease.fence)
+    await worker.stop()
+    assert.deepEqual([errors, lost], [[], []])
+  })
+
   test('others get their chance for retryInterval', async (t) => {
     const { startWork } = work((lease) => lease.release())
     const { worker, key } = startWorker(t, store.url, { startWork, retryInterval: 60_000 })

@@ -26,7 +26,8 @@
 //!    comes later is granted the key before them. A lease that ended by itself is handed on the same way at the
 //!    next request that finds it ended; the first in the queue is told when to look. Whoever is handed a lease is sent
 //!    a [`Notice`], once; it may get lost, so those who wait look again from time to time. One that has not
-//!    for [`WAITER_LIFE`] loses its place.
+//!    for [`WAITER_LIFE`] loses its place. A store that can see that a waiter can't be told, because its
+//!    process or its connection is gone, passes it over as long as there are others, and keeps its place.
 //! 8. *It ends.* Every request is answered within the time-out given with its batch, with
 //!    [`StoreError`] if need be, and an error says whether the request may have been carried out.
 

@@ -155,7 +155,7 @@ fn who_waits_for_a_foreign_lock_gets_it_when_it_is_gone() {
 }
 
 #[test]
-fn a_waiter_whose_process_is_gone_is_passed_over_when_a_lease_ran_out_but_not_at_a_release() {
+fn a_waiter_whose_process_is_gone_is_passed_over_and_keeps_its_place() {
     run(async {
         let server = Server::start(&[]);
         let (holder, gone, alive) = (server.store(), server.store(), server.store());
@@ -166,9 +166,17 @@ fn a_waiter_whose_process_is_gone_is_passed_over_when_a_lease_ran_out_but_not_at
         gone.close().await;
         while server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 2 {}
         assert_eq!(ask(&holder, release("lock:a", token)).await, Reply::Released);
-        assert_eq!(server.command(&["GET", "lock:a"]), tokens[0].to_string(), "it may be about to come back");
+        assert_eq!(told.next().await, Notice::Granted(1));
+        assert_eq!(server.command(&["GET", "lock:a"]), tokens[1].to_string());
+        assert_eq!(ask(&alive, release("lock:a", tokens[1])).await, Reply::Released);
+        assert_eq!(
+            server.command(&["GET", "lock:a"]),
+            tokens[0].to_string(),
+            "there is nobody but it: it may come back"
+        );
 
         // It does not. The next is due, whoever looks.
+        queued(ask(&alive, queue("lock:a", tokens[1], 1)).await);
         let_run_out(&server, "lock:a");
         assert!(matches!(ask(&holder, acquire("lock:a", token, 1_000)).await, Reply::Busy { .. }));
         assert_eq!(told.next().await, Notice::Granted(1));

@@ -38,10 +38,8 @@ impl Server {
 
     /// A server that lets its clients do what is `forbidden` (a setting's name) unless it is older than 7.
     pub fn start_allowing(forbidden: &str) -> Self {
-        let version = Command::new(program()).arg("--version").output().map(|output| output.stdout);
-        let old = version.is_ok_and(|text| String::from_utf8_lossy(&text).contains("v=6."));
         let settings = [forbidden, "local"];
-        Self::start(&settings[if old { 2 } else { 0 }..])
+        Self::start(&settings[if is_old() { 2 } else { 0 }..])
     }
 
     /// Kills the server and starts it again in the same place; what it had not saved is gone. Waits until its log
@@ -117,6 +115,12 @@ impl Drop for Server {
 
 pub fn store(url: &str) -> Rc<RedisStore> {
     RedisStore::new(RedisAddress::parse(url, None, None).unwrap())
+}
+
+/// Whether the server is older than 7.
+pub fn is_old() -> bool {
+    let version = Command::new(program()).arg("--version").output().map(|output| output.stdout);
+    version.is_ok_and(|text| String::from_utf8_lossy(&text).contains("v=6."))
 }
 
 fn program() -> PathBuf {

@@ -129,7 +129,8 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
         .chain([run])
 }
 
-/// Nobody knows the channel yet, so nobody gets what is published: whoever may not is to know that he is not told.
+/// The words that let us be told. Nobody knows the channel yet, so nobody gets what is published: a user who may not
+/// publish would wait for what others like it can't say.
 fn subscription(channel: &str) -> impl Iterator<Item = (Purpose, Cmd)> {
     let commands = [words_of(&["PUBLISH", channel, ""]), words_of(&["SUBSCRIBE", channel])];
     commands.into_iter().map(|command| (Purpose::Subscribe, command))

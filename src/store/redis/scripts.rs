@@ -89,6 +89,14 @@ pub fn side_key(lock: &str, side: Side) -> [&str; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{GRANT_TTL, WAITER_LIFE};
+
+    #[test]
+    fn scripts_and_contract_agree_on_times() {
+        let [fence, grant, waiter] = [FENCE_LIFE, GRANT_TTL, WAITER_LIFE].map(|time| time.as_millis());
+        let line = format!("local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = {fence}, {grant}, {waiter}\n");
+        assert!(include_str!("scripts/rules.lua").contains(&line), "{line}");
+    }
 
     #[test]
     fn what_a_connection_begins_with_is_small() {

@@ -266,7 +266,12 @@ function rules.release(lock, side, token)
     s.count = s.count - 1
     retime(s)
   end
-  local _, problem = pcall(hand_on, s, nil, not held)
+  local before = s.count
+  local done, problem = pcall(hand_on, s, nil, true)
+  if held and done and not s.owner and s.count == before then
+    -- Nobody is connected, as after an outage of the network: then whoever is first may be on the way back.
+    done, problem = pcall(hand_on, s, nil, false)
+  end
   if held then
     -- What ended is ended, even if it can't be handed on.
     if absence(s) == 0 then call('DEL', lock) end
