@@ -73,18 +73,39 @@ export async function settled(parties, key, count, timeout = 60_000) {
   return told(parties, key)
 }
 
-/** What is wrong with `events` if 0, 1, 2 … have come in that order: undefined, or a sentence. */
-export function disorder(events, count) {
+/** What is wrong with `events` if `ids` were to be served in their order: undefined, or a sentence. */
+export function disorder(events, ids) {
   const others = events.filter(({ event }) => event !== 'served')
   if (others.length) return `not everybody was served: ${JSON.stringify(others)}`
+  if (events.length !== ids.length) return `${events.length} of ${ids.length} were served`
   for (const by of ['fence', 'at']) {
     const order = events.toSorted((a, b) => a[by] - b[by]).map(({ id }) => id)
-    const wrong = order.findIndex((id, i) => id !== i)
+    const wrong = order.findIndex((id, i) => id !== ids[i])
     if (wrong >= 0) return `by ${by}, ${order[wrong]} came as number ${wrong}: ${order.join(' ')}`
   }
   if (new Set(events.map(({ fence }) => fence)).size !== events.length) return 'a fence was given twice'
-  if (events.length !== count) return `${events.length} of ${count} were served`
   return undefined
 }
 
-export const assertInOrder = (events, count) => assert.equal(disorder(events, count), undefined)
+/** 0, 1, 2 … */
+export const upTo = (count) => Array.from({ length: count }, (_, i) => i)
+
+export const assertInOrder = (events, ids) => assert.equal(disorder(events, ids), undefined)
+
+/**
+ * Of each party its own, in their order; and all of them, each once. Says how many were passed by one of another party who
+ * had come later.
+ */
+export function assertInOrderOfEachParty(parties, key, count) {
+  const events = told(parties, key).toSorted((a, b) => a.fence - b.fence)
+  const ids = events.map(({ id }) => id)
+  assert.deepEqual(
+    ids.toSorted((a, b) => a - b),
+    upTo(count),
+  )
+  for (const [i, party] of parties.entries()) {
+    const own = upTo(count).filter((id) => id % parties.length === i)
+    assertInOrder(told([party], key), own)
+  }
+  return ids.filter((id, place) => ids.slice(0, place).some((before) => before > id)).length
+}
