@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { now, sleep, until } from '../support/clock.mjs'
-import { assertInOrder, disorder, lineUp, queued, settled, startParties, upTo } from '../support/crowd.mjs'
+import { assertInOrder, disorder, lineUp, passed, queued, settled, startParties, upTo } from '../support/crowd.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { openStore, storeNames } from '../support/stores.mjs'
@@ -154,4 +154,8 @@ test('the order of a queue is looked at closely', () => {
   assert.match(disorder([event(0), event(1)], upTo(3)), /2 of 3/)
   assert.equal(disorder([event(1), event(3)], [1, 3]), undefined)
   assert.match(disorder([event(0), { event: 'failed', id: 1 }], upTo(2)), /not everybody/)
+  assert.equal(passed([event(0), event(1), event(2)], 3), 0)
+  assert.equal(passed([event(0, 2), event(1, 1), event(2, 0)], 3), 2)
+  assert.throws(() => passed([event(0), event(1), event(1)], 3))
+  assert.throws(() => passed([event(0), { event: 'failed', id: 1 }], 2))
 })
