@@ -129,5 +129,24 @@ for (const name of sharedStoreNames) {
       }
       t.diagnostic(`the next one had it after ${spans.join(', ')} ms`)
     })
+
+    test('a process of which 20 are next in line is killed: the next one of another gets it within 4 s', async (t) => {
+      const { locks, crowd } = await setUp(t)
+      const [victim, other] = await Promise.all([crowd(), crowd()])
+      const key = randomUUID()
+      const lease = await locks.acquire(key)
+      for (const [i, child] of [victim, other].entries()) {
+        await child.ask('join', { ids: Array.from({ length: 20 }, (_, j) => `${i}-${j}`), key, hold: 'stay' })
+        await queued(locks, key, 20 * (i + 1))
+      }
+      await victim.kill()
+      const released = now()
+      await lease.release()
+      // A dead one has the lock for a second at most, and its place for two and a half: not a second for each of them.
+      const first = await onlyOne([other], locks, key, 19)
+      t.diagnostic(`the next one had it after ${(first.at - released).toFixed(0)} ms`)
+      assert.equal(first.id, '1-0')
+      assert.ok(first.at - released <= 4_000, `${first.at - released} ms after the release`)
+    })
   })
 }

@@ -7,9 +7,10 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { startChild } from '../support/child.mjs'
-import { sleep } from '../support/clock.mjs'
+import { now, sleep, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { faults, readHistory } from '../support/history.mjs'
+import { randomFrom } from '../support/random.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { openStore, storeNames } from '../support/stores.mjs'
 
@@ -18,40 +19,78 @@ const LOCKS = ['book', 'pool', ...Array.from({ length: 5 }, (_, i) => `pair-${i}
 
 for (const name of storeNames) {
   const processes = name === 'memory' ? 1 : 3
-  describe(`sharing: ${name}`, { timeout: SECONDS * 10_000 + 120_000 }, () => {
-    test(`readers, writers, permits and pairs in ${processes} processes`, async (t) => {
+  describe(`sharing: ${name}`, { timeout: SECONDS * 20_000 + 120_000 }, () => {
+    const setUp = async (t, ttl) => {
       const store = await openStore(name, t)
       const path = join(temporaryFolder(t), 'history')
       writeFileSync(path, '')
-      const children = Array.from({ length: processes }, (_, i) =>
-        startChild(t, 'sharers.mjs', { store, path, who: `p${i}` }),
-      )
-      await Promise.all(children.map((child) => child.next('running')))
-      await sleep(SECONDS * 1_000)
-      // Whoever waited for ever would not come to its end.
+      const start = async (who) => {
+        const child = startChild(t, 'sharers.mjs', { store, path, who, ttl })
+        await child.next('running')
+        return child
+      }
+      return { store, path, start }
+    }
+
+    /** Whoever waited for ever would not come to its end. Resolves to what each of them did. */
+    async function stop(children) {
       const results = await Promise.all(children.map((child) => child.ask('stop', {}, 30_000)))
       assert.deepEqual(
         children.flatMap((child) => child.events.filter(({ event }) => event === 'failed')),
         [],
       )
+      for (const { turns, late } of results) {
+        for (const [role, count] of Object.entries(turns)) {
+          assert.ok(count > SECONDS, `one process had ${count} turns as ${role}`)
+        }
+        assert.equal(late, 0, 'nobody lost what it held')
+      }
+      return results
+    }
+
+    async function assertNothingLeft(t, store) {
+      const locks = createLockClient(store)
+      atEnd(t, () => locks.close())
+      for (const key of LOCKS) await until(`${key} to be free`, async () => (await locks.inspect(key)) === null, 3_000)
+    }
+
+    test(`readers, writers, permits and pairs in ${processes} processes`, async (t) => {
+      const { store, path, start } = await setUp(t, 2_000)
+      const children = await Promise.all(Array.from({ length: processes }, (_, i) => start(`p${i}`)))
+      await sleep(SECONDS * 1_000)
+      const results = await stop(children)
       const history = readHistory(path)
       const sum = (role) => results.reduce((total, { turns }) => total + turns[role], 0)
       t.diagnostic(`${history.length} tenures: ${results.map(({ turns }) => JSON.stringify(turns)).join(' ')}`)
       assert.deepEqual(faults(history).slice(0, 5), [])
       assert.equal(history.length, sum('read') + sum('write') + sum('permit') + 2 * sum('pair'), 'all are there')
-      for (const [i, { turns, late }] of results.entries()) {
-        for (const [role, count] of Object.entries(turns)) {
-          assert.ok(count > SECONDS, `p${i} had ${count} turns as ${role}`)
-        }
-        assert.equal(late, 0, 'nobody lost what it held')
-      }
       // That they never met would prove nothing.
       assert.ok(mostAtATime(history, 'pool') === 3 && mostAtATime(history, 'book') > 1, 'they did share')
-      if (name !== 'memory') {
-        const locks = createLockClient(store)
-        atEnd(t, () => locks.close())
-        for (const key of LOCKS) assert.equal(await locks.inspect(key), null, `${key} is left behind`)
+      if (name !== 'memory') await assertNothingLeft(t, store)
+    })
+
+    // The store in memory ends with its process.
+    if (name === 'memory') return
+    test('while one of the processes is killed and restarted at random', async (t) => {
+      const random = randomFrom(t)
+      const { store, path, start } = await setUp(t, 500)
+      const steady = await Promise.all(['p0', 'p1'].map(start))
+      let victim = await start('victim-0')
+      let kills = 0
+      for (const end = now() + SECONDS * 1_000; now() < end; ) {
+        await sleep(300 + random() * 700)
+        await victim.kill()
+        kills++
+        victim = await start(`victim-${kills}`)
       }
+      await victim.kill()
+      const results = await stop(steady)
+      const history = readHistory(path)
+      t.diagnostic(`${kills} kills: ${results.map(({ turns }) => JSON.stringify(turns)).join(' ')}`)
+      assert.deepEqual(faults(history).slice(0, 5), [])
+      assert.ok(mostAtATime(history, 'pool') === 3, 'all permits were in use')
+      assert.ok(new Set(history.map(({ who }) => who)).size > kills, 'those who were killed had their turns')
+      await assertNothingLeft(t, store)
     })
   })
 }

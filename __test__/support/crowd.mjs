@@ -73,18 +73,33 @@ export async function settled(parties, key, count, timeout = 60_000) {
   return told(parties, key)
 }
 
-/** What is wrong with `events` if 0, 1, 2 … have come in that order: undefined, or a sentence. */
-export function disorder(events, count) {
+/** What is wrong with `events` if `ids` were to be served in their order: undefined, or a sentence. */
+export function disorder(events, ids) {
   const others = events.filter(({ event }) => event !== 'served')
   if (others.length) return `not everybody was served: ${JSON.stringify(others)}`
+  if (events.length !== ids.length) return `${events.length} of ${ids.length} were served`
   for (const by of ['fence', 'at']) {
     const order = events.toSorted((a, b) => a[by] - b[by]).map(({ id }) => id)
-    const wrong = order.findIndex((id, i) => id !== i)
+    const wrong = order.findIndex((id, i) => id !== ids[i])
     if (wrong >= 0) return `by ${by}, ${order[wrong]} came as number ${wrong}: ${order.join(' ')}`
   }
   if (new Set(events.map(({ fence }) => fence)).size !== events.length) return 'a fence was given twice'
-  if (events.length !== count) return `${events.length} of ${count} were served`
   return undefined
 }
 
-export const assertInOrder = (events, count) => assert.equal(disorder(events, count), undefined)
+/** 0, 1, 2 … */
+export const upTo = (count) => Array.from({ length: count }, (_, i) => i)
+
+export const assertInOrder = (events, ids) => assert.equal(disorder(events, ids), undefined)
+
+/** How many were served after one who had come later. Fails unless 0 to `count` - 1 were all served, each once. */
+export function passed(events, count) {
+  const others = events.filter(({ event }) => event !== 'served')
+  assert.deepEqual(others, [])
+  const ids = events.toSorted((a, b) => a.fence - b.fence).map(({ id }) => id)
+  assert.deepEqual(
+    ids.toSorted((a, b) => a - b),
+    upTo(count),
+  )
+  return ids.filter((id, place) => ids.slice(0, place).some((before) => before > id)).length
+}

@@ -44,15 +44,13 @@ function* wrongWith(tenures) {
 
 /** All that is wrong with a history, as sentences. */
 export function faults(history) {
-  const locks = Map.groupBy ? Map.groupBy(history, ({ lock }) => lock) : groupByLock(history)
-  return [...locks].flatMap(([lock, tenures]) =>
-    [...wrongWith(tenures.toSorted((a, b) => a.begin - b.begin))].map((fault) => `${lock}: ${fault}`),
-  )
-}
-
-// Node 20 has no Map.groupBy.
-function groupByLock(history) {
   const locks = new Map()
-  for (const tenure of history) locks.set(tenure.lock, [...(locks.get(tenure.lock) ?? []), tenure])
-  return locks
+  for (const tenure of history) {
+    const tenures = locks.get(tenure.lock)
+    if (tenures) tenures.push(tenure)
+    else locks.set(tenure.lock, [tenure])
+  }
+  return [...locks].flatMap(([lock, tenures]) =>
+    [...wrongWith(tenures.sort((a, b) => a.begin - b.begin))].map((fault) => `${lock}: ${fault}`),
+  )
 }

@@ -36,7 +36,7 @@ fn no_schedule_breaks_a_rule_or_forgets_anyone() {
     }
     println!("{seen:?}");
     if seeds.end - seeds.start >= 1_000 {
-        seen.assert_all();
+        seen.assert_all(seeds.end - seeds.start);
     }
 }
 
