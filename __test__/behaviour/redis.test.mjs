@@ -112,7 +112,7 @@ describe('redis', { timeout: 120_000 }, () => {
     const locks = clientOf(t, server.url())
     const lease = await locks.acquire(randomUUID(), { ttl: 3_000 })
     for (let i = 0; i < 5; i++) {
-      await redis('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+      await redis('CLIENT', 'KILL', 'SKIPME', 'yes')
       await until(
         'the connection',
         () =>

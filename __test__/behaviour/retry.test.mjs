@@ -82,7 +82,8 @@ overStores('retry', (store) => {
     const { ms, error } = await timed(() => b.acquire(key, { wait: 150, retry: { minDelay: 100, jitter: false } }))
     assert.ok(error instanceof LockTimeoutError, String(error))
     assert.ok(ms >= 148 && ms < 150 + SLACK, `${ms} ms`)
-    assert.ok(tries(b) >= 3, `${tries(b)} tries: at 0, 100 and 150 ms`)
+    // Where the second comes late, it is the last one.
+    assert.ok(tries(b) >= 2, `${tries(b)} tries: at 0, 100 and 150 ms`)
   })
 
   test('an abort ends a pause at once', async (t) => {

@@ -129,9 +129,9 @@ impl LeaseState {
         let _ = self.change(now, |word| pack(Phase::Stalled, deadline_of(word)));
     }
 
-    /// The holder gives the lease back. Says whether it was still held.
+    /// The holder gives the lease back. Says whether it was still held: of two who do it, one is told yes.
     pub fn release(&self, now: Instant) -> bool {
-        self.end(now, Phase::Released) == Phase::Released
+        self.change(now, |word| pack(Phase::Released, deadline_of(word))).is_ok()
     }
 
     /// The lease is lost for `reason`, if it is still held. Returns where it is then: lost for this or for
@@ -189,6 +189,14 @@ mod tests {
     fn nothing_is_held_before_the_grant() {
         assert_eq!(LeaseState::default().phase(at(0)), Phase::Pending);
         assert!(!LeaseState::default().release(at(0)));
+    }
+
+    #[test]
+    fn it_is_given_back_once() {
+        let state = held_until(10);
+        assert!(state.release(at(5)));
+        assert!(!state.release(at(5)));
+        assert_eq!(state.phase(at(20)), Phase::Released);
     }
 
     #[test]
