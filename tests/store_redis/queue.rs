@@ -1,6 +1,7 @@
 //! Who waits at the server, and who is handed a lease there.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use leasehold::lease::Token;
 use leasehold::store::redis::RedisStore;
@@ -155,7 +156,7 @@ fn who_waits_for_a_foreign_lock_gets_it_when_it_is_gone() {
 }
 
 #[test]
-fn a_waiter_whose_process_is_gone_is_passed_over_and_keeps_its_place() {
+fn a_waiter_whose_connection_is_gone_has_one_short_chance_and_is_then_passed_over() {
     run(async {
         let server = Server::start(&[]);
         let (holder, gone, alive) = (server.store(), server.store(), server.store());
@@ -166,21 +167,35 @@ fn a_waiter_whose_process_is_gone_is_passed_over_and_keeps_its_place() {
         gone.close().await;
         while server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 2 {}
         assert_eq!(ask(&holder, release("lock:a", token)).await, Reply::Released);
-        assert_eq!(told.next().await, Notice::Granted(1));
-        assert_eq!(server.command(&["GET", "lock:a"]), tokens[1].to_string());
-        assert_eq!(ask(&alive, release("lock:a", tokens[1])).await, Reply::Released);
-        assert_eq!(
-            server.command(&["GET", "lock:a"]),
-            tokens[0].to_string(),
-            "there is nobody but it: it may come back"
-        );
+        assert_eq!(server.command(&["GET", "lock:a"]), tokens[0].to_string(), "it may be on its way back");
+        assert!(server.command(&["PTTL", "lock:a"]).parse::<u64>().unwrap() <= 200);
+        assert_eq!(told.next().await, Notice::Granted(1), "the next one is to look when that is over");
+        match ask(&alive, queue("lock:a", tokens[1], 1)).await {
+            Reply::Queued { remaining: Some(left), ahead: 1, .. } => {
+                assert!(left <= Duration::from_millis(200))
+            }
+            other => panic!("{other:?}"),
+        }
 
-        // It does not. The next is due, whoever looks.
-        queued(ask(&alive, queue("lock:a", tokens[1], 1)).await);
+        // It does not come back. The next is due, whoever looks.
         let_run_out(&server, "lock:a");
         assert!(matches!(ask(&holder, acquire("lock:a", token, 1_000)).await, Reply::Busy { .. }));
         assert_eq!(told.next().await, Notice::Granted(1));
         assert_eq!(server.command(&["GET", "lock:a"]), tokens[1].to_string());
+
+        // It has had its chance, but not lost its place.
+        let third = Token::random();
+        queued(ask(&alive, queue("lock:a", third, 2)).await);
+        assert_eq!(ask(&alive, release("lock:a", tokens[1])).await, Reply::Released);
+        assert_eq!(told.next().await, Notice::Granted(2));
+        let back = server.store();
+        assert_eq!(queued(ask(&back, queue("lock:a", tokens[0], 0)).await), (0, true));
+        assert_eq!(ask(&alive, release("lock:a", third)).await, Reply::Released);
+        fence(ask(&back, queue("lock:a", tokens[0], 0)).await);
+        assert_eq!(ask(&back, release("lock:a", tokens[0])).await, Reply::Released);
+        assert_eq!(server.command(&["EXISTS", "lock:a", "{lock:a}:queue"]), "0", "it waits no more");
+        back.close().await;
+        granted(&holder, "lock:a", token).await;
 
         // Two who are gone, then the one who asks.
         let lost = [Token::random(), Token::random()];

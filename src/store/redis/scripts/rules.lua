@@ -10,12 +10,13 @@
 --   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same)
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER CHANNEL NAME", MOST being 0 for an exclusive lease, CHANNEL - for none
+--             and ! for one that led nowhere
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
 -- word from one has to prolong them. Errors are thrown, so whoever calls a rule does it by pcall.
 local call = redis.call
 local match, format = string.match, string.format
-local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1000, 2500
+local FENCE_LIFE, GRANT_TTL, DOUBT_TTL, WAITER_LIFE = 3600000, 1000, 200, 2500
 local MOST_FENCES = 9007199254740991 -- 2^53 - 1: Lua and JavaScript count no further
 local now_ms = math.floor(now_us / 1000)
 local rules = {}
@@ -95,11 +96,20 @@ local function holds(s, token)
   return s.owner == token or s.count > 0 and call('ZSCORE', s.lock, token)
 end
 
+-- Tells the waiter at that place to look, if there is one, and it can be told.
+local function tell(s, place)
+  local token = call('ZRANGE', s.queue, place, place)[1]
+  local number, channel = match(token and call('HGET', s.waiters, token) or '', '^%d+ (%d+) (%S+) ')
+  if number then redis.pcall('PUBLISH', channel, number) end
+end
+
 -- Grants to those in front, as long as they fit, and tells them. Stops at `but`, who is asking. Whether nobody is left
 -- who goes before `but`, or before one who comes now.
 --
--- With `skip`, one whose connection is gone is left where it is, for its process is most likely gone, too.
-local function hand_on(s, but, skip)
+-- One whose connection is gone is left where it is, for its process is most likely gone, too. Unless `trust`: then it may
+-- be on its way back, and an exclusive lease is kept for it, once and only for DOUBT_TTL; the next in the queue is told,
+-- because nobody else may see when that is over.
+local function hand_on(s, but, trust)
   local place = 0
   while not s.owner do
     local token = call('ZRANGE', s.queue, place, place)[1]
@@ -108,10 +118,8 @@ local function hand_on(s, but, skip)
       match(call('HGET', s.waiters, token) or '0 0 - ', '^(%d+) (%d+) (%S+) (.*)$')
     if not fits(s, tonumber(most)) then return false end
     -- Who may not publish still hands on: whoever waits looks by itself.
-    local told = channel ~= '-' and redis.pcall('PUBLISH', channel, number)
-    if skip and told == 0 then
-      place = place + 1
-    else
+    local told = channel ~= '-' and (channel == '!' and 0 or redis.pcall('PUBLISH', channel, number))
+    if told ~= 0 then
       if most == '0' then
         call('SET', s.lock, token, 'PX', GRANT_TTL)
         s.owner = token
@@ -121,6 +129,14 @@ local function hand_on(s, but, skip)
         share(s, token, now_ms + GRANT_TTL, '- ' .. name)
         forget(s, token)
       end
+    elseif trust and most == '0' and channel ~= '!' then
+      call('SET', s.lock, token, 'PX', DOUBT_TTL)
+      s.owner = token
+      call('HSET', s.waiters, token, most .. ' ' .. number .. ' ! ' .. name)
+      note_handed(s, token, name)
+      tell(s, place + 1)
+    else
+      place = place + 1
     end
   end
   return false
@@ -181,7 +197,7 @@ end
 -- ask: ttl, life (of the fence), name, most (0: exclusive), count (of fences), channel.
 function rules.acquire(lock, side, token, number, ask)
   local s = look(lock, side)
-  local is_next = hand_on(s, token, true)
+  local is_next = hand_on(s, token)
   local held = holds(s, token)
   if held or is_next and fits(s, ask.most) then
     local last, back, whose = fences(s)
@@ -191,7 +207,8 @@ function rules.acquire(lock, side, token, number, ask)
       local holder = call('HGET', s.holders, token) or ''
       known, handed = tonumber(match(holder, '^%d+')), string.sub(holder, 1, 1) == '-'
     end
-    if held then prolong(s, token, ask.ttl, handed) else forget(s, token) end
+    if held then prolong(s, token, ask.ttl, handed) end
+    forget(s, token)
     if known and ask.count == 1 then
       -- The same request again, because its first answer was lost: the same lease.
       local left = call('PTTL', s.fence)
@@ -212,7 +229,7 @@ function rules.acquire(lock, side, token, number, ask)
     end
     -- Whoever is next may fit, too.
     if not s.owner and waiting > 0 then
-      hand_on(s, nil, true)
+      hand_on(s, nil)
       waiting = call('ZCARD', s.queue)
     end
     return with_queue(first, waiting)
@@ -242,7 +259,7 @@ end
 
 function rules.renew(lock, side, token, ttl, life, count)
   local s = look(lock, side)
-  hand_on(s, nil, true)
+  hand_on(s, nil)
   if not holds(s, token) then return absence(s) end
   prolong(s, token, ttl)
   local left = call('PTTL', s.fence)
@@ -256,8 +273,7 @@ end
 function rules.release(lock, side, token)
   local s = look(lock, side)
   local held = holds(s, token)
-  -- Whoever holds the lock waits no more.
-  if not held then forget(s, token) end
+  forget(s, token)
   if s.owner == token then
     s.owner = false
   elseif held then
@@ -266,12 +282,7 @@ function rules.release(lock, side, token)
     s.count = s.count - 1
     retime(s)
   end
-  local before = s.count
-  local done, problem = pcall(hand_on, s, nil, true)
-  if held and done and not s.owner and s.count == before then
-    -- Nobody is connected, as after an outage of the network: then whoever is first may be on the way back.
-    done, problem = pcall(hand_on, s, nil, false)
-  end
+  local _, problem = pcall(hand_on, s, nil, held)
   if held then
     -- What ended is ended, even if it can't be handed on.
     if absence(s) == 0 then call('DEL', lock) end
@@ -283,7 +294,7 @@ end
 
 function rules.adopt(lock, side, token, heir, ttl, life, name)
   local s = look(lock, side)
-  hand_on(s, nil, true)
+  hand_on(s, nil)
   local owner = holds(s, heir) and heir or holds(s, token) and token
   if not owner then return absence(s) end
   prolong(s, owner, ttl)
