@@ -1,5 +1,5 @@
-// Promises 5 and 8 while connections break: nobody who waits is forgotten or served twice. The store passes over whoever it
-// can't tell just now, so a few may be served after others who had come later.
+// Promises 5 and 8 while connections break: nobody who waits is forgotten or served twice, and whoever is back soon is served
+// in its turn. The store passes over those whom it can't tell for longer, so on a slow machine a few may come later.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -22,7 +22,7 @@ async function cut(command) {
 function assertFewPassed(t, events) {
   const count = passed(events, COUNT)
   t.diagnostic(`${count} of ${COUNT} were served after one who had come later`)
-  assert.ok(count <= COUNT / 5, `${count} were`)
+  assert.ok(count <= COUNT / 20, `${count} were`)
 }
 
 describe('queue: connections cut', { timeout: 240_000 }, () => {
