@@ -1,5 +1,5 @@
-// Promises 5 and 8 while connections break: nobody who waits is forgotten or served twice. The store passes over whoever it
-// can't tell just now, so a few may be served after others who had come later.
+// Promises 5 and 8 while connections break: nobody who waits is forgotten or served twice, and whoever is back soon is served
+// in its turn. The store passes over those whom it can't tell for longer, so on a slow machine a few may come later.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -22,7 +22,7 @@ async function cut(command) {
 function assertFewPassed(t, events) {
   const count = passed(events, COUNT)
   t.diagnostic(`${count} of ${COUNT} were served after one who had come later`)
-  assert.ok(count <= COUNT / 5, `${count} were`)
+  assert.ok(count <= COUNT / 20, `${count} were`)
 }
 
 describe('queue: connections cut', { timeout: 240_000 }, () => {
@@ -43,8 +43,7 @@ describe('queue: connections cut', { timeout: 240_000 }, () => {
     await lineUp(locks, parties, key, COUNT, { wait: 60_000 })
     assert.ok((await cut(command)) >= 3, 'both processes and this one were connected')
     await lease.release()
-    assertFewPassed(t, await settled(parties, key, COUNT))
-    assert.equal(await locks.inspect(key), null)
+    assertFewPassed(t, await settled(locks, parties, key, COUNT))
   })
 
   test('again and again while 100 are served one after the other: the same', async (t) => {
@@ -57,7 +56,7 @@ describe('queue: connections cut', { timeout: 240_000 }, () => {
       await until(`${next} to be served`, () => told(parties, key).length >= next)
       cuts += await cut(command)
     }
-    const events = await settled(parties, key, COUNT)
+    const events = await settled(locks, parties, key, COUNT)
     t.diagnostic(`${cuts} connections cut, ${COUNT} served in ${(now() - start).toFixed(0)} ms`)
     assertFewPassed(t, events)
   })
@@ -70,7 +69,8 @@ describe('queue: connections cut', { timeout: 240_000 }, () => {
       { wait: 1_500 },
     )
     await cut(command)
-    const events = await settled(parties, key, 50)
+    await until('all to be told', () => told(parties, key).length === 50)
+    const events = told(parties, key)
     assert.ok(
       events.every(({ event, error }) => event === 'failed' && error.code === 'ERR_LOCK_TIMEOUT'),
       JSON.stringify(events.find(({ error }) => error?.code !== 'ERR_LOCK_TIMEOUT')),

@@ -67,9 +67,10 @@ export async function lineUp(locks, parties, key, count, how = {}) {
 /** Everything that the parties have told of `key`. */
 export const told = (parties, key) => parties.flatMap(({ events }) => events.filter((event) => event.key === key))
 
-/** Resolves to the events of `key` when so many were served or have failed. */
-export async function settled(parties, key, count, timeout = 60_000) {
+/** Resolves to the events of `key` when so many were served or have failed, and the last one has given it back. */
+export async function settled(locks, parties, key, count, timeout = 60_000) {
   await until(`${count} to be served`, () => told(parties, key).length >= count, timeout)
+  await until('the last release', async () => (await locks.inspect(key)) === null)
   return told(parties, key)
 }
 
