@@ -16,7 +16,8 @@
 -- word from one has to prolong them. Errors are thrown, so whoever calls a rule does it by pcall.
 local call = redis.call
 local match, format = string.match, string.format
-local FENCE_LIFE, GRANT_TTL, DOUBT_TTL, WAITER_LIFE = 3600000, 1000, 200, 2500
+local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1000, 2500
+local DOUBT_TTL = 200
 local MOST_FENCES = 9007199254740991 -- 2^53 - 1: Lua and JavaScript count no further
 local now_ms = math.floor(now_us / 1000)
 local rules = {}
