@@ -20,8 +20,9 @@ use crate::store::{Answer, Ask, Notice, Place, Reply, Request, StoreError, Store
 /// How often whoever is first looks at the store without a reason. Half of that it may be earlier, so that many do not look
 /// together.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// The same for those behind, who only keep their places.
-const SLOW_HEARTBEAT: Duration = Duration::from_secs(1);
+/// The same for those behind, who only keep their places; should they have been handed a lease without hearing of it, they
+/// have to come before it is over.
+const SLOW_HEARTBEAT: Duration = Duration::from_millis(800);
 /// By how much later than the one before it each waiter looks when a lease in the way is due to end: the first one has
 /// taken it by then, unless it is gone.
 const STAGGER: Duration = Duration::from_millis(3);
