@@ -28,17 +28,21 @@ fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
         Some(seed) => seed..seed + 1,
         None => 0..from_env("LEASEHOLD_SEEDS").unwrap_or(SEEDS),
     };
-    let mut grants = 0;
+    let (mut grants, mut hand_offs) = (0, 0);
     for seed in seeds {
         let trouble = Duration::from_millis(if seed % LONG_EVERY == 0 { 10_000 } else { 500 });
         let run = catch_unwind(AssertUnwindSafe(|| World::new(seed, trouble).run()));
         match run {
-            Ok(granted) => grants += granted,
+            Ok((granted, handed_on)) => {
+                grants += granted;
+                hand_offs += handed_on;
+            }
             Err(failure) => {
                 eprintln!("the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation");
                 std::panic::resume_unwind(failure);
             }
         }
     }
+    println!("{grants} leases, {hand_offs} of them handed on within a process");
     assert!(grants > 0, "a simulation in which nobody ever gets a lock proves nothing");
 }

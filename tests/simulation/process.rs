@@ -57,6 +57,7 @@ pub struct Process {
     /// Until when its JavaScript thread does not answer.
     pub hung_until: Instant,
     pub pulse: Arc<Pulse>,
+    stats: Arc<Stats>,
     slots: u32,
     rng: fastrand::Rng,
 }
@@ -64,6 +65,7 @@ pub struct Process {
 impl Process {
     pub fn new(now: Instant, rng: &mut fastrand::Rng) -> Self {
         let pulse = Arc::new(Pulse::default());
+        let stats = Arc::new(Stats::default());
         let mut core = Core::new(rng.u64(..));
         core.command(now, Command::OpenEnv { env: ENV, pulse: pulse.clone() });
         let settings = ClientSettings {
@@ -72,7 +74,7 @@ impl Process {
             max_stall: Duration::from_millis(rng.u64(200..5_000)),
             store_timeout: Duration::from_millis(rng.u64(20..500)),
             hand_offs: [0, 1, 32][rng.usize(..3)],
-            stats: Arc::new(Stats::default()),
+            stats: stats.clone(),
         };
         core.command(now, Command::OpenClient { client: CLIENT, store: STORE, settings });
         Self {
@@ -82,6 +84,7 @@ impl Process {
             frozen_until: now,
             hung_until: now,
             pulse,
+            stats,
             slots: 0,
             rng: rng.fork(),
         }
@@ -89,8 +92,10 @@ impl Process {
 
     /// The code that uses the engine does one thing.
     pub fn act(&mut self, now: Instant) {
-        if self.rng.u8(..10) < 4 {
-            return self.acquire(now);
+        if self.rng.u8(..10) < 3 {
+            // Now and then many at once, of whom one process makes a line.
+            let many = if self.rng.u8(..4) == 0 { 6 } else { 1 };
+            return (0..many).for_each(|_| self.acquire(now));
         }
         let open: Vec<u32> = self.asked.iter().filter(|(_, a)| !a.ended).map(|(slot, _)| *slot).collect();
         if open.is_empty() {
@@ -123,7 +128,8 @@ impl Process {
         self.slots += 1;
         let key: Key = ["a", "b"][self.rng.usize(..2)].into();
         let state = Arc::new(LeaseState::default());
-        let ttl = Ttl::from_millis([100, self.rng.u32(20..2_000)][self.rng.usize(..2)]).expect("in range");
+        let ttl = Ttl::from_millis([100, 1_000, 1_000, self.rng.u32(20..2_000)][self.rng.usize(..4)])
+            .expect("in range");
         // One is a read/write lock, the other a semaphore that is also locked as a whole.
         let most = if &*key == "a" { u32::MAX } else { 2 };
         let mode = if self.rng.u8(..10) < 3 { Mode::Shared { most } } else { Mode::Exclusive };
@@ -189,6 +195,11 @@ impl Process {
         };
         self.core
             .command(now, Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence }));
+    }
+
+    /// How many leases it has handed on by itself.
+    pub fn handed_on(&self) -> u64 {
+        self.stats.local_hand_offs.get()
     }
 
     pub fn noticed(&mut self, now: Instant, notice: Notice) {

@@ -218,6 +218,16 @@ impl Core {
         self.timers.next()
     }
 
+    /// How many things the engine still minds: waiters, places in queues, leases, releases to be done.
+    pub fn concerns(&self) -> usize {
+        self.waiters.len()
+            + self.tickets.len()
+            + self.lines.len()
+            + self.tenures.len()
+            + self.adoptions.len()
+            + self.cleanups.len()
+    }
+
     /// Takes what is to be sent to stores. Deadlines count from `now`.
     pub fn take_batches(&mut self, now: Instant) -> Vec<Batch> {
         let mut batches = Vec::new();
