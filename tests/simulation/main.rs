@@ -6,7 +6,9 @@
 mod process;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use world::World;
@@ -22,27 +24,36 @@ fn from_env(name: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
+/// Runs one schedule. Returns how many leases were granted, and how many of them within a process.
+fn run(seed: u64) -> (u64, u64) {
+    let trouble = Duration::from_millis(if seed % LONG_EVERY == 0 { 10_000 } else { 500 });
+    match catch_unwind(AssertUnwindSafe(|| World::new(seed, trouble).run())) {
+        Ok(counts) => counts,
+        Err(failure) => {
+            eprintln!("the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation");
+            resume_unwind(failure);
+        }
+    }
+}
+
 #[test]
 fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
     let seeds = match from_env("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..from_env("LEASEHOLD_SEEDS").unwrap_or(SEEDS),
     };
-    let (mut grants, mut hand_offs) = (0, 0);
-    for seed in seeds {
-        let trouble = Duration::from_millis(if seed % LONG_EVERY == 0 { 10_000 } else { 500 });
-        let run = catch_unwind(AssertUnwindSafe(|| World::new(seed, trouble).run()));
-        match run {
-            Ok((granted, handed_on)) => {
-                grants += granted;
-                hand_offs += handed_on;
-            }
-            Err(failure) => {
-                eprintln!("the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation");
-                std::panic::resume_unwind(failure);
-            }
-        }
-    }
-    println!("{grants} leases, {hand_offs} of them handed on within a process");
-    assert!(grants > 0, "a simulation in which nobody ever gets a lock proves nothing");
+    let (next, end) = (AtomicU64::new(seeds.start), seeds.end);
+    let work = || {
+        let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Relaxed)).filter(|seed| *seed < end));
+        mine.map(run).fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
+    };
+    let (leases, hand_offs) = std::thread::scope(|scope| {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let counts =
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
+    });
+    println!("{leases} leases, {hand_offs} of them handed on within a process");
+    assert!(leases > 0, "a simulation in which nobody ever gets a lock proves nothing");
 }
