@@ -26,7 +26,7 @@ fn from_env(name: &str) -> Option<u64> {
 
 /// Runs one schedule. Returns how many leases were granted, and how many of them within a process.
 fn run(seed: u64) -> (u64, u64) {
-    let trouble = Duration::from_millis(if seed % LONG_EVERY == 0 { 10_000 } else { 500 });
+    let trouble = Duration::from_millis(if seed.is_multiple_of(LONG_EVERY) { 10_000 } else { 500 });
     match catch_unwind(AssertUnwindSafe(|| World::new(seed, trouble).run())) {
         Ok(counts) => counts,
         Err(failure) => {
