@@ -1,7 +1,7 @@
 // The public interface: the one place where it is written down. lib/ implements these types, so the two
 // cannot drift apart (__test__/types/exports.ts checks that nothing is missing on either side).
 //
-// Every time is in whole milliseconds. Promise-returning methods reject, also with the TypeError or
+// Every time is in milliseconds; those that are given are whole, those that are told may not be. Promise-returning methods reject, also with the TypeError or
 // RangeError of a bad argument, and callbacks are called with it; createLockClient(), createLockWorker(), semaphore() and
 // readWriteLock() throw. Either way nothing has been sent.
 // An option that is `undefined` has its default.
@@ -129,7 +129,7 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * lease then ends by its ttl. Not reentrant: who holds the lock waits for it like anybody else. `fn` may
    * {@link Lease.detach} or release the lease itself.
    *
-   * A function that declares two parameters or more is a {@link LockCallback}: then nothing is returned, the function
+   * A function that declares three parameters or more is a {@link LockCallback}: then nothing is returned, the function
    * gets an error or a lease, and the lease is released when it says so. Until then the process is kept alive.
    *
    * @returns what `fn` returns
@@ -160,7 +160,8 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
 
   /**
    * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it
-   * against its own `permits`, so all should name the same number. It is the lock of that key: while {@link acquire}
+   * against its own `permits`, so all should name the same number: while it is being changed, those who say more come in
+   * beside those who say less, and wait behind one who says less and finds it full. It is the lock of that key: while {@link acquire}
    * holds that, nobody else does, and in the queue none overtakes another. Making one asks nothing of the store.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
@@ -384,7 +385,10 @@ export interface Lease {
   readonly ttl: number
   /** Whether it is held now. Read from the clock, so it is true even right after a blocked event loop. */
   readonly isHeld: boolean
-  /** How much longer it is held without another renewal; 0 when it is not held. */
+  /**
+   * How much longer it is held without another renewal; 0 when it is not held. Counted from before the request was
+   * sent, and less a margin of 1 % and 2 ms for clocks that run differently: so it is less than the store tells.
+   */
   readonly remaining: number
   /** Aborts with a {@link LockLostError} when the lease is lost; not when it is released. */
   readonly signal: AbortSignal
@@ -580,7 +584,10 @@ export interface LockWorker extends EventEmitter<LockWorkerEvents> {
   readonly lease: Lease | null
   /** Begins to campaign. Does nothing if it does so already. While it stops, it starts again after that. */
   start(): this
-  /** Ends the work, releases the lease, and resolves when that is done. Never rejects. */
+  /**
+   * Ends the work, releases the lease, and resolves when that is done. Never rejects. It waits for `startWork` to settle,
+   * so `startWork` must not wait for it.
+   */
   stop(): Promise<void>
   /** {@link stop}, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>

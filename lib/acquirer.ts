@@ -15,6 +15,9 @@ export interface Host extends Owner {
   checkOpen(key?: string): void
 }
 
+/** How many parameters a callback declares: error, lease and done. */
+const CALLBACK = 3
+
 type Held = Lease | MultiLease
 type Options = api.AcquireOptions
 
@@ -77,7 +80,7 @@ export class Acquirer {
     return MultiLease.request(host, keys, asked)
   }
 
-  /** For both forms; what they are is up to the types in index.d.ts. */
+  /** For both forms: who declares a `done` is called back. What they are is up to the types in index.d.ts. */
   withLock(key: string | readonly string[], second: unknown, third?: unknown): Promise<unknown> | undefined {
     const [options, work] = typeof second === 'function' && third === undefined ? [undefined, second] : [second, third]
     try {
@@ -86,7 +89,8 @@ export class Acquirer {
       return Promise.reject(error)
     }
     const acquired = this.acquire(key, options as Options | undefined)
-    if ((work as Work<Held, unknown>).length < 2) return runWith(this.#host, acquired, work as Work<Held, unknown>)
+    if ((work as Work<Held, unknown>).length < CALLBACK)
+      return runWith(this.#host, acquired, work as Work<Held, unknown>)
     callWith(this.#host, acquired, work as Callback<Held>)
     return undefined
   }

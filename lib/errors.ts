@@ -120,8 +120,10 @@ export function timedOutAmong(key: string, count: number, wait: number): LockTim
   return new LockTimeoutError(message, { key })
 }
 
-export function timedOut(key: string, wait: number): LockTimeoutError {
-  return new LockTimeoutError(`${quote(key)} was held by somebody else for all of ${wait} ms`, { key })
+export function timedOut(key: string, wait: number, byItself = false): LockTimeoutError {
+  const who = byItself ? 'held' : 'held by somebody else'
+  const hint = byItself ? '; this client holds it itself now, and locks are not reentrant' : ''
+  return new LockTimeoutError(`${quote(key)} was ${who} for all of ${wait} ms${hint}`, { key })
 }
 
 export function aborted(key: string, cause: unknown): LockAbortedError {

@@ -1,6 +1,7 @@
 // The package's entry: what index.d.ts declares, and nothing else.
 
 import type * as api from '../index'
+import { badValue } from './arguments'
 import { LockClient } from './client'
 import { LockWorker } from './worker'
 
@@ -13,7 +14,10 @@ export {
   StoreUnavailableError,
 } from './errors'
 
-export function createLockClient(store?: string | api.LockClientOptions): api.LockClient {
+export function createLockClient(store?: string | api.LockClientOptions, ...more: unknown[]): api.LockClient {
+  if (more.some((argument) => argument !== undefined)) {
+    throw badValue('createLockClient() takes one argument: with options, the store is one of them, { store, … }')
+  }
   return new LockClient(store)
 }
 

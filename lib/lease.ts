@@ -252,7 +252,7 @@ export class Lease implements api.Lease, Slot, Abortable {
         this.#settle(null as never)
         break
       case Kind.TimedOut:
-        this.#fail(() => errors.timedOut(this.#key, this.#asked.wait))
+        this.#fail(() => errors.timedOut(this.#key, this.#asked.wait, a === 1))
         break
       case Kind.Closed:
         this.#fail(() => errors.closed(this.#key))

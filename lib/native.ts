@@ -50,7 +50,7 @@ export const Kind = {
   Acquired: 0,
   /** last */
   Busy: 1,
-  /** last */
+  /** 1 if its own client holds the lock; last */
   TimedOut: 2,
   /** error kind, text; last */
   Failed: 3,

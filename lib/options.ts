@@ -4,6 +4,7 @@ import { hostname } from 'node:os'
 import { threadId } from 'node:worker_threads'
 import type * as api from '../index'
 import {
+  badType,
   badValue,
   checkBoolean,
   checkFunction,
@@ -60,6 +61,8 @@ const CLIENT_OPTIONS = [
 ] as const satisfies (keyof api.LockClientOptions)[]
 
 export function parseClient(given: unknown): ClientSettings {
+  // It would pass for options, none of which it has, and its getters for user and password.
+  if (given instanceof URL) throw badType('store', 'a string; pass its href', given)
   const options: api.LockClientOptions =
     given === undefined || typeof given === 'string' || Array.isArray(given) ? { store: given } : (given as object)
   checkOptions(options, CLIENT_OPTIONS)

@@ -93,12 +93,18 @@ class Section {
 
   run(callback: () => unknown): void {
     try {
-      callback()
+      const result = callback() as PromiseLike<unknown> | undefined
+      // One that is async says that it is done like any other, but what it throws is a rejection.
+      if (typeof result?.then === 'function') result.then(undefined, (error) => this.#fail(error))
     } catch (error) {
-      this.done()
-      // Thrown where Node looks for it, but not before others may have the lock.
-      this.#over?.then(() => rethrow(error))
+      this.#fail(error)
     }
+  }
+
+  #fail(error: unknown): void {
+    this.done()
+    // Thrown where Node looks for it, but not before others may have the lock.
+    this.#over?.then(() => rethrow(error))
   }
 
   readonly done: Done = (first, second) => {

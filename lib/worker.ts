@@ -141,7 +141,7 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
         this.#ask(-1).then(this.#answered)
         break
       case Effect.Queue:
-        this.#ask(this.#settings.retryInterval).then(this.#answered)
+        this.#queue().then(this.#answered)
         break
       case Effect.Sleep:
         this.#sleep().then(() => this.#send(Event.Rested))
@@ -180,6 +180,22 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
       this.#report(error)
       // No use in going on: a closed client stays closed.
       return error instanceof LockClosedError ? [Event.Stop, Event.Unavailable] : [Event.Unavailable]
+    }
+  }
+
+  /** Waits its turn, for however long; says meanwhile if the store is away, which the queue would bear in silence. */
+  async #queue(): Promise<Lease | number[]> {
+    const { signal } = this.#campaign
+    const watch = setInterval(() => {
+      this.#client?.ready().catch((error) => {
+        if (!signal.aborted) this.#report(error)
+      })
+    }, this.#settings.retryInterval)
+    watch.unref()
+    try {
+      return await this.#ask(Number.POSITIVE_INFINITY)
+    } finally {
+      clearInterval(watch)
     }
   }
 

@@ -20,6 +20,8 @@ const TICKET = { v: 1, key: SECRET, token: '00000000-0000-4000-8000-000000000000
 
 /** [what, expected class and code, what to call with a fresh client] */
 const ARGUMENTS = [
+  ['createLockClient: a URL object', TYPE, () => createLockClient(new URL(`redis://u:${SECRET}@localhost`))],
+  ['createLockClient: options beside the store', VALUE, () => createLockClient('memory:a', { ttl: 5_000 })],
   ['no key', TYPE, (locks) => locks.acquire()],
   ['key: null', TYPE, (locks) => locks.acquire(null)],
   ['key: a number', TYPE, (locks) => locks.acquire(7)],

@@ -42,11 +42,11 @@ overStores('callbacks', (store) => {
     assert.ok(await locks.tryAcquire(key), 'it was released before it was said')
   })
 
-  test('takes options in the middle, and two declared parameters are enough', async (t) => {
+  test('takes options in the middle', async (t) => {
     const locks = store.client(t)
     const [ttl, error] = await called((callback) =>
-      locks.withLock(store.key(), { ttl: 5_555 }, (error, lease, ...more) => {
-        more[0](error, () => callback(lease.ttl, error))
+      locks.withLock(store.key(), { ttl: 5_555 }, (error, lease, done) => {
+        done(error, () => callback(lease.ttl, error))
       }),
     )
     assert.deepEqual([ttl, error], [5_555, null])
@@ -98,11 +98,11 @@ overStores('callbacks', (store) => {
 
   test('bad arguments are told by the callback, too', async (t) => {
     const locks = store.client(t)
-    const [error] = await called((callback) => locks.withLock('', (error, lease) => callback(error, lease)))
+    const [error] = await called((callback) => locks.withLock('', (error, lease, _done) => callback(error, lease)))
     assert.ok(error instanceof TypeError, String(error))
     assert.equal(error.code, 'ERR_INVALID_ARG_VALUE')
     const [range] = await called((callback) =>
-      locks.withLock('k', { ttl: -1 }, (error, lease) => callback(error, lease)),
+      locks.withLock('k', { ttl: -1 }, (error, lease, _done) => callback(error, lease)),
     )
     assert.ok(range instanceof RangeError, String(range))
   })
@@ -155,8 +155,30 @@ overStores('callbacks', (store) => {
     locks.withLock(store.key(), (_error, _lease, done) => done(fail))
     assert.equal(await exception, mistake)
     exception = uncaught(t)
-    locks.withLock('', (_error, _lease) => fail())
+    locks.withLock('', (_error, _lease, _done) => fail())
     assert.equal(await exception, mistake)
+  })
+
+  test('a function of two parameters, or an optional second, is no callback', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const work = async (lease, amount = 7) => lease.fence + amount
+    assert.equal(work.length, 1)
+    assert.ok((await locks.withLock(key, work)) > 7)
+    assert.ok((await locks.withLock(key, async (lease, context) => [lease.fence, context]))[0] > 0)
+    assert.ok(await locks.tryAcquire(key))
+  })
+
+  test('what an async callback throws is an uncaught exception, too, and the lock is free before that', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const mistake = new Error('a mistake of the user')
+    const exception = uncaught(t)
+    locks.withLock(key, async (_error, _lease, _done) => {
+      throw mistake
+    })
+    assert.equal(await exception, mistake)
+    assert.ok(await locks.tryAcquire(key))
   })
 
   test('several keys, semaphores and read/write locks have it, too', async (t) => {
@@ -180,7 +202,7 @@ overStores('callbacks', (store) => {
   test('a closed client says so', async (t) => {
     const locks = store.client(t)
     await locks.close()
-    const [error] = await called((callback) => locks.withLock('k', (error, lease) => callback(error, lease)))
+    const [error] = await called((callback) => locks.withLock('k', (error, lease, _done) => callback(error, lease)))
     assert.ok(error instanceof LockClosedError)
   })
 })

@@ -11,6 +11,32 @@ import { overStores } from '../support/stores.mjs'
 const SLACK = 2_000
 
 overStores('waiting', (store) => {
+  test('whoever waits for its own lock is told so', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    await locks.acquire(key)
+    await assert.rejects(locks.acquire(key, { wait: 50 }), {
+      name: 'LockTimeoutError',
+      message: /this client holds it itself now, and locks are not reentrant/,
+    })
+    await assert.rejects(store.client(t).acquire(key, { wait: 50 }), { message: /by somebody else/ })
+  })
+
+  test('the place of one who gave up goes to nobody', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await a.acquire(key)
+    await assert.rejects(a.acquire(key, { wait: 50 }), LockTimeoutError)
+    const order = []
+    const second = b.acquire(key, { wait: 20_000 }).then((lease) => order.push('b') && lease.release())
+    await until('b in line', async () => (await a.inspect(key)).waiters.length === 1)
+    const third = a.acquire(key, { wait: 20_000 }).then((lease) => order.push('a') && lease.release())
+    await until('a in line', async () => (await a.inspect(key)).waiters.length === 2)
+    await lease.release()
+    await Promise.all([second, third])
+    assert.deepEqual(order, ['b', 'a'])
+  })
+
   test('acquire waits for the release', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()

@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { describe, test } from 'node:test'
 import { createLockClient, createLockWorker } from 'leasehold'
 import { startChild } from '../support/child.mjs'
-import { timed, within } from '../support/clock.mjs'
+import { sleep, timed, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
@@ -163,5 +164,37 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
     await new Promise((resolve) => worker.once('acquired', resolve))
     await worker.stop()
     assert.ok(await locks.tryAcquire('k'))
+  })
+})
+
+describe('workers in line', { timeout: 60_000 }, () => {
+  test('are served in the order in which they came, however short their retryInterval is', async (t) => {
+    const store = `memory:${randomUUID()}`
+    const key = randomUUID()
+    const began = []
+    const start = (workerId, retryInterval) => {
+      const worker = createLockWorker({ store, key, workerId, retryInterval, startWork: () => began.push(workerId) })
+      atEnd(t, () => worker.stop())
+      return worker.start()
+    }
+    const locks = createLockClient(store)
+    atEnd(t, () => locks.close())
+    const lease = await locks.acquire(key)
+    const inLine = (count) =>
+      within(
+        `${count} in line`,
+        (async () => {
+          while ((await locks.inspect(key)).waiters.length < count) await sleep(5)
+        })(),
+      )
+    const first = start('first', 20)
+    await inLine(1)
+    const second = start('second', 60_000)
+    await inLine(2)
+    await sleep(100)
+    await lease.release()
+    await within('the first', once(first, 'acquired'))
+    await Promise.all([first.stop(), within('the second', once(second, 'acquired'))])
+    assert.deepEqual(began, ['first', 'second'])
   })
 })

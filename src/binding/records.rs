@@ -37,7 +37,7 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
         }
         Outcome::AutoRenewed => return Some(record(slot, 10, 0.0, 0.0)),
         Outcome::Busy => (1, 0.0, 0.0),
-        Outcome::TimedOut => (2, 0.0, 0.0),
+        Outcome::TimedOut { by_itself } => (2, f64::from(u8::from(by_itself)), 0.0),
         Outcome::Failed(error) => (3, error_number(error.kind), text(error.message.to_string())),
         Outcome::Closed => (4, 0.0, 0.0),
         Outcome::Cancelled => (5, 0.0, 0.0),

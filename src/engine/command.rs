@@ -203,8 +203,11 @@ pub enum Outcome {
     Acquired(Fence, Token),
     /// Somebody else holds the lock, and the caller did not want to wait.
     Busy,
-    /// Somebody else held the lock for as long as the caller would wait.
-    TimedOut,
+    /// The lock was held for as long as the caller would wait.
+    TimedOut {
+        /// Whether its own client holds it.
+        by_itself: bool,
+    },
     /// The store failed.
     Failed(StoreError),
     /// The client was closed first.

@@ -53,6 +53,11 @@ impl HandOff {
         Some(fence)
     }
 
+    /// Whether others wait elsewhere, for all that is known.
+    pub fn others_wait(&self) -> bool {
+        self.others
+    }
+
     /// Whether it is time to ask the store for more fences, and whether others wait.
     pub fn wants_more(&self) -> bool {
         self.left <= BLOCK / 2 && !(self.others && self.handed >= self.most)

@@ -7,6 +7,7 @@ use super::outgoing::{Purpose, RenewTag};
 use super::tickets::Serves;
 use super::waiting::Waiter;
 use crate::engine::command::{AcquireCommand, ClientId, OpId};
+use crate::lease::handoff::HandOff;
 use crate::lease::queue::{Arrival, Queue};
 use crate::lease::{Key, Ttl};
 
@@ -36,6 +37,29 @@ impl Core {
         let is_first = line.queue.is_empty() && line.tenure.is_none();
         line.queue.join(arrival, asked.op);
         Some((id, is_first))
+    }
+
+    /// Somebody has left the line without a lease. A place that nobody stands at is given up, so that whoever comes next
+    /// does not inherit it.
+    pub(super) fn desert_line(&mut self, id: &LineId) {
+        if let Some(line) = self.lines.get_mut(id)
+            && line.queue.is_empty()
+            && let Some(ticket) = line.ticket.take()
+        {
+            self.drop_ticket(ticket);
+        }
+        self.tend_line(id);
+    }
+
+    /// The same for whoever comes to a place that was kept while nobody waited: if others wait, it goes behind them.
+    pub(super) fn renew_place(&mut self, id: &LineId) {
+        let Some(line) = self.lines.get_mut(id).filter(|line| line.queue.len() == 1) else { return };
+        let Some(tenure) = line.tenure.and_then(|op| self.tenures.get(&op)) else { return };
+        if tenure.hand_off.as_ref().is_some_and(HandOff::others_wait)
+            && let Some(ticket) = line.ticket.take()
+        {
+            self.drop_ticket(ticket);
+        }
     }
 
     /// Sees to it that the line has a place at the store if it needs one, and gives it up if not.

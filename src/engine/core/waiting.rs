@@ -85,6 +85,7 @@ impl Core {
         self.waiters.insert(op, waiter);
         match lined_up {
             Some((line, is_first)) => {
+                self.renew_place(&line);
                 self.tend_line(&line);
                 self.refill(&line);
                 if !is_first {
@@ -152,10 +153,11 @@ impl Core {
     }
 
     fn time_out(&mut self, op: OpId) {
-        if let Some(waiter) = self.waiters.get(&op) {
-            waiter.stats.timeouts.up();
-        }
-        self.end_waiter(op, Outcome::TimedOut);
+        let Some(waiter) = self.waiters.get(&op) else { return };
+        waiter.stats.timeouts.up();
+        let AcquireCommand { client, ref key, .. } = waiter.asked;
+        let by_itself = self.tenures.values().any(|held| held.client == client && held.key == *key);
+        self.end_waiter(op, Outcome::TimedOut { by_itself });
     }
 
     /// The lock is held, and the waiter wanted to look only once.
@@ -171,7 +173,7 @@ impl Core {
         let Some(waiter) = self.take_waiter(op) else { return };
         match waiter.ticket {
             Some(ticket) => self.drop_ticket(ticket),
-            None => self.tend_line(&waiter.line()),
+            None => self.desert_line(&waiter.line()),
         }
         self.settle(op, outcome);
     }

@@ -128,7 +128,7 @@ fn waiting_ends_with_a_time_out_and_leaves_nothing_behind() {
             break settled;
         }
     };
-    assert!(matches!(outcome.outcome, Outcome::TimedOut));
+    assert!(matches!(outcome.outcome, Outcome::TimedOut { .. }));
     assert_eq!(outcome.op, asked.op);
     assert_eq!(world.now.since(began), Duration::from_millis(100));
     assert!(matches!(world.only_batch().requests[..], [Request::Release { .. }]), "its place is given up");
