@@ -67,6 +67,10 @@ impl Core {
         let id = (tenure.client, tenure.key.clone());
         let Some(line) = self.lines.get_mut(&id).filter(|line| line.tenure == Some(op)) else { return false };
         let Some(next) = line.queue.head() else { return false };
+        // What is being detached may be another process's by now, and the answer would end it for whoever has it then.
+        if tenure.detaching {
+            return false;
+        }
         // Whoever gets it shall have time to be renewed.
         if tenure.deadline.since(now) < tenure.ttl.as_duration() / 4 {
             return false;
@@ -96,7 +100,11 @@ impl Core {
         let Some(line) = self.lines.get(id) else { return };
         let (Some(op), false) = (line.tenure, line.queue.is_empty()) else { return };
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
-        if tenure.reserving || !tenure.hand_off.as_ref().is_some_and(|turn| turn.wants_more()) {
+        // A renewal would take back what is being detached.
+        if tenure.reserving
+            || tenure.detaching
+            || !tenure.hand_off.as_ref().is_some_and(|turn| turn.wants_more())
+        {
             return;
         }
         tenure.reserving = true;

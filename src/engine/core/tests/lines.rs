@@ -262,3 +262,32 @@ fn a_renewal_on_its_way_serves_whoever_has_the_lease_when_it_is_answered() {
     assert!(waiters[0].state.deadline() >= before && sent < world.now);
     assert!(world.settled().is_empty(), "whoever asked for it has given the lease back");
 }
+
+#[test]
+fn a_lease_that_is_being_detached_is_not_handed_on_when_it_is_given_back() {
+    let mut world = World::new();
+    let (holder, waiters) = line(&mut world, 2);
+    world.give(Command::Detach { op: holder.op, ttl: None });
+    let detaching = world.only_batch();
+    world.release(&holder);
+    assert!(fence_of(&world.settled(), waiters[0].op).is_none(), "it may be another process's by now");
+    let answers: Vec<_> = detaching.requests.iter().cloned().map(|request| world.ask(request)).collect();
+    world.answer(detaching, answers);
+    world.exchange();
+    let settled = world.settled();
+    assert!(fence_of(&settled, waiters[0].op).is_some(), "{settled:?}");
+    assert!(settled.iter().all(|s| !matches!(s.outcome, Outcome::Detached)), "{settled:?}");
+    assert!(waiters[0].state.is_held(world.now));
+}
+
+#[test]
+fn a_lease_that_is_being_detached_is_not_renewed_for_those_who_come_meanwhile() {
+    let mut world = World::new();
+    let (holder, _) = line(&mut world, 0);
+    world.give(Command::Detach { op: holder.op, ttl: None });
+    let detaching = world.only_batch();
+    world.acquire(Wait::Forever);
+    let renewals: Vec<_> = world.batches().into_iter().flat_map(|batch| batch.requests).collect();
+    assert!(!renewals.iter().any(|request| matches!(request, Request::Renew { .. })), "{renewals:?}");
+    drop(detaching);
+}
