@@ -4,6 +4,7 @@
 use super::Core;
 use super::holding::{Grant, Tenure};
 use super::outgoing::{Purpose, RenewTag};
+use super::renewing::renewal_span;
 use super::tickets::Serves;
 use super::waiting::Waiter;
 use crate::engine::command::{AcquireCommand, ClientId, OpId};
@@ -69,6 +70,10 @@ impl Core {
         let Some(next) = line.queue.head() else { return false };
         // What is being detached may be another process's by now, and the answer would end it for whoever has it then.
         if tenure.detaching {
+            return false;
+        }
+        // Nor is what its holder has renewed for longer than the others want: they would hold it for as long.
+        if tenure.store_expiry > now + renewal_span(line.ttl) {
             return false;
         }
         // Whoever gets it shall have time to be renewed.

@@ -32,6 +32,16 @@ impl Tenure {
     }
 }
 
+/// How long a renewal may take.
+fn renewal_timeout(ttl: Ttl) -> Duration {
+    SHORTEST_RENEWAL_TIMEOUT.max(ttl.as_duration() / 3)
+}
+
+/// How long the store may keep a lease after a renewal was sent.
+pub(super) fn renewal_span(ttl: Ttl) -> Duration {
+    renewal_timeout(ttl) + ttl.as_duration()
+}
+
 fn max_stall(clients: &FxHashMap<ClientId, Client>, client: ClientId) -> Duration {
     clients.get(&client).map_or(Duration::MAX, |client| client.settings.max_stall)
 }
@@ -117,10 +127,9 @@ impl Core {
         let (key, token, ttl) = (tenure.key.clone(), tenure.token, asked.unwrap_or(tenure.ttl));
         tenure.renewing |= purpose == Purpose::Keep;
         let (store, client) = (tenure.store, tenure.client);
-        let third = SHORTEST_RENEWAL_TIMEOUT.max(ttl.as_duration() / 3);
         // Nobody knows when the store carries it out, but not later than its time-out.
-        tenure.store_expiry = tenure.store_expiry.max(self.now + third + ttl.as_duration());
-        let timeout = self.store_timeout(client).min(third);
+        tenure.store_expiry = tenure.store_expiry.max(self.now + renewal_span(ttl));
+        let timeout = self.store_timeout(client).min(renewal_timeout(ttl));
         let request = match purpose {
             Purpose::Detach => Request::Detach { key: key.clone(), token, ttl },
             Purpose::Reserve => Request::Renew { key: key.clone(), token, ttl, fences: BLOCK },

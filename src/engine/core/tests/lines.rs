@@ -291,3 +291,32 @@ fn a_lease_that_is_being_detached_is_not_renewed_for_those_who_come_meanwhile() 
     assert!(!renewals.iter().any(|request| matches!(request, Request::Renew { .. })), "{renewals:?}");
     drop(detaching);
 }
+
+#[test]
+fn a_lease_that_was_renewed_for_longer_than_the_others_want_is_not_handed_on() {
+    for answered in [true, false] {
+        let mut world = World::new();
+        let (holder, waiters) = line(&mut world, 2);
+        let hour = Ttl::from_millis(3_600_000);
+        world.give(Command::Renew { op: holder.op, ttl: hour });
+        let mut on_its_way = None;
+        if answered {
+            world.exchange();
+        } else {
+            on_its_way = Some(world.only_batch());
+        }
+        world.release(&holder);
+        world.exchange();
+        for request in on_its_way.into_iter().flat_map(|batch| batch.requests) {
+            world.ask(request).unwrap();
+        }
+        assert!(fence_of(&world.settled(), waiters[0].op).is_some());
+        // Its process dies.
+        world.now = world.now + Duration::from_millis(u64::from(TTL) + 1);
+        let late = rival(&mut world, Token::random());
+        assert!(
+            matches!(late, Reply::Acquired { .. } | Reply::Queued { remaining: Some(GRANT_TTL), .. }),
+            "{late:?}"
+        );
+    }
+}
