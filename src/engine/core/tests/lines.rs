@@ -320,3 +320,20 @@ fn a_lease_that_was_renewed_for_longer_than_the_others_want_is_not_handed_on() {
         );
     }
 }
+
+#[test]
+fn a_renewal_is_not_told_to_a_later_lease_of_the_same_number() {
+    let mut world = World::new();
+    let (holder, waiters) = line(&mut world, 1);
+    world.give(Command::Renew { op: holder.op, ttl: Ttl::from_millis(TTL / 2) });
+    let renewal = world.only_batch();
+    world.release(&holder);
+    // Its slot is free again, and the next acquire takes it.
+    let again = world.acquire_with(Wait::Forever, |command| command.op = holder.op);
+    world.release(&waiters[0]);
+    assert!(again.state.is_held(world.now), "both without the store");
+    world.settled();
+    world.answer(renewal, [Ok(Reply::Renewed { block: None })]);
+    assert!(world.settled().is_empty(), "it did not ask");
+    assert_eq!(world.core.tenures[&holder.op].ttl, Ttl::from_millis(TTL).unwrap());
+}
