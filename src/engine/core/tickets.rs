@@ -345,8 +345,8 @@ impl Core {
     /// Gives a place up, and what the ticket may have got without knowing.
     pub(super) fn drop_ticket(&mut self, number: u64) {
         let Some(ticket) = self.tickets.remove(&number) else { return };
-        // A look that is still on its way is cleaned up after by its own answer.
-        if ticket.queued || (ticket.tainted && !ticket.looking) {
+        // A look that is still on its way is cleaned up after by its own answer, but that knows nothing of those before.
+        if ticket.queued || ticket.tainted {
             let Wanted { client, store, key, token, ttl, .. } = ticket.wanted;
             let until = self.now + ttl.as_duration().max(WAITER_LIFE);
             let straggler = ticket.tainted;
