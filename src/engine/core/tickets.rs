@@ -310,7 +310,8 @@ impl Core {
                 let mut numbers: Vec<u64> = self
                     .tickets
                     .iter()
-                    .filter(|(_, ticket)| ticket.wanted.store == store && ticket.queued)
+                    // One whose look is on its way may be queued since before.
+                    .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
                     .map(|(number, _)| *number)
                     .collect();
                 // In the order in which they came: should the queue be lost, it is made anew in that order.

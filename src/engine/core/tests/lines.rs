@@ -337,3 +337,20 @@ fn a_renewal_is_not_told_to_a_later_lease_of_the_same_number() {
     assert!(world.settled().is_empty(), "it did not ask");
     assert_eq!(world.core.tenures[&holder.op].ttl, Ttl::from_millis(TTL).unwrap());
 }
+
+#[test]
+fn who_looks_when_notices_may_have_been_lost_looks_again() {
+    let mut world = World::new();
+    let rivals = Token::random();
+    rival(&mut world, rivals);
+    let asked = world.acquire(Wait::Forever);
+    let look = world.only_batch();
+    let answers: Vec<_> = look.requests.iter().cloned().map(|request| world.ask(request)).collect();
+    // Handed to the waiter before it has heard that it waits, by a notice that is lost.
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    world.table.take_handed();
+    world.core.noticed(world.now, STORE, Notice::Missed);
+    world.answer(look, answers);
+    assert!(matches!(world.exchange()[..], [Request::Acquire(_)]), "at once");
+    assert!(asked.state.is_held(world.now));
+}
