@@ -19,7 +19,8 @@ pub struct Line {
     /// Their leases are one at the store, and so have one ttl.
     ttl: Ttl,
     pub(super) queue: Queue<OpId>,
-    /// Their place at the store. While the lease is held it is kept though nobody may be waiting: the next one will.
+    /// Their place at the store. While the lease is held it is kept for a while though nobody may be waiting: the next
+    /// one will.
     pub(super) ticket: Option<u64>,
     /// The lease that they hand on.
     pub(super) tenure: Option<OpId>,

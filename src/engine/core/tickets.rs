@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cleanup::Leftover;
-use super::lines::LineId;
+use super::lines::{Line, LineId};
 use super::outgoing::{AcquireTag, Tag};
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
@@ -119,6 +119,19 @@ impl Core {
         };
         self.tickets.insert(number, ticket);
         number
+    }
+
+    /// It is time for the ticket to look again. A line in which nobody waits any more does not keep its place by that.
+    pub(super) fn wake_ticket(&mut self, number: u64) {
+        let Some(ticket) = self.tickets.get(&number) else { return };
+        let idle = |line: &&mut Line| line.queue.is_empty() && line.ticket == Some(number);
+        match self.lines.get_mut(&ticket.line()).filter(idle) {
+            Some(line) => {
+                line.ticket = None;
+                self.drop_ticket(number);
+            }
+            None => self.look(number),
+        }
     }
 
     /// Asks the store for the lock; again at once if it is being asked already.

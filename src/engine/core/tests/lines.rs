@@ -354,3 +354,23 @@ fn who_looks_when_notices_may_have_been_lost_looks_again() {
     assert!(matches!(world.exchange()[..], [Request::Acquire(_)]), "at once");
     assert!(asked.state.is_held(world.now));
 }
+
+#[test]
+fn a_line_in_which_nobody_waits_any_more_gives_its_place_up() {
+    let mut world = World::new();
+    let (holder, waiters) = line(&mut world, 1);
+    world.give(Command::Cancel { op: waiters[0].op });
+    let end = world.now + Duration::from_millis(600);
+    while world.now < end {
+        world.step();
+        world.exchange();
+    }
+    let inspected = world.ask(Request::Inspect { key: "lock:k".into() });
+    assert!(matches!(inspected, Ok(Reply::Inspected(Some(LockInfo { waiters, .. }))) if waiters.is_empty()));
+    let next = world.acquire(Wait::Forever);
+    world.exchange();
+    world.settled();
+    world.release(&holder);
+    world.exchange();
+    assert!(next.state.is_held(world.now), "whoever comes later has a place again");
+}
