@@ -372,7 +372,7 @@ export interface Lease {
   readonly key: string
   /**
    * The value that proves ownership at the store; a secret. Empty when it is first asked for after the lease
-   * has ended.
+   * has ended. Leases that are handed on within a process have the same one after each other.
    */
   readonly token: string
   /**
@@ -409,11 +409,12 @@ export interface Lease {
   renew(ttl?: number): Promise<void>
   /**
    * Renews it for the last time and ends it here without giving it back, so that somebody else can go on with it:
-   * {@link LockClient.adopt}, in whatever process. The lock stays taken until it is adopted and released, or `ttl` is over.
+   * {@link LockClient.adopt}, in whatever process. The lock stays taken until it is adopted and released, or its time is over.
    *
    * **The ticket is a secret:** whoever has it can take the lease, and reads its token in it.
    *
-   * @param ttl how long there is for adopting it, 10 to 2 147 483 647. Default: its own ttl.
+   * @param ttl how long there is for adopting it, at least, 10 to 2 147 483 647: as with {@link renew}, it never ends earlier
+   * than it would have. Default: its own ttl.
    * @returns the ticket: a string of up to a few kilobytes of letters, digits, `-` and `_`
    * @throws {LockLostError} it was lost
    * @throws {LockError} `ERR_LOCK_RELEASED`: it was released, or detached before
@@ -488,7 +489,10 @@ export interface LockInfo extends LeaseInfo {
 export interface LeaseInfo {
   /** The holder's {@link LockClientOptions.name}; `null` if another library holds the key. */
   holder: string | null
-  /** The lease's fence; `null` if another library holds the key, or if it was just handed to a waiter. */
+  /**
+   * The lease's fence; `null` if another library holds the key, or if it was just handed to a waiter. While a process hands
+   * it on among its own, the fence that the store gave; those of the later holders are larger.
+   */
   fence: number | null
   /** When the lease ends without renewal; `null` if it never does (another library's key without expiry). */
   remaining: number | null

@@ -4,6 +4,7 @@
 use super::Core;
 use super::holding::{Grant, Tenure};
 use super::outgoing::{Purpose, RenewTag};
+use super::renewing::renewal_span;
 use super::tickets::Serves;
 use super::waiting::Waiter;
 use crate::engine::command::{AcquireCommand, ClientId, OpId};
@@ -19,7 +20,8 @@ pub struct Line {
     /// Their leases are one at the store, and so have one ttl.
     ttl: Ttl,
     pub(super) queue: Queue<OpId>,
-    /// Their place at the store. While the lease is held it is kept though nobody may be waiting: the next one will.
+    /// Their place at the store. While the lease is held it is kept for a while though nobody may be waiting: the next
+    /// one will.
     pub(super) ticket: Option<u64>,
     /// The lease that they hand on.
     pub(super) tenure: Option<OpId>,
@@ -91,6 +93,14 @@ impl Core {
         let id = (tenure.client, tenure.key.clone());
         let Some(line) = self.lines.get_mut(&id).filter(|line| line.tenure == Some(op)) else { return false };
         let Some(next) = line.queue.head() else { return false };
+        // What is being detached may be another process's by now, and the answer would end it for whoever has it then.
+        if tenure.detaching {
+            return false;
+        }
+        // Nor is what its holder has renewed for longer than the others want: they would hold it for as long.
+        if tenure.store_expiry > now + renewal_span(line.ttl) {
+            return false;
+        }
         // Whoever gets it shall have time to be renewed.
         if tenure.deadline.since(now) < tenure.ttl.as_duration() / 4 {
             return false;
@@ -120,7 +130,11 @@ impl Core {
         let Some(line) = self.lines.get(id) else { return };
         let (Some(op), false) = (line.tenure, line.queue.is_empty()) else { return };
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
-        if tenure.reserving || !tenure.hand_off.as_ref().is_some_and(|turn| turn.wants_more()) {
+        // A renewal would take back what is being detached.
+        if tenure.reserving
+            || tenure.detaching
+            || !tenure.hand_off.as_ref().is_some_and(|turn| turn.wants_more())
+        {
             return;
         }
         tenure.reserving = true;

@@ -195,7 +195,7 @@ impl Core {
             }
             match wake {
                 Wake::Waiter(op) => self.guarded(Some(op), |core| core.wake_waiter(op)),
-                Wake::Ticket(number) => self.guarded(None, |core| core.look(number)),
+                Wake::Ticket(number) => self.guarded(None, |core| core.wake_ticket(number)),
                 Wake::Adoption(op) => self.guarded(Some(op), |core| core.try_to_adopt(op)),
                 Wake::Tenure(op) => self.guarded(Some(op), |core| core.wake_tenure(op)),
                 Wake::Cleanup(id) => self.guarded(None, |core| core.wake_cleanup(id)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::engine::command::{ClientId, OpId, StoreId};
-use crate::lease::{Instant, Key, Token, Ttl};
+use crate::lease::{Fence, Instant, Key, Token, Ttl};
 use crate::store::Request;
 
 /// The most requests in one batch: enough to spread the cost of a round trip thin, few enough that the store works
@@ -73,6 +73,8 @@ pub enum Purpose {
 pub struct RenewTag {
     /// Who had the lease, if nobody else of its line has it by now.
     pub op: OpId,
+    /// Its fence then: one who has the lease later may have the same number.
+    pub fence: Fence,
     pub client: ClientId,
     pub key: Key,
     pub token: Token,

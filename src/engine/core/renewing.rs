@@ -32,6 +32,16 @@ impl Tenure {
     }
 }
 
+/// How long a renewal may take.
+fn renewal_timeout(ttl: Ttl) -> Duration {
+    SHORTEST_RENEWAL_TIMEOUT.max(ttl.as_duration() / 3)
+}
+
+/// How long the store may keep a lease after a renewal was sent.
+pub(super) fn renewal_span(ttl: Ttl) -> Duration {
+    renewal_timeout(ttl) + ttl.as_duration()
+}
+
 fn max_stall(clients: &FxHashMap<ClientId, Client>, client: ClientId) -> Duration {
     clients.get(&client).map_or(Duration::MAX, |client| client.settings.max_stall)
 }
@@ -115,18 +125,23 @@ impl Core {
     pub(super) fn send_renewal(&mut self, op: OpId, purpose: Purpose, asked: Option<Ttl>) {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         let (key, token, ttl) = (tenure.key.clone(), tenure.token, asked.unwrap_or(tenure.ttl));
+        let fence = tenure.fence;
         tenure.renewing |= purpose == Purpose::Keep;
         let (store, client) = (tenure.store, tenure.client);
-        let third = SHORTEST_RENEWAL_TIMEOUT.max(ttl.as_duration() / 3);
         // Nobody knows when the store carries it out, but not later than its time-out.
-        tenure.store_expiry = tenure.store_expiry.max(self.now + third + ttl.as_duration());
-        let timeout = self.store_timeout(client).min(third);
+        tenure.store_expiry = tenure.store_expiry.max(self.now + renewal_span(ttl));
+        let timeout = self.store_timeout(client).min(renewal_timeout(ttl));
         let request = match purpose {
             Purpose::Detach => Request::Detach { key: key.clone(), token, ttl },
             Purpose::Reserve => Request::Renew { key: key.clone(), token, ttl, fences: BLOCK },
             Purpose::Keep | Purpose::Asked => Request::Renew { key: key.clone(), token, ttl, fences: 0 },
         };
-        self.send(store, request, Tag::Renew(RenewTag { op, client, key, token, ttl, purpose }), timeout);
+        self.send(
+            store,
+            request,
+            Tag::Renew(RenewTag { op, fence, client, key, token, ttl, purpose }),
+            timeout,
+        );
     }
 
     /// The store answered a renewal that was sent at `sent`.
@@ -134,12 +149,12 @@ impl Core {
         let jitter = self.jitter();
         let now = self.now;
         let Some(op) = self.bearer(tag.op, &tag) else { return };
-        // What somebody asked for who has given the lease back since is told to nobody.
-        let asked = tag.purpose == Purpose::Asked && op == tag.op;
         let own_ticket =
             self.line_of(op).and_then(|line| line.ticket).and_then(|ticket| self.tickets.get(&ticket));
         let own_place = u32::from(own_ticket.is_some_and(|ticket| ticket.queued));
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
+        // What somebody asked for who has given the lease back since is told to nobody.
+        let asked = tag.purpose == Purpose::Asked && op == tag.op && tenure.fence == tag.fence;
         match tag.purpose {
             Purpose::Keep => tenure.renewing = false,
             Purpose::Reserve => tenure.reserving = false,

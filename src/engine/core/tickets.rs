@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cleanup::Leftover;
-use super::lines::LineId;
+use super::lines::{Line, LineId};
 use super::outgoing::{AcquireTag, Tag};
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
@@ -119,6 +119,19 @@ impl Core {
         };
         self.tickets.insert(number, ticket);
         number
+    }
+
+    /// It is time for the ticket to look again. A line in which nobody waits any more does not keep its place by that.
+    pub(super) fn wake_ticket(&mut self, number: u64) {
+        let Some(ticket) = self.tickets.get(&number) else { return };
+        let idle = |line: &&mut Line| line.queue.is_empty() && line.ticket == Some(number);
+        match self.lines.get_mut(&ticket.line()).filter(idle) {
+            Some(line) => {
+                line.ticket = None;
+                self.drop_ticket(number);
+            }
+            None => self.look(number),
+        }
     }
 
     /// Asks the store for the lock; again at once if it is being asked already.
@@ -310,7 +323,8 @@ impl Core {
                 let mut numbers: Vec<u64> = self
                     .tickets
                     .iter()
-                    .filter(|(_, ticket)| ticket.wanted.store == store && ticket.queued)
+                    // One whose look is on its way may be queued since before.
+                    .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
                     .map(|(number, _)| *number)
                     .collect();
                 // In the order in which they came: should the queue be lost, it is made anew in that order.
@@ -345,8 +359,8 @@ impl Core {
     /// Gives a place up, and what the ticket may have got without knowing.
     pub(super) fn drop_ticket(&mut self, number: u64) {
         let Some(ticket) = self.tickets.remove(&number) else { return };
-        // A look that is still on its way is cleaned up after by its own answer.
-        if ticket.queued || (ticket.tainted && !ticket.looking) {
+        // A look that is still on its way is cleaned up after by its own answer, but that knows nothing of those before.
+        if ticket.queued || ticket.tainted {
             let Wanted { client, store, key, token, ttl, .. } = ticket.wanted;
             let until = self.now + ttl.as_duration().max(WAITER_LIFE);
             let straggler = ticket.tainted;

@@ -171,3 +171,21 @@ fn a_hundred_thousand_leases_come_and_go_without_leaving_a_trace() {
         (0, 0, 100_000)
     );
 }
+
+#[test]
+fn what_an_earlier_look_may_have_got_is_given_back_whatever_becomes_of_the_last() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::Forever);
+    let first = world.only_batch();
+    for request in first.requests.clone() {
+        world.ask(request).unwrap();
+    }
+    world.answer(first, [timed_out()]);
+    world.pass_until_due();
+    let second = world.only_batch();
+    world.give(Command::Cancel { op: asked.op });
+    let refused = StoreError::not_done(StoreErrorKind::Unreachable, "nobody there");
+    world.answer(second, [Err(refused)]);
+    world.exchange();
+    assert!(world.table.is_empty(), "it was granted by the first");
+}

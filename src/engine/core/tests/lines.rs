@@ -262,3 +262,115 @@ fn a_renewal_on_its_way_serves_whoever_has_the_lease_when_it_is_answered() {
     assert!(waiters[0].state.deadline() >= before && sent < world.now);
     assert!(world.settled().is_empty(), "whoever asked for it has given the lease back");
 }
+
+#[test]
+fn a_lease_that_is_being_detached_is_not_handed_on_when_it_is_given_back() {
+    let mut world = World::new();
+    let (holder, waiters) = line(&mut world, 2);
+    world.give(Command::Detach { op: holder.op, ttl: None });
+    let detaching = world.only_batch();
+    world.release(&holder);
+    assert!(fence_of(&world.settled(), waiters[0].op).is_none(), "it may be another process's by now");
+    let answers: Vec<_> = detaching.requests.iter().cloned().map(|request| world.ask(request)).collect();
+    world.answer(detaching, answers);
+    world.exchange();
+    let settled = world.settled();
+    assert!(fence_of(&settled, waiters[0].op).is_some(), "{settled:?}");
+    assert!(settled.iter().all(|s| !matches!(s.outcome, Outcome::Detached)), "{settled:?}");
+    assert!(waiters[0].state.is_held(world.now));
+}
+
+#[test]
+fn a_lease_that_is_being_detached_is_not_renewed_for_those_who_come_meanwhile() {
+    let mut world = World::new();
+    let (holder, _) = line(&mut world, 0);
+    world.give(Command::Detach { op: holder.op, ttl: None });
+    let detaching = world.only_batch();
+    world.acquire(Wait::Forever);
+    let renewals: Vec<_> = world.batches().into_iter().flat_map(|batch| batch.requests).collect();
+    assert!(!renewals.iter().any(|request| matches!(request, Request::Renew { .. })), "{renewals:?}");
+    drop(detaching);
+}
+
+#[test]
+fn a_lease_that_was_renewed_for_longer_than_the_others_want_is_not_handed_on() {
+    for answered in [true, false] {
+        let mut world = World::new();
+        let (holder, waiters) = line(&mut world, 2);
+        let hour = Ttl::from_millis(3_600_000);
+        world.give(Command::Renew { op: holder.op, ttl: hour });
+        let mut on_its_way = None;
+        if answered {
+            world.exchange();
+        } else {
+            on_its_way = Some(world.only_batch());
+        }
+        world.release(&holder);
+        world.exchange();
+        for request in on_its_way.into_iter().flat_map(|batch| batch.requests) {
+            world.ask(request).unwrap();
+        }
+        assert!(fence_of(&world.settled(), waiters[0].op).is_some());
+        // Its process dies.
+        world.now = world.now + Duration::from_millis(u64::from(TTL) + 1);
+        let late = rival(&mut world, Token::random());
+        assert!(
+            matches!(late, Reply::Acquired { .. } | Reply::Queued { remaining: Some(GRANT_TTL), .. }),
+            "{late:?}"
+        );
+    }
+}
+
+#[test]
+fn a_renewal_is_not_told_to_a_later_lease_of_the_same_number() {
+    let mut world = World::new();
+    let (holder, waiters) = line(&mut world, 1);
+    world.give(Command::Renew { op: holder.op, ttl: Ttl::from_millis(TTL / 2) });
+    let renewal = world.only_batch();
+    world.release(&holder);
+    // Its slot is free again, and the next acquire takes it.
+    let again = world.acquire_with(Wait::Forever, |command| command.op = holder.op);
+    world.release(&waiters[0]);
+    assert!(again.state.is_held(world.now), "both without the store");
+    world.settled();
+    world.answer(renewal, [Ok(Reply::Renewed { block: None })]);
+    assert!(world.settled().is_empty(), "it did not ask");
+    assert_eq!(world.core.tenures[&holder.op].ttl, Ttl::from_millis(TTL).unwrap());
+}
+
+#[test]
+fn who_looks_when_notices_may_have_been_lost_looks_again() {
+    let mut world = World::new();
+    let rivals = Token::random();
+    rival(&mut world, rivals);
+    let asked = world.acquire(Wait::Forever);
+    let look = world.only_batch();
+    let answers: Vec<_> = look.requests.iter().cloned().map(|request| world.ask(request)).collect();
+    // Handed to the waiter before it has heard that it waits, by a notice that is lost.
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    world.table.take_handed();
+    world.core.noticed(world.now, STORE, Notice::Missed);
+    world.answer(look, answers);
+    assert!(matches!(world.exchange()[..], [Request::Acquire(_)]), "at once");
+    assert!(asked.state.is_held(world.now));
+}
+
+#[test]
+fn a_line_in_which_nobody_waits_any_more_gives_its_place_up() {
+    let mut world = World::new();
+    let (holder, waiters) = line(&mut world, 1);
+    world.give(Command::Cancel { op: waiters[0].op });
+    let end = world.now + Duration::from_millis(600);
+    while world.now < end {
+        world.step();
+        world.exchange();
+    }
+    let inspected = world.ask(Request::Inspect { key: "lock:k".into() });
+    assert!(matches!(inspected, Ok(Reply::Inspected(Some(LockInfo { waiters, .. }))) if waiters.is_empty()));
+    let next = world.acquire(Wait::Forever);
+    world.exchange();
+    world.settled();
+    world.release(&holder);
+    world.exchange();
+    assert!(next.state.is_held(world.now), "whoever comes later has a place again");
+}
