@@ -72,9 +72,9 @@ export interface LockClientOptions {
   /** How long one call to the store may take: 10 to 60 000. Default 1000. */
   storeTimeout?: number | undefined
   /**
-   * How many times in a row a lock may be handed on within this process, without asking the store, while others
-   * wait for it elsewhere: 0 to 1000. More is quicker, fewer is fairer; 0 is never, and strict order of arrival. It is never
-   * for longer than some milliseconds. As long as nobody waits elsewhere there is no such limit. Default 32.
+   * How many times in a row a lock may be handed on within this process, without asking the store: so often, and for up
+   * to 10 ms, before it asks whether others wait; and so often, and for up to 10 ms, in a turn while they do. 0 is never:
+   * then everybody is served strictly in the order of arrival, at one round trip each. 0 to 1000, default 32.
    */
   handOffs?: number | undefined
   /**
@@ -504,7 +504,7 @@ export interface WaiterInfo {
   holder: string
   /** Whether it would let others in. */
   shared: boolean
-  /** For how long it has been waiting. */
+  /** For how long its place has been in the queue; in a process that hands a lock on among its own, that of whoever came first. */
   age: number
 }
 
@@ -530,7 +530,7 @@ export interface LockStats {
   released: number
   /** Leases lost. */
   lost: number
-  /** Looks at the store that found the lock held by somebody else. */
+  /** Times that the store was asked for a lock and somebody else held it; keeping a place in the queue does not count. */
   contended: number
   /** Acquires whose `wait` in the queue was over. */
   timeouts: number

@@ -78,7 +78,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
   async adopt(ticket: string, options?: api.AdoptOptions): Promise<Lease> {
     const read = readTicket(ticket)
     const defaults = { ...this.#acquirer.defaults, ttl: read.ttl, most: read.most }
-    const asked = parseTry(options ?? {}, defaults)
+    const asked = parseTry(options === undefined ? {} : options, defaults)
     this.#checkOpen(read.key)
     return Lease.adopt(this.#host, read, asked)
   }

@@ -21,7 +21,8 @@ pub struct HandOff {
     /// The next fence, and how many there are.
     next: Fence,
     left: u32,
-    /// How often it was handed on since others are known to wait, and since when that is.
+    /// How often it was handed on since the store last said that nobody else waits, or since others are known to, and
+    /// since when that is.
     handed: u32,
     since: Instant,
     /// When the store last told whether others wait, and what.
@@ -38,12 +39,8 @@ impl HandOff {
 
     /// The fence for handing the lease on at `now`; `None` if it has to go back to the store.
     pub fn take(&mut self, now: Instant) -> Option<Fence> {
-        let may = if self.others {
-            self.handed < self.most && now.since(self.since) < LONGEST
-        } else {
-            self.most > 0 && now.since(self.checked) < LONGEST
-        };
-        if !may || self.left == 0 {
+        let began = if self.others { self.since } else { self.checked };
+        if self.left == 0 || self.handed >= self.most || now.since(began) >= LONGEST {
             return None;
         }
         let fence = self.next;
@@ -60,7 +57,12 @@ impl HandOff {
 
     /// Whether it is time to ask the store for more fences, and whether others wait.
     pub fn wants_more(&self) -> bool {
-        self.left <= BLOCK / 2 && !(self.others && self.handed >= self.most)
+        if self.others {
+            self.left <= BLOCK / 2 && self.handed < self.most
+        } else {
+            // Early enough that the answer is there before the bound is.
+            self.left <= BLOCK / 2 || self.handed >= self.most / 2
+        }
     }
 
     /// The store reserved [`BLOCK`] fences from `next` on, and told at `now` whether others wait. What was left of the block
@@ -106,11 +108,22 @@ mod tests {
 
     #[test]
     fn while_nobody_else_waits_it_goes_on_but_not_on_an_old_word() {
-        let mut turn = HandOff::new(1, Fence(1), BLOCK, false, at(0));
+        let mut turn = HandOff::new(1000, Fence(1), BLOCK, false, at(0));
         assert_eq!(how_often(&mut turn, at(9)), BLOCK as usize);
         turn.refill(Fence(1000), false, at(9));
         assert_eq!(turn.take(at(18)), Some(Fence(1000)));
         assert!(turn.take(at(19)).is_none());
+    }
+
+    #[test]
+    fn nobody_is_kept_waiting_unawares_for_more_than_the_bound() {
+        let mut turn = HandOff::new(4, Fence(1), BLOCK, false, at(0));
+        assert!(!turn.wants_more());
+        assert!(turn.take(at(0)).is_some() && turn.take(at(0)).is_some());
+        assert!(turn.wants_more(), "half of it is left for the question");
+        assert_eq!(how_often(&mut turn, at(0)), 2);
+        turn.refill(Fence(100), false, at(0));
+        assert_eq!(how_often(&mut turn, at(0)), 4);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub struct Asked {
     pub ended: bool,
     cancelled: bool,
     released: bool,
+    detaching: bool,
 }
 
 /// A lease that somebody has detached.
@@ -117,8 +118,13 @@ impl Process {
                         self.core.command(now, Command::Release { op });
                     }
                 }
-                6..8 => self.core.command(now, Command::Renew { op, ttl: None }),
-                8 if !asked.mode.is_shared() => self.core.command(now, Command::Detach { op, ttl: None }),
+                6..8 => self
+                    .core
+                    .command(now, Command::Renew { op, ttl: Ttl::from_millis(self.rng.u32(0..3_000)) }),
+                8 if !asked.mode.is_shared() => {
+                    asked.detaching = true;
+                    self.core.command(now, Command::Detach { op, ttl: None });
+                }
                 _ => {}
             }
         }
@@ -170,6 +176,7 @@ impl Process {
             ended: false,
             cancelled: false,
             released: false,
+            detaching: false,
         };
         self.asked.insert(self.slots, asked);
     }
@@ -237,6 +244,7 @@ impl Process {
                     grants.push(Granted { slot: op.slot, fence, adopted: asked.adopted });
                 }
                 Outcome::Detached => {
+                    assert!(asked.detaching, "detached without having been asked to");
                     asked.ended = true;
                     let token = asked.token.expect("it was granted");
                     let ttl = Ttl::from_millis(500).expect("in range");

@@ -119,7 +119,8 @@ impl Core {
         if adoption.failures > 0 {
             let asked = &adoption.heir.asked;
             let (client, key, token) = (asked.client, asked.key.clone(), asked.token);
-            let (store, until) = (adoption.heir.store, adoption.until);
+            // Counted from now: the last attempt may have prolonged it.
+            let (store, until) = (adoption.heir.store, self.now + asked.ttl.as_duration());
             self.clean_up(Leftover { client, store, key, token, until, straggler: true });
         }
         self.settle(op, outcome);

@@ -191,12 +191,14 @@ impl Core {
                     format!("the store's answer took longer than the ttl of {} ms", tag.ttl.as_millis());
                 self.look_failed(tag.ticket, StoreError::maybe_done(StoreErrorKind::TimedOut, message));
             }
-            Ok(Reply::Busy { .. }) => {
-                ticket.wanted.stats.contended.up();
-                if let Serves::One(op) = ticket.serves {
+            Ok(Reply::Busy { remaining }) => match ticket.serves {
+                Serves::One(op) => {
+                    ticket.wanted.stats.contended.up();
                     self.found_busy(op);
                 }
-            }
+                // No store should; then looking again is all there is.
+                Serves::Line => self.look_later(tag.ticket, remaining, 0, false),
+            },
             Ok(Reply::Queued { remaining, ahead, told }) => {
                 self.look_later(tag.ticket, remaining, ahead, told)
             }

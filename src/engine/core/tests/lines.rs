@@ -46,7 +46,7 @@ fn many_waiters_are_one_at_the_store() {
 #[test]
 fn a_lease_is_handed_on_in_order_each_time_with_a_larger_fence_and_without_the_store() {
     let mut world = World::new();
-    let (mut holder, waiters) = line(&mut world, 20);
+    let (mut holder, waiters) = line(&mut world, 15);
     let mut last = 0;
     for next in waiters {
         world.release(&holder);

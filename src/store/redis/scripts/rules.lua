@@ -227,6 +227,7 @@ function rules.acquire(lock, side, token, number, ask)
       share(s, token, now_ms + ask.ttl, shown)
     elseif not s.owner then
       call('HSET', s.holders, token, shown)
+      retime(s)
     end
     -- Whoever is next may fit, too.
     if not s.owner and waiting > 0 then
