@@ -1,9 +1,13 @@
 // The public interface: the one place where it is written down. lib/ implements these types, so the two
 // cannot drift apart (__test__/types/exports.ts checks that nothing is missing on either side).
 //
-// Every time is in milliseconds; those that are given are whole, those that are told may not be. Promise-returning methods reject, also with the TypeError or
-// RangeError of a bad argument, and callbacks are called with it; createLockClient(), createLockWorker(), semaphore() and
-// readWriteLock() throw. Either way nothing has been sent.
+// In this order: the two functions, createLockClient() and createLockWorker(); LockClient, its options and events; what may be
+// asked for (AcquireOptions, RetryOptions, AdoptOptions, LockCallback); what is asked (Lock, Semaphore, ReadWriteLock);
+// what is held (Lease, MultiLease); what is told (LockInfo, LockStats); LockWorker; the errors.
+//
+// Every time is in milliseconds; those that are given are whole, those that are told may not be. Promise-returning
+// methods reject, also with the TypeError or RangeError of a bad argument, and callbacks are called with it;
+// createLockClient(), createLockWorker(), semaphore() and readWriteLock() throw. Either way nothing has been sent.
 // An option that is `undefined` has its default.
 
 import type { EventEmitter } from 'node:events'

@@ -15,6 +15,17 @@ async function leasehold(store) {
   return { acquire: () => locks.acquire(KEY), release: (lease) => lease.release(), close: () => locks.close() }
 }
 
+/** Of either maker: they have one interface. */
+function redlock(Redlock, port) {
+  const redis = ioredis(port)
+  const locks = new Redlock([redis], { retryCount: -1 })
+  return {
+    acquire: () => locks.acquire([KEY], TTL),
+    release: (lock) => lock.release(),
+    close: () => redis.disconnect(),
+  }
+}
+
 /** As in peers.mjs. `commands` are the commands that a client sends; what scripts call within the server does not count. */
 const subjects = [
   {
@@ -51,31 +62,13 @@ const subjects = [
     name: 'redlock',
     kind: 'peer',
     commands: ['evalsha', 'eval'],
-    async open({ port }) {
-      const { default: Redlock } = await import('redlock')
-      const redis = ioredis(port)
-      const locks = new Redlock([redis], { retryCount: -1 })
-      return {
-        acquire: () => locks.acquire([KEY], TTL),
-        release: (lock) => lock.release(),
-        close: () => redis.disconnect(),
-      }
-    },
+    open: async ({ port }) => redlock((await import('redlock')).default, port),
   },
   {
     name: '@sesamecare-oss/redlock',
     kind: 'peer',
     commands: ['evalsha', 'eval'],
-    open({ port }) {
-      const { Redlock } = require('@sesamecare-oss/redlock')
-      const redis = ioredis(port)
-      const locks = new Redlock([redis], { retryCount: -1 })
-      return {
-        acquire: () => locks.acquire([KEY], TTL),
-        release: (lock) => lock.release(),
-        close: () => redis.disconnect(),
-      }
-    },
+    open: ({ port }) => redlock(require('@sesamecare-oss/redlock').Redlock, port),
   },
   {
     name: 'simple-redis-mutex',

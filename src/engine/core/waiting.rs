@@ -139,7 +139,7 @@ impl Core {
         let Some(waiter) = self.waiters.get(&op) else { return };
         let in_line = || self.lines.get(&waiter.line());
         let ticket = waiter.ticket.or_else(|| in_line().and_then(|line| line.ticket));
-        let held_here = waiter.ticket.is_none() && in_line().is_some_and(|line| line.tenure.is_some());
+        let held_here = in_line().is_some_and(|line| line.tenure.is_some());
         let last = ticket.and_then(|number| self.tickets.get(&number)).map(|ticket| ticket.last.clone());
         match last {
             Some(LastLook::Failed(error)) => self.end_waiter(op, Outcome::Failed(error)),
@@ -155,8 +155,7 @@ impl Core {
     fn time_out(&mut self, op: OpId) {
         let Some(waiter) = self.waiters.get(&op) else { return };
         waiter.stats.timeouts.up();
-        let AcquireCommand { client, ref key, .. } = waiter.asked;
-        let by_itself = self.tenures.values().any(|held| held.client == client && held.key == *key);
+        let by_itself = self.lines.get(&waiter.line()).is_some_and(|line| line.tenure.is_some());
         self.end_waiter(op, Outcome::TimedOut { by_itself });
     }
 
