@@ -103,7 +103,9 @@ impl Core {
     /// Nobody will have the lease of the heir's token, if there is one.
     fn give_up_adoption(&mut self, store: StoreId, tag: AdoptTag, error: StoreError) {
         let until = self.now + tag.ttl.as_duration();
-        if error.maybe_done {
+        // An attempt before the last may have been carried out, too.
+        let tried_before = self.adoptions.get(&tag.op).is_some_and(|adoption| adoption.failures > 1);
+        if error.maybe_done || tried_before {
             let AdoptTag { client, ref key, heir: token, .. } = tag;
             self.clean_up(Leftover { client, store, key: key.clone(), token, until, straggler: true });
         }

@@ -85,6 +85,32 @@ fn an_adoption_without_an_answer_is_tried_again() {
 }
 
 #[test]
+fn what_an_early_attempt_got_is_given_back_though_the_last_was_certainly_not_done() {
+    let mut world = World::new();
+    let (held, token) = hold_real(&mut world);
+    let token = detach(&mut world, &held, token);
+    let heir = adopt(&mut world, token);
+    let batch = world.only_batch();
+    for request in batch.requests.clone() {
+        world.ask(request).unwrap();
+    }
+    world.answer(batch, [timed_out()]);
+    let outcome = loop {
+        world.pass_until_due();
+        if let Some(settled) = world.settled().pop() {
+            break settled;
+        }
+        for batch in world.batches() {
+            world.answer(batch, [Err(StoreError::not_done(StoreErrorKind::Unreachable, "refused"))]);
+        }
+    };
+    assert_eq!(outcome.op, heir.op);
+    assert!(matches!(outcome.outcome, Outcome::Failed(_)));
+    let sent = world.exchange();
+    assert!(sent.iter().any(|request| matches!(request, Request::Release { .. })), "{sent:?}");
+}
+
+#[test]
 fn what_a_cancelled_adoption_got_is_given_back() {
     let mut world = World::new();
     let (held, token) = hold_real(&mut world);
