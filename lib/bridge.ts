@@ -28,6 +28,8 @@ interface Adoptable {
 
 export class Bridge {
   readonly #native: NativeBridge
+  /** Takes out what has been settled. */
+  readonly #drain: () => void
   readonly #operations = new Float64Array(LENGTH * ROOM)
   #count = 0
   /** The keys and tokens of the gathered operations that have some, each with a NUL behind it; none has one in it. */
@@ -35,9 +37,12 @@ export class Bridge {
   /** Slots that were used and are not any more. */
   readonly #free: number[] = []
   #slots = 0
+  /** Whether what native code may have held back is about to be sent. */
+  #flushing = false
 
-  constructor(native: NativeBridge) {
+  constructor(native: NativeBridge, drain: () => void) {
     this.#native = native
+    this.#drain = drain
   }
 
   /** Connects to nothing yet. Throws if the store's URL is malformed. */
@@ -143,7 +148,7 @@ export class Bridge {
 
   /** Blocks until this environment's leases are released, at most `timeout` ms. */
   releaseAll(timeout: number): void {
-    this.#submit()
+    this.#cross()
     this.#native.releaseAll(timeout)
   }
 
@@ -173,11 +178,26 @@ export class Bridge {
   }
 
   readonly #submit = (): void => {
+    if (this.#count === 0 || !this.#cross()) return
+    // What was held back for the sake of quick hand-offs leaves when they are over, or with the next that is not one.
+    if (!this.#flushing) {
+      this.#flushing = true
+      setImmediate(this.#flush)
+    }
+    this.#drain()
+  }
+
+  readonly #flush = (): void => {
+    this.#flushing = false
+    this.#cross()
+  }
+
+  /** Says whether there is something to drain. */
+  #cross(): boolean {
     const count = this.#count
     const keys = this.#keys
-    if (count === 0) return
     this.#count = 0
     this.#keys = ''
-    this.#native.submit(this.#operations, count, keys)
+    return this.#native.submit(this.#operations, count, keys)
   }
 }

@@ -9,7 +9,7 @@ import { rethrow } from './rethrow'
 /** The class that native code exports, one instance for each environment. */
 export interface NativeBridge {
   openClient(options: ClientConfig): number
-  submit(operations: Float64Array, count: number, keys: string): void
+  submit(operations: Float64Array, count: number, keys: string): boolean
   isHeld(slot: number): boolean
   remaining(slot: number): number
   phase(slot: number): number
@@ -121,7 +121,7 @@ function load(): NativeModule {
 /** Makes the bridge on the first call; not on import, so that importing never fails. Says whether it did. */
 export function open(): boolean {
   if (bridge !== undefined) return false
-  bridge = new Bridge(new (load().Bridge)(wake))
+  bridge = new Bridge(new (load().Bridge)(wake), wake)
   return true
 }
 
@@ -138,9 +138,26 @@ function wake(): void {
   }
 }
 
+/** Whether records are being told, and whether there may be more of them. */
+let draining = false
+let more = false
+
 function drain(): void {
-  let count: number
-  do {
+  // What is told may ask for so much that it crosses at once, and finds something to drain.
+  more = true
+  if (draining) return
+  draining = true
+  try {
+    drainAll()
+  } finally {
+    draining = false
+  }
+}
+
+function drainAll(): void {
+  let count = 0
+  while (more || count === ROOM) {
+    more = false
     count = bridge.drain(records)
     const end = count * RECORD
     // All states first: whatever the user's code then looks at is as it is, not as it was.
@@ -157,7 +174,7 @@ function drain(): void {
       }
       owner?.[tell](kind, records[i + 2] as number, records[i + 3] as number)
     }
-  } while (count === ROOM)
+  }
 }
 
 function isLast(kind: number): boolean {

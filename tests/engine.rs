@@ -11,6 +11,7 @@ use leasehold::engine::command::{
     AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
 use leasehold::engine::driver::{Engine, Message, Outbox};
+use leasehold::engine::relay::Relay;
 use leasehold::engine::stats::Stats;
 use leasehold::lease::{LeaseState, Mode, Token, Ttl};
 use leasehold::store::memory::MemoryStore;
@@ -56,7 +57,7 @@ impl Outbox for Collected {
         settled.into_iter().for_each(|settlement| sender.send(settlement).unwrap());
     }
 
-    fn ask_for_a_sign_of_life(&self) {}
+    fn wake(&self) {}
 }
 
 struct Environment {
@@ -70,7 +71,12 @@ impl Environment {
         let engine = Engine::start(|_| Rc::new(Moody(MemoryStore::new()))).unwrap();
         let (sender, settled) = channel();
         let outbox = Arc::new(Collected { settled: Mutex::new(sender) });
-        engine.send(Message::OpenEnv { env: ENV, pulse: Arc::new(Pulse::default()), outbox });
+        engine.send(Message::OpenEnv {
+            env: ENV,
+            pulse: Arc::new(Pulse::default()),
+            relay: Arc::new(Relay::default()),
+            outbox,
+        });
         Self { engine, settled, slots: 0 }
     }
 

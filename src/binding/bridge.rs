@@ -2,6 +2,7 @@
 //! thread. `lib/native.ts` says what each call means to it.
 
 use std::collections::VecDeque;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -17,8 +18,9 @@ use super::outbox::EnvOutbox;
 use super::records;
 use super::slots::Slots;
 use crate::engine::clock;
-use crate::engine::command::{ClientId, ClientSettings, Command, EnvId, Pulse, Settlement};
+use crate::engine::command::{ClientId, ClientSettings, Command, EnvId, OpId, Outcome, Pulse, Settlement};
 use crate::engine::driver::{Engine, Message};
+use crate::engine::relay::Relay;
 use crate::engine::stats::Stats;
 use crate::lease::Phase;
 use crate::store::spec::StoreSpec;
@@ -59,6 +61,9 @@ pub struct Bridge {
     engine: &'static Engine,
     outbox: Arc<EnvOutbox>,
     pulse: Arc<Pulse>,
+    relay: Arc<Relay>,
+    /// Acquires that are not under way to the engine yet; see `submit`.
+    held_back: Vec<Command>,
     pub(super) slots: Slots,
     pub(super) clients: FxHashMap<ClientId, ClientHandle>,
     /// Taken from the outbox, not yet drained.
@@ -86,7 +91,13 @@ impl Bridge {
         let wake = wake.build_threadsafe_function::<()>().callee_handled::<false>().weak::<true>().build()?;
         let outbox = Arc::new(EnvOutbox::new(wake));
         let pulse = Arc::new(Pulse::default());
-        engine.send(Message::OpenEnv { env: id, pulse: pulse.clone(), outbox: outbox.clone() });
+        let relay = Arc::new(Relay::default());
+        engine.send(Message::OpenEnv {
+            env: id,
+            pulse: pulse.clone(),
+            relay: relay.clone(),
+            outbox: outbox.clone(),
+        });
         // The last chance of a worker thread, whose 'exit' event does not come when it is terminated. Added after
         // the wake function was made, and therefore run before that is finalised.
         env.add_env_cleanup_hook((id, outbox.clone()), move |(env, outbox)| {
@@ -98,6 +109,8 @@ impl Bridge {
             engine,
             outbox,
             pulse,
+            relay,
+            held_back: Vec::new(),
             slots: Slots::default(),
             clients: FxHashMap::default(),
             taken: VecDeque::new(),
@@ -133,18 +146,49 @@ impl Bridge {
     /// `keys` has the keys of those that need one, in their order, each with a NUL behind it.
     ///
     /// One crossing for all that JavaScript asked for in one go; a crossing costs as much as what it carries.
+    ///
+    /// Says whether a lease was handed on by that: then there is something to drain at once, and acquires may have been
+    /// held back until the next call that hands nothing on. They are not urgent, for whoever has the lease now goes first;
+    /// and to wake the engine for each of them would cost more than the hand-off.
     #[napi(catch_unwind)]
-    pub fn submit(&mut self, env: &Env, operations: Float64ArraySlice, count: u32, keys: String) {
+    pub fn submit(&mut self, env: &Env, operations: Float64ArraySlice, count: u32, keys: String) -> bool {
         let mut keys = keys.split('\0');
-        let mut commands = Vec::with_capacity(count as usize);
+        let mut commands = take(&mut self.held_back);
         let (operations, _) = operations.as_chunks::<{ operations::LENGTH }>();
-        for operation in operations.iter().take(count as usize) {
-            if let Some(command) = self.command(operation, &mut keys) {
+        let operations = &operations[..operations.len().min(count as usize)];
+        let only_relayed = operations.iter().all(operations::is_acquire_or_release);
+        let mut handed_on = false;
+        for operation in operations {
+            if only_relayed && operations::is_release(operation) && self.hand_on(operation) {
+                handed_on = true;
+            } else if let Some(command) = self.command(operation, &mut keys) {
                 commands.push(command);
             }
         }
-        self.engine.send(Message::Commands(commands));
+        if handed_on && commands.iter().all(|command| matches!(command, Command::Acquire(_))) {
+            self.held_back = commands;
+        } else if !commands.is_empty() {
+            self.engine.send(Message::Commands(commands));
+        }
+        if !only_relayed {
+            self.relay.stop();
+        }
         self.keep_alive(env);
+        handed_on
+    }
+
+    /// Hands the lease of a release on to whoever is next, if the engine has left that to this thread.
+    fn hand_on(&mut self, release: &[f64; operations::LENGTH]) -> bool {
+        let from = OpId { env: self.env, slot: release[1] as u32 };
+        let Some((state, _)) = self.slots.lease(from.slot) else { return false };
+        let Some(handed) = self.relay.hand_on(from, state, clock::now()) else { return false };
+        self.slots.wait(from.slot, false);
+        // Behind what the engine has told before.
+        self.taken.extend(self.outbox.take());
+        self.taken.push_back(Settlement { op: from, outcome: Outcome::Released(true) });
+        let outcome = Outcome::Acquired(handed.fence, handed.token);
+        self.taken.push_back(Settlement { op: handed.to, outcome });
+        true
     }
 
     /// Whether the lease is held at this very moment.

@@ -15,6 +15,23 @@ const NO_AUTO_RENEW: u32 = 16;
 /// Added to the code of an acquire whose automatic renewals are reported.
 const REPORT_RENEWALS: u32 = 32;
 
+const ACQUIRE: u32 = 0;
+const RELEASE: u32 = 1;
+
+fn code(operation: &[f64; LENGTH]) -> u32 {
+    operation[0] as u32 & 0xf
+}
+
+/// Whether it is a release.
+pub fn is_release(operation: &[f64; LENGTH]) -> bool {
+    code(operation) == RELEASE
+}
+
+/// Whether it is one of those that may go on beside hand-offs of which the engine hears later.
+pub fn is_acquire_or_release(operation: &[f64; LENGTH]) -> bool {
+    matches!(code(operation), ACQUIRE | RELEASE)
+}
+
 impl Bridge {
     /// The command that an operation means; `None` if there is nothing left to command.
     pub(super) fn command<'a>(
@@ -26,11 +43,11 @@ impl Bridge {
         let (code, slot) = (code as u32, slot as u32);
         let op = OpId { env: self.env, slot };
         Some(match code & 0xf {
-            0 => {
+            ACQUIRE => {
                 let mode = if e > 0.0 { Mode::Shared { most: e as u32 } } else { Mode::Exclusive };
                 Command::Acquire(self.asked(op, code, [a, b, d], keys.next()?, wait(c), mode)?)
             }
-            1 => {
+            RELEASE => {
                 self.slots.wait(slot, false);
                 let (state, _) = self.slots.lease(slot)?;
                 // If it was lost first, its loss is the last word about it.

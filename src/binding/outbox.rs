@@ -50,12 +50,6 @@ impl EnvOutbox {
     pub fn raw_wake(&self) -> napi::sys::napi_threadsafe_function {
         self.wake.raw()
     }
-
-    fn wake(&self) {
-        if !self.awake.swap(true, Ordering::SeqCst) && !self.closed.load(Ordering::SeqCst) {
-            self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
-        }
-    }
 }
 
 impl Outbox for EnvOutbox {
@@ -68,10 +62,11 @@ impl Outbox for EnvOutbox {
                 waiting.append(&mut settled);
             }
         }
-        self.wake();
     }
 
-    fn ask_for_a_sign_of_life(&self) {
-        self.wake();
+    fn wake(&self) {
+        if !self.awake.swap(true, Ordering::SeqCst) && !self.closed.load(Ordering::SeqCst) {
+            self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        }
     }
 }

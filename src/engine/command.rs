@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use super::relay::Relay;
 use super::stats::Stats;
 use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Mode, Token, Ttl};
 use crate::store::{LockInfo, StoreError};
@@ -101,6 +102,8 @@ pub enum Command {
         env: EnvId,
         /// Where it says that it lives.
         pulse: Arc<Pulse>,
+        /// Where it is left hand-offs.
+        relay: Arc<Relay>,
     },
     /// A JavaScript environment ends, or is about to: its clients are closed, its leases released, its operations
     /// forgotten.

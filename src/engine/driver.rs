@@ -18,6 +18,7 @@ use tokio::task::spawn_local;
 use super::clock;
 use super::command::{ClientId, ClientSettings, Command, EnvId, Pulse, Settlement, StoreId};
 use super::core::{Batch, Core, Effects, Sent, describe_panic};
+use super::relay::Relay;
 use crate::lease::Instant;
 use crate::store::spec::StoreSpec;
 use crate::store::{Answer, Notice, Store, StoreError, StoreErrorKind, all_failed};
@@ -31,10 +32,10 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Where an environment takes its settlements from. Called on the engine's thread.
 pub trait Outbox: Send + Sync {
-    /// Puts settlements in, in order, and wakes the environment's thread.
+    /// Puts settlements in, in order.
     fn deliver(&self, settled: Vec<Settlement>);
-    /// Wakes the environment's thread so that its [`Pulse`] beats.
-    fn ask_for_a_sign_of_life(&self);
+    /// Wakes the environment's thread, so that it takes them out, and its [`Pulse`] beats.
+    fn wake(&self);
 }
 
 /// What the engine's thread is sent.
@@ -45,6 +46,8 @@ pub enum Message {
         env: EnvId,
         /// Where it says that it lives.
         pulse: Arc<Pulse>,
+        /// Where it is left hand-offs.
+        relay: Arc<Relay>,
         /// Where it takes its settlements from.
         outbox: Arc<dyn Outbox>,
     },
@@ -197,9 +200,9 @@ impl Driver {
             Message::Commands(commands) => {
                 return commands.into_iter().for_each(|command| self.take_command(now, command));
             }
-            Message::OpenEnv { env, pulse, outbox } => {
+            Message::OpenEnv { env, pulse, relay, outbox } => {
                 self.outboxes.insert(env, outbox);
-                Command::OpenEnv { env, pulse }
+                Command::OpenEnv { env, pulse, relay }
             }
             Message::OpenClient { client, spec, settings } => {
                 Command::OpenClient { client, store: self.store_of(&spec), settings }
@@ -263,10 +266,12 @@ impl Driver {
     }
 
     fn apply(&mut self, effects: Effects) {
-        self.deliver(effects.settled);
-        for env in effects.pings {
+        let mut awake = effects.pings;
+        self.deliver(effects.settled, &mut awake);
+        self.core.relay(clock::now());
+        for env in awake {
             if let Some(outbox) = self.outboxes.get(&env) {
-                outbox.ask_for_a_sign_of_life();
+                outbox.wake();
             }
         }
         for thread in effects.unblocked {
@@ -288,8 +293,8 @@ impl Driver {
         }
     }
 
-    /// Hands settlements to their environments; nearly always all of them are of one.
-    fn deliver(&mut self, mut settled: Vec<Settlement>) {
+    /// Hands settlements to their environments, which are then to be woken; nearly always all of them are of one.
+    fn deliver(&mut self, mut settled: Vec<Settlement>, to: &mut Vec<EnvId>) {
         while let Some(env) = settled.first().map(|first| first.op.env) {
             let (of_env, others) = if settled.iter().all(|s| s.op.env == env) {
                 (settled, Vec::new())
@@ -298,6 +303,7 @@ impl Driver {
             };
             if let Some(outbox) = self.outboxes.get(&env) {
                 outbox.deliver(of_env);
+                to.push(env);
             }
             settled = others;
         }

@@ -4,11 +4,13 @@
 //! - [`core`]: its rules, pure;
 //! - [`timers`] and [`stats`]: what the rules count with;
 //! - [`clock`]: the time that they are told;
-//! - [`driver`]: the thread around them.
+//! - [`driver`]: the thread around them;
+//! - [`relay`]: what it leaves to JavaScript threads.
 
 pub mod clock;
 pub mod command;
 pub mod core;
 pub mod driver;
+pub mod relay;
 pub mod stats;
 pub mod timers;

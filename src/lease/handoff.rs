@@ -39,8 +39,7 @@ impl HandOff {
 
     /// The fence for handing the lease on at `now`; `None` if it has to go back to the store.
     pub fn take(&mut self, now: Instant) -> Option<Fence> {
-        let began = if self.others { self.since } else { self.checked };
-        if self.left == 0 || self.handed >= self.most || now.since(began) >= LONGEST {
+        if self.left == 0 || self.handed >= self.most || now >= self.ends() {
             return None;
         }
         let fence = self.next;
@@ -48,6 +47,11 @@ impl HandOff {
         self.left -= 1;
         self.handed += 1;
         Some(fence)
+    }
+
+    /// From when on it has to go back to the store, however many fences are left.
+    pub fn ends(&self) -> Instant {
+        (if self.others { self.since } else { self.checked }) + LONGEST
     }
 
     /// Whether others wait elsewhere, for all that is known.

@@ -8,6 +8,7 @@ use leasehold::engine::command::{
     AcquireCommand, AdoptCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
 use leasehold::engine::core::Core;
+use leasehold::engine::relay::{HandedOn, Relay};
 use leasehold::engine::stats::Stats;
 use leasehold::lease::{Fence, Instant, Key, LeaseState, Mode, Token, Ttl};
 use leasehold::store::Notice;
@@ -58,17 +59,25 @@ pub struct Process {
     /// Until when its JavaScript thread does not answer.
     pub hung_until: Instant,
     pub pulse: Arc<Pulse>,
+    relay: Arc<Relay>,
+    /// What its JavaScript thread has settled by itself.
+    pub settled: Vec<Settlement>,
+    /// How many leases that one has handed on.
+    pub relayed: u64,
     stats: Arc<Stats>,
     slots: u32,
+    /// Whether most of it competes for one lock.
+    crowded: bool,
     rng: fastrand::Rng,
 }
 
 impl Process {
-    pub fn new(now: Instant, rng: &mut fastrand::Rng) -> Self {
+    pub fn new(now: Instant, crowded: bool, rng: &mut fastrand::Rng) -> Self {
         let pulse = Arc::new(Pulse::default());
         let stats = Arc::new(Stats::default());
         let mut core = Core::new(rng.u64(..));
-        core.command(now, Command::OpenEnv { env: ENV, pulse: pulse.clone() });
+        let relay = Arc::new(Relay::default());
+        core.command(now, Command::OpenEnv { env: ENV, pulse: pulse.clone(), relay: relay.clone() });
         let settings = ClientSettings {
             env: ENV,
             name: "simulated".into(),
@@ -85,8 +94,12 @@ impl Process {
             frozen_until: now,
             hung_until: now,
             pulse,
+            relay,
+            settled: Vec::new(),
+            relayed: 0,
             stats,
             slots: 0,
+            crowded,
             rng: rng.fork(),
         }
     }
@@ -102,7 +115,14 @@ impl Process {
         if open.is_empty() {
             return;
         }
-        let slot = open[self.rng.usize(..open.len())];
+        let mut slot = open[self.rng.usize(..open.len())];
+        if self.crowded && self.rng.u8(..10) < 8 {
+            let holds = |slot: &u32| {
+                let asked = &self.asked[slot];
+                asked.granted && !asked.released && !asked.cancelled
+            };
+            slot = open.into_iter().find(holds).unwrap_or(slot);
+        }
         let asked = self.asked.get_mut(&slot).expect("just listed");
         let op = OpId { env: ENV, slot };
         if !asked.granted {
@@ -112,12 +132,7 @@ impl Process {
             }
         } else if !asked.released && !asked.cancelled {
             match self.rng.u8(..10) {
-                0..6 => {
-                    asked.released = true;
-                    if asked.state.release(now) {
-                        self.core.command(now, Command::Release { op });
-                    }
-                }
+                0..6 => self.give_back(now, slot),
                 6..8 => self
                     .core
                     .command(now, Command::Renew { op, ttl: Ttl::from_millis(self.rng.u32(0..3_000)) }),
@@ -132,13 +147,14 @@ impl Process {
 
     fn acquire(&mut self, now: Instant) {
         self.slots += 1;
-        let key: Key = ["a", "b"][self.rng.usize(..2)].into();
+        let crowd = self.crowded && self.rng.u8(..20) > 0;
+        let key: Key = if crowd { "a" } else { ["a", "b"][self.rng.usize(..2)] }.into();
         let state = Arc::new(LeaseState::default());
-        let ttl = Ttl::from_millis([100, 1_000, 1_000, self.rng.u32(20..2_000)][self.rng.usize(..4)])
-            .expect("in range");
+        let ms = [100, 1_000, 1_000, self.rng.u32(20..2_000)][self.rng.usize(..4)];
+        let ttl = Ttl::from_millis(if crowd { 10 } else { ms }).expect("in range");
         // One is a read/write lock, the other a semaphore that is also locked as a whole.
         let most = if &*key == "a" { u32::MAX } else { 2 };
-        let mode = if self.rng.u8(..10) < 3 { Mode::Shared { most } } else { Mode::Exclusive };
+        let mode = if !crowd && self.rng.u8(..10) < 3 { Mode::Shared { most } } else { Mode::Exclusive };
         self.remember(key.clone(), mode, state.clone());
         let wait = match self.rng.u8(..10) {
             0 => Wait::Never,
@@ -156,8 +172,8 @@ impl Process {
                 mode,
                 ttl,
                 wait,
-                max_hold: (self.rng.u8(..10) == 0).then(|| ttl.as_duration() * 2),
-                auto_renew: self.rng.u8(..10) > 1,
+                max_hold: (!crowd && self.rng.u8(..10) == 0).then(|| ttl.as_duration() * 2),
+                auto_renew: crowd || self.rng.u8(..10) > 1,
                 report: false,
                 state,
             }),
@@ -218,14 +234,24 @@ impl Process {
         let mut open: Vec<u32> = self.asked.iter().filter(|(_, a)| !a.ended).map(|(slot, _)| *slot).collect();
         open.sort_unstable();
         for slot in open {
-            let asked = self.asked.get_mut(&slot).expect("just listed");
-            let op = OpId { env: ENV, slot };
+            let asked = &self.asked[&slot];
             if asked.granted && !asked.released && !asked.cancelled {
-                asked.released = true;
-                if asked.state.release(now) {
-                    self.core.command(now, Command::Release { op });
-                }
+                self.give_back(now, slot);
             }
+        }
+    }
+
+    /// Gives a lease back as the binding does it.
+    fn give_back(&mut self, now: Instant, slot: u32) {
+        let asked = self.asked.get_mut(&slot).expect("it is held");
+        asked.released = true;
+        let op = OpId { env: ENV, slot };
+        if let Some(HandedOn { to, fence, token, .. }) = self.relay.hand_on(op, &asked.state, now) {
+            self.relayed += 1;
+            self.settled.push(Settlement { op, outcome: Outcome::Released(true) });
+            self.settled.push(Settlement { op: to, outcome: Outcome::Acquired(fence, token) });
+        } else if asked.state.release(now) {
+            self.core.command(now, Command::Release { op });
         }
     }
 

@@ -79,14 +79,16 @@ impl Core {
             reserving: false,
             hand_off,
         };
-        self.begin_tenure(waiter, grant);
+        self.begin_tenure(waiter, grant, true);
     }
 
-    /// A lease has a new holder.
-    pub(super) fn begin_tenure(&mut self, waiter: Waiter, grant: Grant) {
+    /// A lease has a new holder, who is to be told so unless its thread has seen to all that.
+    pub(super) fn begin_tenure(&mut self, waiter: Waiter, grant: Grant, tell: bool) {
         let Waiter { asked, store, stats, .. } = waiter;
         let end = asked.max_hold.map(|span| self.now + span);
-        asked.state.grant(end.map_or(grant.deadline, |end| end.min(grant.deadline)));
+        if tell {
+            asked.state.grant(end.map_or(grant.deadline, |end| end.min(grant.deadline)));
+        }
         stats.acquired.up();
         stats.held.up();
         let tenure = Tenure {
@@ -114,7 +116,9 @@ impl Core {
         };
         self.tenures.insert(asked.op, tenure);
         self.schedule_tenure(asked.op);
-        self.settle(asked.op, Outcome::Acquired(grant.fence, grant.token));
+        if tell {
+            self.settle(asked.op, Outcome::Acquired(grant.fence, grant.token));
+        }
     }
 
     /// The lease is lost: tells its holder, and gives back what the store may still keep of it.

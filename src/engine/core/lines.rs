@@ -10,7 +10,7 @@ use super::waiting::Waiter;
 use crate::engine::command::{AcquireCommand, ClientId, OpId};
 use crate::lease::handoff::HandOff;
 use crate::lease::queue::{Arrival, Queue};
-use crate::lease::{Key, Ttl};
+use crate::lease::{Fence, Key, Ttl};
 
 /// Whose line, and for which lock.
 pub type LineId = (ClientId, Key);
@@ -18,7 +18,7 @@ pub type LineId = (ClientId, Key);
 /// See the module. It is there as long as somebody waits or holds.
 pub struct Line {
     /// Their leases are one at the store, and so have one ttl.
-    ttl: Ttl,
+    pub(super) ttl: Ttl,
     pub(super) queue: Queue<OpId>,
     /// Their place at the store. While the lease is held it is kept for a while though nobody may be waiting: the next
     /// one will.
@@ -106,7 +106,19 @@ impl Core {
             return false;
         }
         let Some(fence) = tenure.hand_off.as_mut().and_then(|turn| turn.take(now)) else { return false };
-        line.tenure = Some(next);
+        if !self.pass_on(tenure, next, fence, true) {
+            return false;
+        }
+        self.relay_soon(id.clone());
+        self.refill(&id);
+        true
+    }
+
+    /// The lease is `next`'s from now on. Whether it is there, and is told so, unless its thread knows already.
+    pub(super) fn pass_on(&mut self, tenure: &mut Tenure, next: OpId, fence: Fence, tell: bool) -> bool {
+        if let Some(line) = self.lines.get_mut(&(tenure.client, tenure.key.clone())) {
+            line.tenure = Some(next);
+        }
         let Some(waiter) = self.take_waiter(next) else { return false };
         self.count_wait(&waiter);
         waiter.stats.local_hand_offs.up();
@@ -120,8 +132,7 @@ impl Core {
             reserving: tenure.reserving,
             hand_off: tenure.hand_off.take(),
         };
-        self.begin_tenure(waiter, grant);
-        self.refill(&id);
+        self.begin_tenure(waiter, grant, tell);
         true
     }
 

@@ -6,6 +6,7 @@
 //! - [`waiting`]: waiters, from asking for a lock to their lease;
 //! - [`tickets`]: what stands in the queue at the store for them;
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
+//! - [`relaying`]: hand-offs that are left to JavaScript threads;
 //! - [`holding`]: tenures, from the grant to the loss;
 //! - [`renewing`]: how they are kept alive;
 //! - [`adopting`]: leases that come from another process;
@@ -19,6 +20,7 @@ mod ending;
 mod holding;
 mod lines;
 mod outgoing;
+mod relaying;
 mod renewing;
 #[cfg(test)]
 mod tests;
@@ -43,6 +45,7 @@ use self::outgoing::{Link, Purpose, Tag};
 use self::tickets::Ticket;
 use self::waiting::Waiter;
 use super::command::{ClientId, ClientSettings, Command, EnvId, OpId, Outcome, Pulse, Settlement, StoreId};
+use super::relay::Relay;
 use super::timers::Timers;
 use crate::lease::queue::Arrival;
 use crate::lease::{Instant, Key};
@@ -62,6 +65,7 @@ enum Wake {
 /// An environment.
 struct Env {
     pulse: Arc<Pulse>,
+    relay: Arc<Relay>,
     /// When its thread was last asked for a sign of life.
     asked: Instant,
 }
@@ -100,6 +104,9 @@ pub struct Core {
     waiters: FxHashMap<OpId, Waiter>,
     tickets: FxHashMap<u64, Ticket>,
     lines: FxHashMap<LineId, Line>,
+    /// Lines whose next hand-offs are left to a JavaScript thread, and those for which they may be.
+    left: Vec<LineId>,
+    relaying: Vec<LineId>,
     arrivals: Arrival,
     adoptions: FxHashMap<OpId, Adoption>,
     tenures: FxHashMap<OpId, Tenure>,
@@ -123,6 +130,8 @@ impl Core {
             waiters: FxHashMap::default(),
             tickets: FxHashMap::default(),
             lines: FxHashMap::default(),
+            left: Vec::new(),
+            relaying: Vec::new(),
             arrivals: 0,
             adoptions: FxHashMap::default(),
             tenures: FxHashMap::default(),
@@ -136,15 +145,15 @@ impl Core {
 
     /// Carries out a command at `now`.
     pub fn command(&mut self, now: Instant, command: Command) {
-        self.now = now;
+        self.begin(now);
         self.guarded(command.op(), |core| core.carry_out(command));
     }
 
     fn carry_out(&mut self, command: Command) {
         match command {
-            Command::OpenEnv { env, pulse } => {
+            Command::OpenEnv { env, pulse, relay } => {
                 pulse.beat(self.now);
-                self.envs.insert(env, Env { pulse, asked: self.now });
+                self.envs.insert(env, Env { pulse, relay, asked: self.now });
             }
             Command::CloseEnv { env, done, patience } => self.close_env(env, done, patience),
             Command::OpenClient { client, store, settings } => {
@@ -167,7 +176,7 @@ impl Core {
 
     /// Takes in what a store answered to a batch, at `now`.
     pub fn answered(&mut self, now: Instant, sent: Sent, answers: Vec<Answer>) {
-        self.now = now;
+        self.begin(now);
         debug_assert_eq!(sent.tags.len(), answers.len(), "a store answers each request once");
         for (tag, answer) in sent.tags.into_iter().zip(answers) {
             self.guarded(tag.op(), |core| match tag {
@@ -188,7 +197,7 @@ impl Core {
 
     /// Does what is due at `now`.
     pub fn tick(&mut self, now: Instant) {
-        self.now = now;
+        self.begin(now);
         while let Some((at, wake)) = self.timers.pop_due(now) {
             if !self.is_scheduled(at, wake) {
                 continue;

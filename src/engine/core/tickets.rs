@@ -318,7 +318,7 @@ impl Core {
 
     /// A store says something by itself.
     pub fn noticed(&mut self, now: Instant, store: StoreId, notice: Notice) {
-        self.now = now;
+        self.begin(now);
         match notice {
             Notice::Granted(number) => self.guarded(None, |core| core.look(number)),
             Notice::Missed => {

@@ -4,6 +4,7 @@ mod adopting;
 mod ending;
 mod holding;
 mod lines;
+mod relaying;
 mod waiting;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use super::{Batch, Core, Effects};
 use crate::engine::command::{
     AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
+use crate::engine::relay::Relay;
 use crate::engine::stats::Stats;
 use crate::lease::{Fence, Instant, LeaseState, LossReason, Mode, Phase, Token, Ttl};
 use crate::store::memory::LeaseTable;
@@ -31,6 +33,7 @@ struct World {
     core: Core,
     now: Instant,
     pulse: Arc<Pulse>,
+    relay: Arc<Relay>,
     stats: Arc<Stats>,
     next_slot: u32,
     /// A store that works, for those who need one.
@@ -46,16 +49,18 @@ struct Asked {
 impl World {
     fn new() -> Self {
         let pulse = Arc::new(Pulse::default());
+        let relay = Arc::new(Relay::default());
         let stats = Arc::new(Stats::default());
         let mut world = World {
             core: Core::new(1),
             now: Instant::from_micros(1_000_000_000),
             pulse: pulse.clone(),
+            relay: relay.clone(),
             stats: stats.clone(),
             next_slot: 0,
             table: LeaseTable::default(),
         };
-        world.give(Command::OpenEnv { env: ENV, pulse });
+        world.give(Command::OpenEnv { env: ENV, pulse, relay });
         world.give(Command::OpenClient {
             client: CLIENT,
             store: STORE,

@@ -1,0 +1,93 @@
+//! Hand-offs that are left to JavaScript threads; see [`relay`](crate::engine::relay).
+
+use std::collections::VecDeque;
+use std::mem::take;
+
+use super::Core;
+use super::lines::LineId;
+use super::renewing::renewal_span;
+use crate::engine::relay::{Chain, HandedOn, LONGEST, Leg};
+use crate::lease::Instant;
+
+/// Of so many locks hand-offs are left to JavaScript threads at a time. Where more than that are handed on, each crossing
+/// between the threads carries many words anyway.
+const MOST_LINES: usize = 16;
+
+impl Core {
+    /// Before anything else is done at `now`: takes in what JavaScript threads have handed on by themselves, and leaves
+    /// nothing to them any more.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if !self.left.is_empty() {
+            self.recall(now);
+        }
+        self.now = now;
+    }
+
+    fn recall(&mut self, now: Instant) {
+        let mut done = Vec::new();
+        for env in self.envs.values() {
+            env.relay.recall(&mut done);
+        }
+        for handed in done {
+            self.now = handed.at;
+            self.guarded(Some(handed.to), |core| core.handed_on(handed));
+        }
+        self.now = now;
+        let mut lines = take(&mut self.left);
+        for line in &lines {
+            self.refill(line);
+        }
+        self.relaying.append(&mut lines);
+    }
+
+    /// Leaves it to JavaScript threads to hand on those leases that may well be handed on next. After everything else is
+    /// done, and what was settled lies where they take it from: they may have heard of nothing that comes later.
+    pub fn relay(&mut self, now: Instant) {
+        let mut lines = take(&mut self.relaying);
+        lines.sort_unstable();
+        lines.dedup();
+        lines.truncate(MOST_LINES);
+        lines.retain(|id| self.leave(id, now).is_some());
+        self.left = lines;
+    }
+
+    fn leave(&self, id: &LineId, now: Instant) -> Option<()> {
+        let line = self.lines.get(id)?;
+        let holder = line.tenure?;
+        let tenure = self.tenures.get(&holder)?;
+        // As for every hand-off; see `hand_on`. What has an end of its own shares it with nobody.
+        if tenure.detaching || tenure.end.is_some() || tenure.store_expiry > now + renewal_span(line.ttl) {
+            return None;
+        }
+        let mut turn = tenure.hand_off.clone()?;
+        let until = turn.ends().min(tenure.deadline - tenure.ttl.as_duration() / 4);
+        let mut legs = VecDeque::new();
+        for op in line.queue.ids().take(LONGEST) {
+            let asked = &self.waiters.get(&op)?.asked;
+            if asked.max_hold.is_some() {
+                break;
+            }
+            let Some(fence) = turn.take(now) else { break };
+            legs.push_back(Leg { op, fence, state: asked.state.clone() });
+        }
+        if legs.is_empty() || now >= until {
+            return None;
+        }
+        self.envs.get(&holder.env)?.relay.leave(holder, Chain { legs, token: tenure.token, until });
+        Some(())
+    }
+
+    fn handed_on(&mut self, handed: HandedOn) {
+        let HandedOn { from, to, fence, .. } = handed;
+        let Some(mut tenure) = self.end_tenure(from) else { return };
+        tenure.stats.released.up();
+        let taken = tenure.hand_off.as_mut().and_then(|turn| turn.take(self.now));
+        debug_assert_eq!(taken, Some(fence), "as it was left");
+        self.pass_on(&mut tenure, to, fence, false);
+    }
+
+    /// The lease of that line may well be handed on soon.
+    pub(super) fn relay_soon(&mut self, id: LineId) {
+        self.relaying.push(id);
+    }
+}
