@@ -280,6 +280,8 @@ impl Process {
                 _ => asked.ended = true,
             }
         }
+        // Nothing may be said of these any more; whatever is would be of nobody's.
+        self.asked.retain(|_, asked| !asked.ended);
         grants
     }
 }

@@ -57,7 +57,7 @@ impl World {
         // Within a machine, leases are handed on; over a slow network, everything crosses everything.
         let pace = if seed % 2 == 1 { 50 } else { 1 };
         // Now and then a crowd competes for one lock and holds it for a moment.
-        let crowded = seed % 16 == 7;
+        let crowded = seed % 32 == 7;
         let mut rng = fastrand::Rng::with_seed(seed);
         let now = Instant::from_micros(1_000_000_000);
         let processes = (0..PROCESSES).map(|_| Process::new(now, crowded, &mut rng)).collect();
