@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use world::World;
+use world::{Counts, World};
 
 /// How many schedules are run unless the environment says otherwise.
 const SEEDS: u64 = 10_000;
@@ -24,8 +24,8 @@ fn from_env(name: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
-/// Runs one schedule. Returns how many leases were granted, and how many of them within a process.
-fn run(seed: u64) -> (u64, u64) {
+/// Runs one schedule.
+fn run(seed: u64) -> Counts {
     let trouble = Duration::from_millis(if seed.is_multiple_of(LONG_EVERY) { 10_000 } else { 500 });
     match catch_unwind(AssertUnwindSafe(|| World::new(seed, trouble).run())) {
         Ok(counts) => counts,
@@ -33,6 +33,14 @@ fn run(seed: u64) -> (u64, u64) {
             eprintln!("the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation");
             resume_unwind(failure);
         }
+    }
+}
+
+fn add(sum: Counts, counts: Counts) -> Counts {
+    Counts {
+        leases: sum.leases + counts.leases,
+        hand_offs: sum.hand_offs + counts.hand_offs,
+        early: sum.early + counts.early,
     }
 }
 
@@ -45,15 +53,17 @@ fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
     let (next, end) = (AtomicU64::new(seeds.start), seeds.end);
     let work = || {
         let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Relaxed)).filter(|seed| *seed < end));
-        mine.map(run).fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
+        mine.map(run).fold(Counts::default(), add)
     };
-    let (leases, hand_offs) = std::thread::scope(|scope| {
+    let Counts { leases, hand_offs, early } = std::thread::scope(|scope| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
         let counts =
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
+        counts.fold(Counts::default(), add)
     });
-    println!("{leases} leases, {hand_offs} of them handed on within a process");
+    println!("{leases} leases, {hand_offs} of them handed on within a process, {early} taken up on a notice");
     assert!(leases > 0, "a simulation in which nobody ever gets a lock proves nothing");
+    let some = seeds.end - seeds.start > 100;
+    assert!(early > 0 || !some, "nor does one in which no lease is taken up on a notice");
 }

@@ -11,6 +11,7 @@ use crate::engine::command::{AcquireCommand, ClientId, OpId};
 use crate::lease::handoff::HandOff;
 use crate::lease::queue::{Arrival, Queue};
 use crate::lease::{Key, Ttl};
+use crate::store::GRANT_TTL;
 
 /// Whose line, and for which lock.
 pub type LineId = (ClientId, Key);
@@ -87,6 +88,14 @@ impl Core {
         }
     }
 
+    /// The lease of `op` is the line's now, to be handed on; and whoever is next gets a place.
+    pub(super) fn seat(&mut self, id: &LineId, op: OpId) {
+        if let Some(line) = self.lines.get_mut(id) {
+            line.tenure = Some(op);
+        }
+        self.tend_line(id);
+    }
+
     /// Hands the lease that `op` has just given back to the next in its line, if there is one and the bounds allow it.
     pub(super) fn hand_on(&mut self, op: OpId, tenure: &mut Tenure) -> bool {
         let now = self.now;
@@ -98,7 +107,7 @@ impl Core {
             return false;
         }
         // Nor is what its holder has renewed for longer than the others want: they would hold it for as long.
-        if tenure.store_expiry > now + renewal_span(line.ttl) {
+        if tenure.store_expiry > now + renewal_span(line.ttl).max(GRANT_TTL) {
             return false;
         }
         // Whoever gets it shall have time to be renewed.
@@ -116,6 +125,7 @@ impl Core {
             deadline: tenure.deadline,
             store_expiry: tenure.store_expiry,
             renew_at: tenure.renew_at,
+            early: tenure.early,
             renewing: tenure.renewing,
             reserving: tenure.reserving,
             hand_off: tenure.hand_off.take(),

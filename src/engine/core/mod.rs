@@ -5,6 +5,7 @@
 //! - this file: what the engine knows, and how events come in and effects go out;
 //! - [`waiting`]: waiters, from asking for a lock to their lease;
 //! - [`tickets`]: what stands in the queue at the store for them;
+//! - [`early`]: what a notice alone is enough for;
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
 //! - [`holding`]: tenures, from the grant to the loss;
 //! - [`renewing`]: how they are kept alive;
@@ -15,6 +16,7 @@
 
 mod adopting;
 mod cleanup;
+mod early;
 mod ending;
 mod holding;
 mod lines;

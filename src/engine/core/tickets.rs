@@ -2,7 +2,8 @@
 //!
 //! A ticket asks for the lock by a token. The same request, repeated, keeps its place, takes up a lease that it was handed,
 //! and asks again after a failure. It is repeated when the store sends a notice, when a lease in the way is due to end,
-//! and in any case now and then.
+//! and in any case now and then. A notice that tells the fence may spare that: then the lease is [taken up](super::early)
+//! at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use super::cleanup::Leftover;
 use super::lines::{Line, LineId};
 use super::outgoing::{AcquireTag, Tag};
+use super::waiting::Waiter;
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
@@ -28,6 +30,10 @@ const SLOW_HEARTBEAT: Duration = Duration::from_millis(800);
 const STAGGER: Duration = Duration::from_millis(3);
 /// How many waiters are so set apart.
 const MOST_STAGGERED: u32 = 10;
+
+/// How many of the lowest bits of a place's number count the looks of its ticket, so that each look has a number of its own:
+/// a million of them come in no less than an hour, and no notice is as old as that.
+const LOOK_BITS: u32 = 20;
 
 /// The pause before the second look at a held lock whose store sends no notices; it grows by half each time, up to
 /// [`LONGEST_PAUSE`].
@@ -54,9 +60,13 @@ pub struct Wanted {
 /// See the module.
 pub struct Ticket {
     pub(super) wanted: Wanted,
-    serves: Serves,
+    pub(super) serves: Serves,
     /// Whether a look at the store is on its way.
-    looking: bool,
+    pub(super) looking: bool,
+    /// How many looks there were.
+    sent: u64,
+    /// What the place was called by the last look, and when that was sent, if the store has answered that it waits.
+    pub(super) place: Option<(u64, Instant)>,
     /// Whether to look again at once when that look finds the lock held, because something happened meanwhile.
     look_again: bool,
     /// Whether it stands in the queue at the store, for all that is known.
@@ -87,6 +97,16 @@ pub enum LastLook {
     Failed(StoreError),
 }
 
+/// What a ticket's place is called by its look of that rank.
+fn number_of(ticket: u64, look: u64) -> u64 {
+    ticket << LOOK_BITS | look & ((1 << LOOK_BITS) - 1)
+}
+
+/// Whose place is called so.
+pub(super) fn ticket_of(number: u64) -> u64 {
+    number >> LOOK_BITS
+}
+
 impl AcquireTag {
     /// What it may have left at the store.
     fn leftover(self, store: StoreId, now: Instant, straggler: bool) -> Leftover {
@@ -97,7 +117,7 @@ impl AcquireTag {
 }
 
 impl Ticket {
-    fn line(&self) -> LineId {
+    pub(super) fn line(&self) -> LineId {
         (self.wanted.client, self.wanted.key.clone())
     }
 }
@@ -110,6 +130,8 @@ impl Core {
             wanted,
             serves,
             looking: false,
+            sent: 0,
+            place: None,
             look_again: false,
             queued: false,
             tainted: false,
@@ -151,13 +173,16 @@ impl Core {
         let Wanted { client, store, token, ttl, mode, .. } = ticket.wanted;
         let Some(known) = self.clients.get_mut(&client) else { return };
         (ticket.looking, ticket.look_again, ticket.wake) = (true, false, None);
+        ticket.sent += 1;
+        ticket.place = None;
+        let called = number_of(number, ticket.sent);
         known.outstanding += 1;
         let (holder, timeout) = (known.settings.name.clone(), known.settings.store_timeout);
         let key = ticket.wanted.key.clone();
         let fences = if crowd { BLOCK } else { 1 };
-        let place = waits.then_some(Place { number });
+        let place = waits.then_some(Place { number: called });
         let ask = Ask { key: key.clone(), token, ttl, holder, mode, fences, place };
-        let tag = AcquireTag { ticket: number, client, key, token, ttl, fences };
+        let tag = AcquireTag { ticket: number, number: called, client, key, token, ttl, fences };
         self.send(store, Request::Acquire(ask), Tag::Acquire(tag), timeout);
     }
 
@@ -200,6 +225,7 @@ impl Core {
                 Serves::Line => self.look_later(tag.ticket, remaining, 0, false),
             },
             Ok(Reply::Queued { remaining, ahead, told }) => {
+                ticket.place = Some((tag.number, sent));
                 self.look_later(tag.ticket, remaining, ahead, told)
             }
             Ok(other) => {
@@ -212,35 +238,38 @@ impl Core {
 
     /// The lease is the ticket's: whoever it serves has it now.
     fn granted(&mut self, tag: AcquireTag, sent: Instant, fence: Fence, waiting: u32) {
-        let Some(ticket) = self.tickets.remove(&tag.ticket) else { return };
-        let line = (tag.client, tag.key.clone());
-        let op = match ticket.serves {
-            Serves::One(op) => Some(op),
-            Serves::Line => self.lines.get_mut(&line).and_then(|line| {
-                line.ticket = None;
-                line.queue.head()
-            }),
-        };
-        let Some(waiter) = op.and_then(|op| self.take_waiter(op)) else {
+        let Some((ticket, waiter)) = self.redeem(tag.ticket) else { return };
+        let Some(waiter) = waiter else {
             // Everybody has left while the line's own lease was still held.
             self.clean_up(tag.leftover(ticket.wanted.store, self.now, false));
-            return self.tend_line(&line);
+            return self.tend_line(&ticket.line());
         };
-        if ticket.queued {
-            self.count_wait(&waiter);
-            ticket.wanted.stats.remote_hand_offs.up();
-        }
         let most = self.clients.get(&tag.client).map_or(0, |client| client.settings.hand_offs);
         let hand_off = (ticket.serves == Serves::Line)
             .then(|| HandOff::new(most, Fence(fence.0 + 1), tag.fences - 1, waiting > 0, sent));
         let op = waiter.asked.op;
         self.hold(waiter, tag.token, sent, fence, hand_off);
         if ticket.serves == Serves::Line {
-            if let Some(line) = self.lines.get_mut(&line) {
-                line.tenure = Some(op);
-            }
-            self.tend_line(&line);
+            self.seat(&ticket.line(), op);
         }
+    }
+
+    /// Takes out a ticket whose turn has come, and the waiter whom it serves; none if everybody has left.
+    pub(super) fn redeem(&mut self, number: u64) -> Option<(Ticket, Option<Waiter>)> {
+        let ticket = self.tickets.remove(&number)?;
+        let op = match ticket.serves {
+            Serves::One(op) => Some(op),
+            Serves::Line => self.lines.get_mut(&ticket.line()).and_then(|line| {
+                line.ticket = None;
+                line.queue.head()
+            }),
+        };
+        let waiter = op.and_then(|op| self.take_waiter(op));
+        if let Some(waiter) = waiter.as_ref().filter(|_| ticket.queued) {
+            self.count_wait(waiter);
+            ticket.wanted.stats.remote_hand_offs.up();
+        }
+        Some((ticket, waiter))
     }
 
     /// The lock is held: look again when there may be news.
@@ -320,7 +349,11 @@ impl Core {
     pub fn noticed(&mut self, now: Instant, store: StoreId, notice: Notice) {
         self.now = now;
         match notice {
-            Notice::Granted(number) => self.guarded(None, |core| core.look(number)),
+            Notice::Granted { number, fence } => self.guarded(None, |core| {
+                if !fence.is_some_and(|fence| core.take_up(number, fence)) {
+                    core.look(ticket_of(number));
+                }
+            }),
             Notice::Missed => {
                 let mut numbers: Vec<u64> = self
                     .tickets

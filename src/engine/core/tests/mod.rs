@@ -140,8 +140,8 @@ impl World {
                 let answers = batch.requests.into_iter().map(|request| self.ask(request)).collect();
                 self.core.answered(self.now, batch.sent, answers);
             }
-            for number in self.table.take_handed() {
-                self.core.noticed(self.now, STORE, Notice::Granted(number));
+            for notice in self.table.take_notices() {
+                self.core.noticed(self.now, STORE, notice);
             }
         }
     }
