@@ -5,7 +5,7 @@ use crate::lease::handoff::{BLOCK, LONGEST};
 use crate::store::{Ask, GRANT_TTL, Place, WAITER_LIFE};
 
 /// Somebody in another process asks for the lock, and waits for it if it has to.
-fn rival(world: &mut World, token: Token) -> Reply {
+pub(super) fn rival(world: &mut World, token: Token) -> Reply {
     let ttl = Ttl::from_millis(TTL).unwrap();
     let ask =
         Ask { place: Some(Place { number: 4711 }), ..Ask::new("lock:k".into(), token, ttl, "rival".into()) };
