@@ -34,10 +34,7 @@ impl Core {
     pub(super) fn take_up(&mut self, number: u64, fence: Fence) -> bool {
         let now = self.now;
         let Some(ticket) = self.tickets.get(&ticket_of(number)) else { return true };
-        // The answer to a look that is on its way would find its ticket gone, and give the lease back.
-        let Some((_, sent)) = ticket.place.filter(|(place, _)| *place == number && !ticket.looking) else {
-            return false;
-        };
+        let Some((_, sent)) = ticket.place.filter(|(place, _)| *place == number) else { return false };
         let deadline = deadline(sent);
         if deadline.since(now) < ENOUGH || !self.may_take_up(ticket) {
             return false;

@@ -62,10 +62,11 @@ pub struct Ticket {
     pub(super) wanted: Wanted,
     pub(super) serves: Serves,
     /// Whether a look at the store is on its way.
-    pub(super) looking: bool,
+    looking: bool,
     /// How many looks there were.
     sent: u64,
-    /// What the place was called by the last look, and when that was sent, if the store has answered that it waits.
+    /// What the place was called by the last look, and when that was sent, if the store has answered that it waits. The
+    /// answer to one that is on its way would find the ticket gone, and give back a lease that was taken up meanwhile.
     pub(super) place: Option<(u64, Instant)>,
     /// Whether to look again at once when that look finds the lock held, because something happened meanwhile.
     look_again: bool,

@@ -170,8 +170,7 @@ fn a_failed_renewal_is_repeated_while_the_lease_still_lives() {
                 world.pass(batch.timeout.as_millis() as u64);
                 assert!(tries > 1 || asked.state.is_held(world.now), "there is time for another");
                 world.answer(batch, [timed_out()]);
-            }
-            if asked.state.is_held(world.now) {
+            } else {
                 world.step();
             }
         }
