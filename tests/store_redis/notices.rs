@@ -73,6 +73,30 @@ fn whose_rights_do_not_suffice_to_be_told_waits_all_the_same() {
     });
 }
 
+/// A fence is told to nobody of whom it is not known that it listens: it looks, as if it had been told none.
+#[test]
+fn who_may_not_ask_who_listens_tells_no_fence() {
+    run(async {
+        let server = Server::start(&[]);
+        for (name, rights, tells) in [("blind", "-pubsub", false), ("seeing", "-pubsub +pubsub|numsub", true)]
+        {
+            let rules = format!("ACL SETUSER {name} reset on nopass ~* allchannels +@all {rights}");
+            assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), "OK");
+            let (holder, waiter) =
+                (store(&server.url().replace("://", &format!("://{name}@"))), server.store());
+            let mut told = Notices::of(&waiter);
+            let (key, token, next) = (format!("lock:{name}"), Token::random(), Token::random());
+            let first = granted(&holder, &key, token).await;
+            assert_eq!(queued(ask(&waiter, queue(&key, next, 5)).await), (0, true));
+            assert_eq!(ask(&holder, release(&key, token)).await, Reply::Released);
+            let (number, fence) = told.granted().await;
+            assert_eq!((number, fence.is_some()), (5, tells));
+            let known = crate::ask::fence(ask(&waiter, queue(&key, next, 6)).await);
+            assert!(known > first && fence.is_none_or(|fence| fence == known));
+        }
+    });
+}
+
 /// As an old proxy would.
 #[test]
 fn a_server_that_knows_no_hello_is_waited_at_without_notices() {
