@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use super::Core;
 use super::holding::Grant;
+use super::notices::ticket_of;
 use super::outgoing::Purpose;
-use super::tickets::{Serves, Ticket, ticket_of};
+use super::tickets::{Serves, Ticket};
 use crate::lease::handoff::HandOff;
 use crate::lease::{Fence, Instant, Mode, Ttl, validity};
 use crate::store::GRANT_TTL;

@@ -5,7 +5,8 @@
 //! - this file: what the engine knows, and how events come in and effects go out;
 //! - [`waiting`]: waiters, from asking for a lock to their lease;
 //! - [`tickets`]: what stands in the queue at the store for them;
-//! - [`early`]: what a notice alone is enough for;
+//! - [`notices`]: what stores say by themselves;
+//! - [`early`]: leases that are taken up on a notice alone;
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
 //! - [`holding`]: tenures, from the grant to the loss;
 //! - [`renewing`]: how they are kept alive;
@@ -20,6 +21,7 @@ mod early;
 mod ending;
 mod holding;
 mod lines;
+mod notices;
 mod outgoing;
 mod renewing;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::cleanup::Leftover;
 use super::lines::{Line, LineId};
+use super::notices::number_of;
 use super::outgoing::{AcquireTag, Tag};
 use super::waiting::Waiter;
 use super::{Core, Wake};
@@ -17,7 +18,7 @@ use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
 use crate::lease::handoff::{BLOCK, HandOff};
 use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl, validity};
-use crate::store::{Answer, Ask, Notice, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
+use crate::store::{Answer, Ask, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
 
 /// How often whoever is first looks at the store without a reason. Half of that it may be earlier, so that many do not look
 /// together.
@@ -30,10 +31,6 @@ const SLOW_HEARTBEAT: Duration = Duration::from_millis(800);
 const STAGGER: Duration = Duration::from_millis(3);
 /// How many waiters are so set apart.
 const MOST_STAGGERED: u32 = 10;
-
-/// How many of the lowest bits of a place's number count the looks of its ticket, so that each look has a number of its own:
-/// a million of them come in no less than an hour, and no notice is as old as that.
-const LOOK_BITS: u32 = 20;
 
 /// The pause before the second look at a held lock whose store sends no notices; it grows by half each time, up to
 /// [`LONGEST_PAUSE`].
@@ -62,7 +59,7 @@ pub struct Ticket {
     pub(super) wanted: Wanted,
     pub(super) serves: Serves,
     /// Whether a look at the store is on its way.
-    looking: bool,
+    pub(super) looking: bool,
     /// How many looks there were.
     sent: u64,
     /// What the place was called by the last look, and when that was sent, if the store has answered that it waits. The
@@ -96,16 +93,6 @@ pub enum LastLook {
     Unanswered,
     Held,
     Failed(StoreError),
-}
-
-/// What a ticket's place is called by its look of that rank.
-fn number_of(ticket: u64, look: u64) -> u64 {
-    ticket << LOOK_BITS | look & ((1 << LOOK_BITS) - 1)
-}
-
-/// Whose place is called so.
-pub(super) fn ticket_of(number: u64) -> u64 {
-    number >> LOOK_BITS
 }
 
 impl AcquireTag {
@@ -343,32 +330,6 @@ impl Core {
         if let Some(ticket) = self.tickets.get_mut(&number) {
             ticket.wake = Some(at);
             self.timers.schedule(at, Wake::Ticket(number));
-        }
-    }
-
-    /// A store says something by itself.
-    pub fn noticed(&mut self, now: Instant, store: StoreId, notice: Notice) {
-        self.now = now;
-        match notice {
-            Notice::Granted { number, fence } => self.guarded(None, |core| {
-                if !fence.is_some_and(|fence| core.take_up(number, fence)) {
-                    core.look(ticket_of(number));
-                }
-            }),
-            Notice::Missed => {
-                let mut numbers: Vec<u64> = self
-                    .tickets
-                    .iter()
-                    // One whose look is on its way may be queued since before.
-                    .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
-                    .map(|(number, _)| *number)
-                    .collect();
-                // In the order in which they came: should the queue be lost, it is made anew in that order.
-                numbers.sort_unstable();
-                for number in numbers {
-                    self.guarded(None, |core| core.look(number));
-                }
-            }
         }
     }
 
