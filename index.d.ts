@@ -494,8 +494,9 @@ export interface LeaseInfo {
   /** The holder's {@link LockClientOptions.name}; `null` if another library holds the key. */
   holder: string | null
   /**
-   * The lease's fence; `null` if another library holds the key, or if it was just handed to a waiter. While a process hands
-   * it on among its own, the fence that the store gave; those of the later holders are larger.
+   * The lease's fence; `null` if another library holds the key, or if it was just handed to a waiter that shares it or
+   * could not be told. While a process hands it on among its own, the fence that the store gave; those of the later
+   * holders are larger.
    */
   fence: number | null
   /** When the lease ends without renewal; `null` if it never does (another library's key without expiry). */

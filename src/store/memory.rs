@@ -34,8 +34,8 @@ pub struct LeaseTable {
     sweep_at: Instant,
     /// After how many more new locks the next sweep is due, should it be sooner.
     sweep_in: usize,
-    /// Who was handed a lease since [`LeaseTable::take_handed`].
-    handed: Vec<u64>,
+    /// What there is to tell since [`LeaseTable::take_notices`].
+    notices: Vec<Notice>,
 }
 
 impl Default for LeaseTable {
@@ -45,7 +45,7 @@ impl Default for LeaseTable {
             last: Fence(0),
             sweep_at: Instant::from_micros(0),
             sweep_in: SWEEP_AFTER,
-            handed: Vec::new(),
+            notices: Vec::new(),
         }
     }
 }
@@ -64,8 +64,10 @@ impl LeaseTable {
             *last = Fence((first.0 + u64::from(count) - 1).min(Fence::MAX.0));
             first
         };
-        let handed = &mut self.handed;
-        let mut handed = |waiting: &Waiting| handed.push(waiting.number);
+        let notices = &mut self.notices;
+        let mut handed = |waiting: &Waiting, fence: Option<Fence>| {
+            notices.push(Notice::Granted { number: waiting.number, fence });
+        };
         let mut turn = Turn { now, fences: &mut fences, handed: &mut handed };
         let (key, known) = match &request {
             Request::Ping => return Ok(Reply::Ready),
@@ -104,9 +106,9 @@ impl LeaseTable {
         Ok(reply)
     }
 
-    /// The waiters who were handed a lease since the last call, by their numbers.
-    pub fn take_handed(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.handed)
+    /// What those are to be told who were handed a lease since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
     }
 
     /// How many locks the table remembers, those included that ran out and were not swept yet.
@@ -165,10 +167,10 @@ impl Store for MemoryStore {
             let (now, wall_us) = (clock::now(), clock::wall_us());
             let mut table = self.table.borrow_mut();
             let answers = batch.into_iter().map(|request| table.apply(request, now, wall_us)).collect();
-            let handed = table.take_handed();
+            let notices = table.take_notices();
             drop(table);
             if let Some(listener) = self.listener.get() {
-                handed.into_iter().for_each(|number| listener(Notice::Granted(number)));
+                notices.into_iter().for_each(|notice| listener(notice));
             }
             answers
         })

@@ -22,6 +22,7 @@
 //!    is gone within a bounded time.
 //! 7. *First come, first served.* A lease that ends by [`Request::Release`] is handed to whoever came first of
 //!    those who wait and live: at once and for [`GRANT_TTL`], in which that one has to repeat its acquire.
+//!    An exclusive lease has its fence from then on; who is told of it may as well renew at once.
 //!    So are further leases, as long as whoever is first then fits beside those that are held. Nobody who
 //!    comes later is granted the key before them. A lease that ended by itself is handed on the same way at the
 //!    next request that finds it ended; the first in the queue is told when to look. Whoever is handed a lease is sent
@@ -83,7 +84,9 @@ impl Ask {
 /// A place in the queue of a lock. It belongs to the token that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What the waiter is called in a [`Notice`]; no other waiter of the process has the same.
+    /// What a [`Notice`] calls the waiter; no other waiter of the process is ever called the same. The store keeps that of
+    /// the last acquire that it carried out: a waiter with another number for each learns by a notice after which of
+    /// them its lease began.
     pub number: u64,
 }
 
@@ -215,7 +218,7 @@ pub struct LeaseInfo {
     /// The holder's name; `None` if another library holds the key.
     pub holder: Option<Arc<str>>,
     /// The lease's fence; `None` if another library holds the key, or if whoever was handed the lease has not taken
-    /// it up yet.
+    /// it up yet, and shares it or could not be told.
     pub fence: Option<Fence>,
     /// When the lease ends unless it is renewed; `None` if it never does.
     pub remaining: Option<Duration>,
@@ -238,8 +241,14 @@ pub type Answer = Result<Reply, StoreError>;
 /// What a store says without being asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The waiter of that [`Place`] was handed a lease, or may be: it is to repeat its acquire now.
-    Granted(u64),
+    /// The waiter of a [`Place`] was handed a lease, or may be.
+    Granted {
+        /// That of its place.
+        number: u64,
+        /// That of the exclusive lease that it has, for [`GRANT_TTL`] from some instant after its acquire of that number
+        /// was carried out. It may take that lease up by renewing it. `None`: it is to repeat its acquire now.
+        fence: Option<Fence>,
+    },
     /// Notices may have been lost, for instance with a connection: all waiters are to repeat their acquires.
     Missed,
 }

@@ -16,7 +16,8 @@ pub struct Held {
     pub holder: Arc<str>,
     /// Which other leases it bears.
     pub mode: Mode,
-    /// Its fence; `None` until whoever was handed it has taken it up.
+    /// Its fence; `None` until whoever was handed a shared one has taken it up. An exclusive one has its fence with the
+    /// grant, so that the notice can tell it.
     pub fence: Option<Fence>,
     /// When it ends unless it is renewed.
     pub ends: Instant,
@@ -54,8 +55,8 @@ pub struct Turn<'a> {
     pub now: Instant,
     /// Reserves so many fences in a row, larger than all before, and tells the first.
     pub fences: &'a mut dyn FnMut(u32) -> Fence,
-    /// Takes those who were handed a lease.
-    pub handed: &'a mut dyn FnMut(&Waiting),
+    /// Takes those who were handed a lease, and its fence if it has one.
+    pub handed: &'a mut dyn FnMut(&Waiting, Option<Fence>),
 }
 
 impl Lock {
@@ -85,9 +86,10 @@ impl Lock {
                 return;
             }
             let next = self.queue.remove(0);
-            (turn.handed)(&next);
+            let fence = (next.mode == Mode::Exclusive).then(|| (turn.fences)(1));
+            (turn.handed)(&next, fence);
             let Waiting { token, holder, mode, .. } = next;
-            self.held.push(Held { token, holder, mode, fence: None, ends: turn.now + GRANT_TTL });
+            self.held.push(Held { token, holder, mode, fence, ends: turn.now + GRANT_TTL });
         }
     }
 
@@ -113,7 +115,8 @@ impl Lock {
         let others = waiting(self);
         if let Some(held) = self.held.iter_mut().find(|held| held.token == ask.token) {
             let ends = now + ask.ttl.as_duration();
-            // What was handed over lived for GRANT_TTL: the ttl of whoever takes it up may be shorter.
+            // What was handed over lived for GRANT_TTL: the ttl of whoever takes it up may be shorter. If it had its fence
+            // from then on, it may have been taken up before.
             held.ends = if held.fence.is_none() { ends } else { held.ends.max(ends) };
             if ask.fences > 1 || held.fence.is_none() {
                 held.fence = Some((turn.fences)(ask.fences));
@@ -206,7 +209,7 @@ impl Lock {
                 remaining: Some(held.ends.since(now)),
             })
             .collect();
-        // Those who have not taken theirs up will get the largest.
+        // Those who have none yet will get the largest.
         leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
         let waiters = self.queue.iter().filter(|waiting| now < waiting.until).map(|waiting| WaiterInfo {
             holder: waiting.holder.clone(),

@@ -18,13 +18,16 @@ macro_rules! demand {
 }
 pub(crate) use demand;
 
+/// A token that was handed a lease, and the fence that it was told.
+pub type Handed = (Token, Option<Fence>);
+
 /// What the lock did at one request.
 pub struct Deed<'a> {
     pub now: Instant,
     pub request: &'a Request,
     pub reply: &'a Reply,
-    /// Who was handed a lease, in order.
-    pub handed: &'a [Token],
+    /// Who was handed a lease, in order, and with which fence.
+    pub handed: &'a [Handed],
     /// The blocks of fences that were reserved: first and count.
     pub reserved: &'a [(Fence, u32)],
 }
@@ -61,6 +64,13 @@ pub fn fits(mode: Mode, beside: impl Iterator<Item = Mode> + Clone) -> bool {
     }
 }
 
+/// The blocks of fences that were reserved but for those who were handed leases.
+fn asked_for(deed: &Deed<'_>) -> Vec<(Fence, u32)> {
+    let told =
+        |block: &(Fence, u32)| deed.handed.iter().any(|(_, fence)| *block == (fence.unwrap_or(Fence(0)), 1));
+    deed.reserved.iter().filter(|block| !told(block)).copied().collect()
+}
+
 impl Checker {
     fn lease(&mut self, token: Token) -> Option<&mut Lease> {
         self.leases.iter_mut().find(|lease| lease.token == token)
@@ -85,7 +95,7 @@ impl Checker {
                     None => absent,
                     Some(lease) => {
                         lease.ends = lease.ends.max(now + ttl.as_duration());
-                        let first = deed.reserved.first().map(|(first, _)| (*first, waiting));
+                        let first = asked_for(deed).first().map(|(first, _)| (*first, waiting));
                         demand!((*fences > 0) == first.is_some(), "{fences} fences wanted, {first:?}");
                         Reply::Renewed { block: first }
                     }
@@ -122,7 +132,7 @@ impl Checker {
             }
             Request::Detach { .. } | Request::Ping => {}
         }
-        self.reserved(wanted, deed.reserved)?;
+        self.reserved(wanted, deed)?;
         if let Some(first) = self.queue.first() {
             let idle = fits(first.mode, self.leases.iter().map(|lease| lease.mode));
             demand!(!idle, "the first of {} waits although there is room", self.queue.len());
@@ -142,12 +152,20 @@ impl Checker {
         }
     }
 
-    fn reserved(&mut self, wanted: Option<u32>, blocks: &[(Fence, u32)]) -> Verdict {
-        demand!(blocks.len() <= 1, "{} blocks of fences for one request", blocks.len());
-        let Some((first, count)) = blocks.first() else { return Ok(()) };
+    /// Each who was handed an exclusive lease has a fence of its own; whoever asked, a block of as many as it wanted.
+    fn reserved(&mut self, wanted: Option<u32>, deed: &Deed<'_>) -> Verdict {
+        for (first, count) in deed.reserved {
+            demand!(first.0 > self.top, "fence {} after {}", first.0, self.top);
+            self.top = first.0 + u64::from(*count) - 1;
+        }
+        for (token, fence) in deed.handed {
+            let known = fence.is_none_or(|fence| deed.reserved.contains(&(fence, 1)));
+            demand!(known, "{token} was told {fence:?}, reserved: {:?}", deed.reserved);
+        }
+        let asked = asked_for(deed);
+        demand!(asked.len() <= 1, "{} blocks of fences for one request", asked.len());
+        let Some((_, count)) = asked.first() else { return Ok(()) };
         demand!(wanted == Some(*count), "{count} fences reserved, wanted: {wanted:?}");
-        demand!(first.0 > self.top, "fence {} after {}", first.0, self.top);
-        self.top = first.0 + u64::from(*count) - 1;
         Ok(())
     }
 
@@ -169,12 +187,14 @@ impl Checker {
         Ok(())
     }
 
-    fn hand(&mut self, handed: &[Token], now: Instant) -> Verdict {
-        for token in handed {
+    fn hand(&mut self, handed: &[Handed], now: Instant) -> Verdict {
+        for (token, fence) in handed {
             let place = self.place(*token);
             demand!(place < self.queue.len(), "{token} was handed a lease and does not wait");
             let mode = self.queue[place].mode;
+            demand!(mode.is_shared() != fence.is_some(), "{token} was handed {mode:?} with {fence:?}");
             self.grant(*token, mode, now + GRANT_TTL)?;
+            self.lease(*token).expect("just granted").fence = *fence;
         }
         Ok(())
     }
@@ -182,12 +202,15 @@ impl Checker {
     fn acquire(&mut self, ask: &Ask, wanted: Option<u32>, deed: &Deed<'_>) -> Verdict {
         let (now, token) = (deed.now, ask.token);
         let ends = now + ask.ttl.as_duration();
-        demand!(!deed.handed.contains(&token), "{token} asks itself: it needs no notice");
+        demand!(
+            !deed.handed.iter().any(|(handed, _)| *handed == token),
+            "{token} asks itself: it needs no notice"
+        );
         let Reply::Acquired { fence, waiting } = deed.reply else { return self.turned_away(ask, deed) };
         if self.lease(token).is_none() {
             // Some may have been let in before it, and some beside it.
             let own = self.place(token);
-            let split = deed.handed.iter().position(|other| self.place(*other) > own);
+            let split = deed.handed.iter().position(|(other, _)| self.place(*other) > own);
             let (before, after) = deed.handed.split_at(split.unwrap_or(deed.handed.len()));
             self.hand(before, now)?;
             self.grant(token, ask.mode, ends)?;
@@ -195,9 +218,10 @@ impl Checker {
         } else {
             self.hand(deed.handed, now)?;
         }
-        demand!(deed.reserved.is_empty() == wanted.is_none(), "{wanted:?} wanted, {:?}", deed.reserved);
+        let asked = asked_for(deed);
+        demand!(asked.is_empty() == wanted.is_none(), "{wanted:?} wanted, {asked:?}");
         let queued = self.queue.len();
-        let block = deed.reserved.first().map(|(first, _)| *first);
+        let block = asked.first().map(|(first, _)| *first);
         let lease = self.lease(token).expect("just looked");
         // Whoever takes up what it was handed gets its ttl from now, be it shorter than a grant.
         lease.ends = if lease.fence.is_none() { ends } else { lease.ends.max(ends) };
@@ -211,7 +235,7 @@ impl Checker {
     fn turned_away(&mut self, ask: &Ask, deed: &Deed<'_>) -> Verdict {
         let (now, token) = (deed.now, ask.token);
         demand!(self.lease(token).is_none(), "{token} holds it, and is told {:?}", deed.reply);
-        demand!(deed.reserved.is_empty(), "fences for nothing");
+        demand!(asked_for(deed).is_empty(), "fences for nothing");
         self.hand(deed.handed, now)?;
         let room = fits(ask.mode, self.leases.iter().map(|lease| lease.mode));
         let index = self.place(token);

@@ -266,7 +266,7 @@ impl World {
             reserved.push((first, count));
             first
         };
-        let mut hand = |waiting: &Waiting| handed.push(waiting.token);
+        let mut hand = |waiting: &Waiting, fence: Option<Fence>| handed.push((waiting.token, fence));
         let mut turn = Turn { now, fences: &mut fences, handed: &mut hand };
         let lock = &mut self.lock;
         let reply = match request {
@@ -289,7 +289,7 @@ impl World {
         self.seen.queue = self.seen.queue.max(self.lock.queue.len() as u64);
         self.checker.enter(&Deed { now, request, reply: &reply, handed: &handed, reserved: &reserved })?;
         // Of those who are told, some look at once; the others find out by themselves.
-        for token in handed {
+        for (token, _) in handed {
             let actor = self.actors.iter().position(|actor| actor.token == token).expect("one of ours");
             if self.rng.u8(..10) < 8 {
                 self.seen.taken_up += 1;

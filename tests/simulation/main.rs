@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use world::World;
+use world::{Counts, World};
 
 /// How many schedules are run unless the environment says otherwise.
 const SEEDS: u64 = 10_000;
@@ -24,8 +24,8 @@ fn from_env(name: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
-/// Runs one schedule; see [`World::run`].
-fn run(seed: u64) -> [u64; 3] {
+/// Runs one schedule.
+fn run(seed: u64) -> Counts {
     let trouble = Duration::from_millis(if seed.is_multiple_of(LONG_EVERY) { 10_000 } else { 500 });
     match catch_unwind(AssertUnwindSafe(|| World::new(seed, trouble).run())) {
         Ok(counts) => counts,
@@ -36,8 +36,13 @@ fn run(seed: u64) -> [u64; 3] {
     }
 }
 
-fn add(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
-    std::array::from_fn(|i| one[i] + other[i])
+fn add(sum: Counts, counts: Counts) -> Counts {
+    Counts {
+        leases: sum.leases + counts.leases,
+        hand_offs: sum.hand_offs + counts.hand_offs,
+        relayed: sum.relayed + counts.relayed,
+        early: sum.early + counts.early,
+    }
 }
 
 #[test]
@@ -49,17 +54,21 @@ fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
     let (next, end) = (AtomicU64::new(seeds.start), seeds.end);
     let work = || {
         let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Relaxed)).filter(|seed| *seed < end));
-        mine.map(run).fold([0; 3], add)
+        mine.map(run).fold(Counts::default(), add)
     };
-    let [leases, hand_offs, relayed] = std::thread::scope(|scope| {
+    let Counts { leases, hand_offs, relayed, early } = std::thread::scope(|scope| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
         let counts =
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        counts.fold([0; 3], add)
+        counts.fold(Counts::default(), add)
     });
     println!(
-        "{leases} leases, {hand_offs} of them handed on within a process, {relayed} by its JavaScript thread"
+        "{leases} leases, {hand_offs} of them handed on within a process, {relayed} of those by its JavaScript thread, \
+         {early} taken up on a notice"
     );
     assert!(leases > 0, "a simulation in which nobody ever gets a lock proves nothing");
+    let some = seeds.end - seeds.start > 100;
+    assert!(early > 0 || !some, "nor does one in which no lease is taken up on a notice");
+    assert!(relayed > 0 || !some, "nor one in which no thread hands a lease on by itself");
 }

@@ -24,9 +24,22 @@ enum Event {
     /// The code of a process does something.
     Act { process: usize },
     /// The store's word that a waiter was handed a lease reaches its process.
-    Notice { process: usize, number: u64 },
+    Notice { process: usize, notice: Notice },
     /// A process looks at its timers.
     Wake { process: usize },
+}
+
+/// What a schedule came to.
+#[derive(Clone, Copy, Default)]
+pub struct Counts {
+    /// Leases that were granted.
+    pub leases: u64,
+    /// Those of them that a process handed on by itself.
+    pub hand_offs: u64,
+    /// How many of those by its JavaScript thread.
+    pub relayed: u64,
+    /// Those of them that a notice alone was enough for.
+    pub early: u64,
 }
 
 pub struct World {
@@ -42,6 +55,8 @@ pub struct World {
     events: HashMap<u64, (u64, Event)>,
     serial: u64,
     grants: u64,
+    /// How many of them a notice alone was enough for.
+    early: u64,
     trouble_until: Instant,
     /// By how much everything is quicker than over a slow network.
     pace: u32,
@@ -72,6 +87,7 @@ impl World {
             events: HashMap::new(),
             serial: 0,
             grants: 0,
+            early: 0,
             trouble_until: now + trouble / if crowded { 20 } else { pace },
             pace,
             crowded,
@@ -80,9 +96,8 @@ impl World {
         }
     }
 
-    /// Lives through a whole schedule. Returns how many leases were granted, how many of them within a process, and how
-    /// many of those by a JavaScript thread.
-    pub fn run(mut self) -> [u64; 3] {
+    /// Lives through a whole schedule.
+    pub fn run(mut self) -> Counts {
         for process in 0..PROCESSES {
             self.plan(process, Duration::ZERO, Event::Act { process });
         }
@@ -115,8 +130,9 @@ impl World {
         }
         self.table.apply(Request::Ping, self.now, 0).unwrap();
         assert!(self.table.is_empty(), "a place in a queue was left behind");
+        let hand_offs = self.processes.iter().map(Process::handed_on).sum();
         let relayed = self.processes.iter().map(|process| process.relayed).sum();
-        [self.grants, self.processes.iter().map(Process::handed_on).sum(), relayed]
+        Counts { leases: self.grants, hand_offs, relayed, early: self.early }
     }
 
     fn plan(&mut self, process: usize, after: Duration, event: Event) {
@@ -182,11 +198,12 @@ impl World {
                 self.processes[process].core.answered(self.now, sent, answers);
                 self.after(process);
             }
-            Event::Notice { process, number } => {
-                self.processes[process].noticed(self.now, Notice::Granted(number));
-                self.after(process);
+            Event::Notice { process, notice } => {
+                self.processes[process].noticed(self.now, notice);
+                // What is granted now is granted by that alone.
+                self.early += self.after(process);
             }
-            Event::Wake { process } => self.after(process),
+            Event::Wake { process } => drop(self.after(process)),
             Event::Act { process } => self.act(process),
         }
     }
@@ -216,16 +233,32 @@ impl World {
             place.number = self.serial;
             self.serial += 1;
         }
-        let answer = self.table.apply(request, self.now, self.now.as_micros());
-        for number in self.table.take_handed() {
-            let (process, life, number) = self.waiters[&number];
-            let lost = self.is_trouble() && self.rng.u8(..10) == 0;
-            if life == self.lives[process] && !lost {
-                let there = self.delay();
-                self.plan(process, there, Event::Notice { process, number });
-            }
+        // The wall clock stands still: that fences grow is the store's own doing.
+        let answer = self.table.apply(request, self.now, 0);
+        for notice in self.table.take_notices() {
+            self.tell(notice);
         }
         answer
+    }
+
+    /// Sends a notice. It may get lost, or come twice, or after much else has happened.
+    fn tell(&mut self, notice: Notice) {
+        let Notice::Granted { number, fence } = notice else { unreachable!("the store misses nothing") };
+        let (process, life, number) = self.waiters[&number];
+        if life != self.lives[process] {
+            return;
+        }
+        let notice = Notice::Granted { number, fence };
+        let (soon, late) = (self.delay(), Duration::from_micros(self.rng.u64(0..2_500_000)));
+        let times = match self.rng.u8(..10) {
+            0 if self.is_trouble() => vec![],
+            1 if self.is_trouble() => vec![late],
+            2 if self.is_trouble() => vec![soon, late],
+            _ => vec![soon],
+        };
+        for there in times {
+            self.plan(process, there, Event::Notice { process, notice });
+        }
     }
 
     /// A caller hears that it holds a lease. Here two holders would meet.
@@ -290,8 +323,9 @@ impl World {
         self.after(process);
     }
 
-    /// What the driver does after each turn of a process.
-    fn after(&mut self, process: usize) {
+    /// What the driver does after each turn of a process. Returns how many leases were granted by it.
+    fn after(&mut self, process: usize) -> u64 {
+        let before = self.grants;
         self.processes[process].core.tick(self.now);
         let effects = self.processes[process].core.take_effects();
         if !effects.pings.is_empty() && self.processes[process].hung_until <= self.now {
@@ -312,6 +346,7 @@ impl World {
         if let Some(at) = self.processes[process].core.next_wake() {
             self.plan(process, at.since(self.now), Event::Wake { process });
         }
+        self.grants - before
     }
 
     fn send(&mut self, process: usize, batch: Batch) {

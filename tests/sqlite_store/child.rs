@@ -142,7 +142,7 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool) {
     let bells: Rc<Vec<Notify>> = Rc::new((0..CONTENDERS).map(|_| Notify::new()).collect());
     let rung = bells.clone();
     store.listen(Rc::new(move |notice| match notice {
-        Notice::Granted(number) => rung[number as usize].notify_one(),
+        Notice::Granted { number, .. } => rung[number as usize].notify_one(),
         Notice::Missed => rung.iter().for_each(Notify::notify_one),
     }));
     let (counter, log) = (path.with_file_name("counter"), path.with_file_name("log"));

@@ -173,7 +173,7 @@ pub async fn play(store: &Rc<SqliteStore>) {
                 }
             }
             Some(notice) = notices.recv() => match notice {
-                Notice::Granted(granted) => (granted == number, true),
+                Notice::Granted { number: granted, .. } => (granted == number, true),
                 Notice::Missed => (false, true),
             },
             () = tokio::time::sleep(HEARTBEAT) => (false, true),

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
+use leasehold::lease::Fence;
 use leasehold::store::{Notice, Store};
 use tokio::sync::Notify;
 
@@ -49,7 +50,21 @@ impl Notices {
 
     /// How often the waiter of that number was told so far.
     pub fn of(&self, number: u64) -> usize {
-        self.heard.borrow().iter().filter(|notice| **notice == Notice::Granted(number)).count()
+        self.told(number).count()
+    }
+
+    /// Which fences the waiter of that number was told so far.
+    pub fn fences_of(&self, number: u64) -> Vec<Fence> {
+        self.told(number).flatten().collect()
+    }
+
+    /// What notices to the waiter of that number say of the fence.
+    fn told(&self, number: u64) -> impl Iterator<Item = Option<Fence>> {
+        let heard = self.heard.borrow().clone();
+        heard.into_iter().filter_map(move |notice| match notice {
+            Notice::Granted { number: whose, fence } if whose == number => Some(fence),
+            _ => None,
+        })
     }
 
     /// How many notices there were so far.

@@ -73,6 +73,8 @@ macro_rules! contract {
             waiters_are_served_in_the_order_of_their_arrival
             a_release_hands_the_lease_to_one_waiter_and_tells_it_once
             a_notice_reaches_the_process_that_waits
+            a_notice_names_the_last_acquire_of_its_waiter
+            who_takes_up_a_lease_and_wants_a_block_of_fences_gets_one
             a_handed_lease_is_taken_up_by_repeating_the_acquire
             a_lease_that_was_handed_over_lives_for_its_own_ttl
             a_lease_not_taken_up_goes_to_the_next

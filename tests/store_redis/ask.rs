@@ -126,6 +126,14 @@ impl Notices {
         Self(receiver)
     }
 
+    /// Whose lease the next notice tells of, and its fence.
+    pub async fn granted(&mut self) -> (u64, Option<Fence>) {
+        match self.next().await {
+            Notice::Granted { number, fence } => (number, fence),
+            Notice::Missed => panic!("notices were missed"),
+        }
+    }
+
     pub async fn next(&mut self) -> Notice {
         self.0.recv().await.expect("the store lives")
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::lease::Token;
-use leasehold::store::{Notice, Reply, Request, StoreError, StoreErrorKind};
+use leasehold::store::{Reply, Request, StoreError, StoreErrorKind};
 
 use crate::ask::{
     Notices, RENEWED, acquire, adopt, all, ask, fence, granted, inspect, queue, queued, refused, release,
@@ -267,7 +267,7 @@ fn a_full_server_hands_on_what_ends() {
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
         assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
         assert_eq!(server.command(&["GET", "lock:a"]), next.to_string());
-        assert_eq!(told.next().await, Notice::Granted(1));
+        assert_eq!(told.granted().await.0, 1);
         server.command(&["CONFIG", "SET", "maxmemory", "0"]);
         fence(ask(&store, queue("lock:a", next, 1)).await);
     });

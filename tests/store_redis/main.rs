@@ -7,6 +7,7 @@ mod ask;
 mod bulk;
 mod connection;
 mod faults;
+mod hand_over;
 mod impostors;
 mod layout;
 mod measure;

@@ -153,8 +153,15 @@ fn scripts_and_rules_say_the_same() {
                         assert_eq!(known, real, "{}", context());
                     }
                 }
-                for number in table.take_handed() {
-                    assert_eq!(notices.next().await, Notice::Granted(number), "{}", history.join("\n"));
+                for expected in table.take_notices() {
+                    let Notice::Granted { number, fence } = expected else {
+                        unreachable!("no notice is lost")
+                    };
+                    let (whose, told) = notices.granted().await;
+                    if let (Some(model), Some(real)) = (fence, told) {
+                        assert_eq!(*fences.entry(model).or_insert(real), real, "{}", history.join("\n"));
+                    }
+                    assert_eq!((whose, told.is_some()), (number, fence.is_some()), "{}", history.join("\n"));
                 }
             }
             assert_eq!(notices.more(), [], "{}", history.join("\n"));

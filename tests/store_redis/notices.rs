@@ -31,7 +31,7 @@ fn a_connection_that_was_cut_is_told_of_and_its_waiters_are_told_over_the_next()
             assert_eq!(told.next().await, Notice::Missed);
         }
         assert_eq!(ask(&holder, release("lock:a", token)).await, Reply::Released);
-        assert_eq!(told.next().await, Notice::Granted(102));
+        assert_eq!(told.granted().await.0, 102);
         fence(ask(&waiter, queue("lock:a", next, 102)).await);
         assert!(told.more().is_empty());
     });
@@ -65,10 +65,34 @@ fn whose_rights_do_not_suffice_to_be_told_waits_all_the_same() {
             let well = server.store();
             let mut heard = wait_in_turn(&mute, &well, &format!("lock:{name}")).await;
             if name == "subscribe" {
-                assert_eq!(heard.next().await, Notice::Granted(3), "who may publish tells others");
+                assert_eq!(heard.granted().await.0, 3, "who may publish tells others");
             }
             ask(&well, Request::Ping).await;
             assert!(heard.more().is_empty(), "{name}");
+        }
+    });
+}
+
+/// A fence is told to nobody of whom it is not known that it listens: it looks, as if it had been told none.
+#[test]
+fn who_may_not_ask_who_listens_tells_no_fence() {
+    run(async {
+        let server = Server::start(&[]);
+        for (name, rights, tells) in [("blind", "-pubsub", false), ("seeing", "-pubsub +pubsub|numsub", true)]
+        {
+            let rules = format!("ACL SETUSER {name} reset on nopass ~* allchannels +@all {rights}");
+            assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), "OK");
+            let (holder, waiter) =
+                (store(&server.url().replace("://", &format!("://{name}@"))), server.store());
+            let mut told = Notices::of(&waiter);
+            let (key, token, next) = (format!("lock:{name}"), Token::random(), Token::random());
+            let first = granted(&holder, &key, token).await;
+            assert_eq!(queued(ask(&waiter, queue(&key, next, 5)).await), (0, true));
+            assert_eq!(ask(&holder, release(&key, token)).await, Reply::Released);
+            let (number, fence) = told.granted().await;
+            assert_eq!((number, fence.is_some()), (5, tells));
+            let known = crate::ask::fence(ask(&waiter, queue(&key, next, 6)).await);
+            assert!(known > first && fence.is_none_or(|fence| fence == known));
         }
     });
 }
@@ -126,6 +150,7 @@ fn an_acquire_whose_answer_was_lost_is_repeated_over_a_new_connection() {
         assert_eq!(server.command(&["ZCARD", "{lock:a}:queue"]), "1");
         assert_eq!(within(&direct, 10_000, release("lock:a", token)).await.unwrap(), Reply::Released);
         let notice = tokio::time::timeout(Duration::from_secs(10), told.next()).await;
-        assert_eq!(notice.expect("over the new one"), Notice::Granted(7));
+        let told = notice.expect("over the new one");
+        assert!(matches!(told, Notice::Granted { number: 7, fence: Some(_) }), "{told:?}");
     });
 }

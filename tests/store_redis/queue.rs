@@ -44,17 +44,19 @@ fn a_release_hands_the_lock_to_whoever_came_first_and_tells_nobody_else() {
             assert_eq!(server.command(&["GET", "lock:a"]), token.to_string(), "it owns it at once");
             let left: i64 = server.command(&["PTTL", "lock:a"]).parse().unwrap();
             assert!((500..=1_000).contains(&left), "{left}");
-            assert_eq!(told[number % 2].next().await, Notice::Granted(number as u64));
+            let (whose, fence) = told[number % 2].granted().await;
+            assert_eq!(whose, number as u64);
+            assert!(fence > Some(last), "{fence:?} after {last:?}");
             let handed = info(&holder, "lock:a").await.unwrap();
-            assert_eq!((handed.holder.as_deref(), handed.fence), (Some("a test"), None));
+            assert_eq!((handed.holder.as_deref(), handed.fence), (Some("a test"), fence));
             // Nobody comes in between.
             let newcomer = ask(&holder, acquire("lock:a", Token::random(), 1_000)).await;
             assert!(matches!(newcomer, Reply::Busy { .. }), "{newcomer:?}");
             match ask(&one, queue("lock:a", *token, 99)).await {
-                Reply::Acquired { fence, waiting } => {
-                    assert!(fence > last);
+                Reply::Acquired { fence: same, waiting } => {
+                    assert_eq!(Some(same), fence);
                     assert_eq!(waiting as usize, tokens.len() - 1 - number);
-                    last = fence;
+                    last = same;
                 }
                 other => panic!("{other:?}"),
             }
@@ -133,7 +135,7 @@ fn a_lease_that_ran_out_is_handed_on_by_whoever_finds_it() {
                 "taken" => assert_eq!(said, Reply::NotHeld(Absence::Taken)),
                 _ => assert_eq!(queued(said), (0, true)),
             }
-            assert_eq!(told.next().await, Notice::Granted(0));
+            assert_eq!(told.granted().await.0, 0);
             assert_eq!(server.command(&["GET", &key]), first.to_string());
         }
     });
@@ -169,7 +171,8 @@ fn a_waiter_whose_connection_is_gone_has_one_short_chance_and_is_then_passed_ove
         assert_eq!(ask(&holder, release("lock:a", token)).await, Reply::Released);
         assert_eq!(server.command(&["GET", "lock:a"]), tokens[0].to_string(), "it may be on its way back");
         assert!(server.command(&["PTTL", "lock:a"]).parse::<u64>().unwrap() <= 200);
-        assert_eq!(told.next().await, Notice::Granted(1), "the next one is to look when that is over");
+        let look = Notice::Granted { number: 1, fence: None };
+        assert_eq!(told.next().await, look, "the next one is to look when that is over");
         match ask(&alive, queue("lock:a", tokens[1], 1)).await {
             Reply::Queued { remaining: Some(left), ahead: 1, .. } => {
                 assert!(left <= Duration::from_millis(200))
@@ -180,14 +183,14 @@ fn a_waiter_whose_connection_is_gone_has_one_short_chance_and_is_then_passed_ove
         // It does not come back. The next is due, whoever looks.
         let_run_out(&server, "lock:a");
         assert!(matches!(ask(&holder, acquire("lock:a", token, 1_000)).await, Reply::Busy { .. }));
-        assert_eq!(told.next().await, Notice::Granted(1));
+        assert_eq!(told.granted().await.0, 1);
         assert_eq!(server.command(&["GET", "lock:a"]), tokens[1].to_string());
 
         // It has had its chance, but not lost its place.
         let third = Token::random();
         queued(ask(&alive, queue("lock:a", third, 2)).await);
         assert_eq!(ask(&alive, release("lock:a", tokens[1])).await, Reply::Released);
-        assert_eq!(told.next().await, Notice::Granted(2));
+        assert_eq!(told.granted().await.0, 2);
         let back = server.store();
         assert_eq!(queued(ask(&back, queue("lock:a", tokens[0], 0)).await), (0, true));
         assert_eq!(ask(&alive, release("lock:a", third)).await, Reply::Released);
@@ -231,7 +234,7 @@ fn who_is_not_heard_of_loses_its_place_wherever_it_stands() {
         }
         assert_eq!(queued(ask(&store, queue("lock:a", tokens[1], 1)).await), (1, true), "at the end");
         assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
-        assert_eq!(told.next().await, Notice::Granted(2));
+        assert_eq!(told.granted().await.0, 2);
         for name in ["queue", "alive"] {
             assert_eq!(server.command(&["ZCARD", &format!("{{lock:a}}:{name}")]), "1");
         }
@@ -273,7 +276,7 @@ fn a_batch_of_releases_hands_on_where_somebody_waits_and_keeps_the_order_of_one_
         for answer in all(&store, std::mem::take(&mut batch)).await {
             assert_eq!(answer.unwrap(), Reply::Released);
         }
-        assert_eq!(told.next().await, Notice::Granted(40));
+        assert_eq!(told.granted().await.0, 40);
         assert_eq!(server.command(&["KEYS", "lock:*"]), "lock:40");
 
         let token = Token::random();
@@ -326,7 +329,7 @@ fn what_a_hand_over_costs_does_not_grow_with_the_queue() {
             all(&store, batch).await.into_iter().for_each(|answer| assert!(queued(answer.unwrap()).1));
             server.command(&["CONFIG", "RESETSTAT"]);
             assert_eq!(ask(&store, release(&key, token)).await, Reply::Released);
-            assert_eq!(told.next().await, Notice::Granted(0));
+            assert_eq!(told.granted().await.0, 0);
             fence(ask(&store, queue(&key, tokens[0], 0)).await);
             costs.push(commands(&server));
         }

@@ -1,7 +1,7 @@
 //! Shared leases, blocks of fences, and leases that change hands.
 
 use leasehold::lease::Token;
-use leasehold::store::{Absence, Ask, Notice, Reply, Request};
+use leasehold::store::{Absence, Ask, Reply, Request};
 
 use crate::ask::{
     Notices, RENEWED, acquire, adopt, all, ask, fence, info, inspect, lock, queue, queued, release, renew,
@@ -42,7 +42,7 @@ fn shared_leases_are_one_set_that_excludes_others() {
         assert!(left("lock:s") > 80_000 && left("{lock:s}:holders") > 80_000);
         assert_eq!(ask(&store, release("lock:s", tokens[0])).await, Reply::Released);
         assert!((50_000..=60_000).contains(&left("lock:s")), "{}", left("lock:s"));
-        assert_eq!(told.next().await, Notice::Granted(3));
+        assert_eq!(told.granted().await.0, 3);
         fences.push(fence(ask(&store, share("lock:s", tokens[3], 3, 3)).await));
         assert!(fences.is_sorted(), "{fences:?}");
 
@@ -53,7 +53,7 @@ fn shared_leases_are_one_set_that_excludes_others() {
         for token in &tokens[2..4] {
             assert_eq!(ask(&store, release("lock:s", *token)).await, Reply::Released);
         }
-        assert_eq!(told.next().await, Notice::Granted(4));
+        assert_eq!(told.granted().await.0, 4);
         assert_eq!(server.command(&["TYPE", "lock:s"]), "string");
         assert_eq!(server.immortal(), Vec::<String>::new());
     });

@@ -9,7 +9,7 @@ use crate::engine::stats::Stats;
 use crate::lease::handoff::HandOff;
 use crate::lease::renewal;
 use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Token, Ttl, validity};
-use crate::store::StoreError;
+use crate::store::{GRANT_TTL, StoreError};
 
 /// A lease while it is held.
 pub struct Tenure {
@@ -33,6 +33,8 @@ pub struct Tenure {
     pub(super) deadline: Instant,
     /// When to renew next.
     pub(super) renew_at: Instant,
+    /// Whether it was [taken up](super::early) on a notice, and no renewal has been answered since.
+    pub(super) early: bool,
     /// What it takes to hand it on within the process, if it is a line's.
     pub(super) hand_off: Option<HandOff>,
     /// Whether an automatic renewal is on its way.
@@ -52,6 +54,7 @@ pub struct Grant {
     pub deadline: Instant,
     pub store_expiry: Instant,
     pub renew_at: Instant,
+    pub early: bool,
     pub renewing: bool,
     pub reserving: bool,
     pub hand_off: Option<HandOff>,
@@ -73,8 +76,10 @@ impl Core {
             token,
             fence,
             deadline: validity::deadline(sent, ttl),
-            store_expiry: self.now + ttl.as_duration(),
+            // What was handed over lives for so long, even if it was wanted for less.
+            store_expiry: self.now + ttl.as_duration().max(GRANT_TTL),
             renew_at: renewal::next(sent, ttl, jitter),
+            early: false,
             renewing: false,
             reserving: false,
             hand_off,
@@ -107,6 +112,7 @@ impl Core {
             store_expiry: grant.store_expiry,
             deadline: grant.deadline,
             renew_at: grant.renew_at,
+            early: grant.early,
             hand_off: grant.hand_off,
             renewing: grant.renewing,
             reserving: grant.reserving,

@@ -10,7 +10,8 @@ use super::waiting::Waiter;
 use crate::engine::command::{AcquireCommand, ClientId, OpId};
 use crate::lease::handoff::HandOff;
 use crate::lease::queue::{Arrival, Queue};
-use crate::lease::{Fence, Key, Ttl};
+use crate::lease::{Fence, Instant, Key, Ttl};
+use crate::store::GRANT_TTL;
 
 /// Whose line, and for which lock.
 pub type LineId = (ClientId, Key);
@@ -18,13 +19,26 @@ pub type LineId = (ClientId, Key);
 /// See the module. It is there as long as somebody waits or holds.
 pub struct Line {
     /// Their leases are one at the store, and so have one ttl.
-    pub(super) ttl: Ttl,
+    ttl: Ttl,
     pub(super) queue: Queue<OpId>,
     /// Their place at the store. While the lease is held it is kept for a while though nobody may be waiting: the next
     /// one will.
     pub(super) ticket: Option<u64>,
     /// The lease that they hand on.
     pub(super) tenure: Option<OpId>,
+}
+
+impl Line {
+    /// Until when its lease may be handed on among its waiters, for all that is known at `now` and fences aside.
+    pub(super) fn keeps_until(&self, tenure: &Tenure, now: Instant) -> Instant {
+        // What is being detached may be another process's by now, and the answer would end it for whoever has it then. Nor
+        // is handed on what its holder has renewed for longer than the others want: they would hold it for as long.
+        if tenure.detaching || tenure.store_expiry > now + renewal_span(self.ttl).max(GRANT_TTL) {
+            return now;
+        }
+        // Whoever gets it shall have time to be renewed.
+        tenure.deadline - tenure.ttl.as_duration() / 4
+    }
 }
 
 impl Core {
@@ -87,22 +101,21 @@ impl Core {
         }
     }
 
+    /// The lease of `op` is the line's now, to be handed on; and whoever is next gets a place.
+    pub(super) fn seat(&mut self, id: &LineId, op: OpId) {
+        if let Some(line) = self.lines.get_mut(id) {
+            line.tenure = Some(op);
+        }
+        self.tend_line(id);
+    }
+
     /// Hands the lease that `op` has just given back to the next in its line, if there is one and the bounds allow it.
     pub(super) fn hand_on(&mut self, op: OpId, tenure: &mut Tenure) -> bool {
         let now = self.now;
         let id = (tenure.client, tenure.key.clone());
         let Some(line) = self.lines.get_mut(&id).filter(|line| line.tenure == Some(op)) else { return false };
         let Some(next) = line.queue.head() else { return false };
-        // What is being detached may be another process's by now, and the answer would end it for whoever has it then.
-        if tenure.detaching {
-            return false;
-        }
-        // Nor is what its holder has renewed for longer than the others want: they would hold it for as long.
-        if tenure.store_expiry > now + renewal_span(line.ttl) {
-            return false;
-        }
-        // Whoever gets it shall have time to be renewed.
-        if tenure.deadline.since(now) < tenure.ttl.as_duration() / 4 {
+        if line.keeps_until(tenure, now) <= now {
             return false;
         }
         let Some(fence) = tenure.hand_off.as_mut().and_then(|turn| turn.take(now)) else { return false };
@@ -128,6 +141,7 @@ impl Core {
             deadline: tenure.deadline,
             store_expiry: tenure.store_expiry,
             renew_at: tenure.renew_at,
+            early: tenure.early,
             renewing: tenure.renewing,
             reserving: tenure.reserving,
             hand_off: tenure.hand_off.take(),

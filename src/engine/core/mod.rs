@@ -5,6 +5,8 @@
 //! - this file: what the engine knows, and how events come in and effects go out;
 //! - [`waiting`]: waiters, from asking for a lock to their lease;
 //! - [`tickets`]: what stands in the queue at the store for them;
+//! - [`notices`]: what stores say by themselves;
+//! - [`early`]: leases that are taken up on a notice alone;
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
 //! - [`relaying`]: hand-offs that are left to JavaScript threads;
 //! - [`holding`]: tenures, from the grant to the loss;
@@ -16,9 +18,11 @@
 
 mod adopting;
 mod cleanup;
+mod early;
 mod ending;
 mod holding;
 mod lines;
+mod notices;
 mod outgoing;
 mod relaying;
 mod renewing;

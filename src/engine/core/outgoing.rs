@@ -47,6 +47,8 @@ impl Tag {
 #[derive(Debug)]
 pub struct AcquireTag {
     pub ticket: u64,
+    /// What its place is called.
+    pub number: u64,
     /// How many fences were asked for.
     pub fences: u32,
     pub client: ClientId,
@@ -64,6 +66,8 @@ pub enum Purpose {
     Asked,
     /// To have more fences to hand the lease on with.
     Reserve,
+    /// To have a lease for its whole ttl that was taken up on a notice.
+    TakeUp,
     /// To hand the lease to another process.
     Detach,
 }

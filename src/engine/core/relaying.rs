@@ -5,7 +5,6 @@ use std::mem::take;
 
 use super::Core;
 use super::lines::LineId;
-use super::renewing::renewal_span;
 use crate::engine::relay::{Chain, HandedOn, LONGEST, Leg};
 use crate::lease::Instant;
 
@@ -55,12 +54,12 @@ impl Core {
         let line = self.lines.get(id)?;
         let holder = line.tenure?;
         let tenure = self.tenures.get(&holder)?;
-        // As for every hand-off; see `hand_on`. What has an end of its own shares it with nobody.
-        if tenure.detaching || tenure.end.is_some() || tenure.store_expiry > now + renewal_span(line.ttl) {
+        // What has an end of its own shares it with nobody.
+        if tenure.end.is_some() {
             return None;
         }
         let mut turn = tenure.hand_off.clone()?;
-        let until = turn.ends().min(tenure.deadline - tenure.ttl.as_duration() / 4);
+        let until = turn.ends().min(line.keeps_until(tenure, now));
         let mut legs = VecDeque::new();
         for op in line.queue.ids().take(LONGEST) {
             let asked = &self.waiters.get(&op)?.asked;

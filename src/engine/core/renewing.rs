@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use super::early::grant_ttl;
 use super::holding::Tenure;
 use super::outgoing::{Purpose, RenewTag, Tag};
 use super::{Client, Core, Wake};
@@ -126,15 +127,22 @@ impl Core {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         let (key, token, ttl) = (tenure.key.clone(), tenure.token, asked.unwrap_or(tenure.ttl));
         let fence = tenure.fence;
-        tenure.renewing |= purpose == Purpose::Keep;
+        tenure.renewing |= matches!(purpose, Purpose::Keep | Purpose::TakeUp);
+        let left = tenure.early.then(|| tenure.deadline.since(self.now));
         let (store, client) = (tenure.store, tenure.client);
         // Nobody knows when the store carries it out, but not later than its time-out.
         tenure.store_expiry = tenure.store_expiry.max(self.now + renewal_span(ttl));
-        let timeout = self.store_timeout(client).min(renewal_timeout(ttl));
+        let mut timeout = self.store_timeout(client).min(renewal_timeout(ttl));
+        if let Some(left) = left {
+            // Of a lease that may end before the usual time is over: should it fail, there is to be time for another.
+            timeout = timeout.min(SHORTEST_RENEWAL_TIMEOUT.max(left / 2));
+        }
         let request = match purpose {
             Purpose::Detach => Request::Detach { key: key.clone(), token, ttl },
             Purpose::Reserve => Request::Renew { key: key.clone(), token, ttl, fences: BLOCK },
-            Purpose::Keep | Purpose::Asked => Request::Renew { key: key.clone(), token, ttl, fences: 0 },
+            Purpose::Keep | Purpose::TakeUp | Purpose::Asked => {
+                Request::Renew { key: key.clone(), token, ttl, fences: 0 }
+            }
         };
         self.send(
             store,
@@ -156,7 +164,7 @@ impl Core {
         // What somebody asked for who has given the lease back since is told to nobody.
         let asked = tag.purpose == Purpose::Asked && op == tag.op && tenure.fence == tag.fence;
         match tag.purpose {
-            Purpose::Keep => tenure.renewing = false,
+            Purpose::Keep | Purpose::TakeUp => tenure.renewing = false,
             Purpose::Reserve => tenure.reserving = false,
             Purpose::Asked => {}
             Purpose::Detach => tenure.detaching = false,
@@ -169,7 +177,7 @@ impl Core {
                 if let (Some((first, waiting)), Some(turn)) = (block, &mut tenure.hand_off) {
                     turn.refill(first, waiting > own_place, sent);
                 }
-                tenure.failures = 0;
+                (tenure.failures, tenure.early) = (0, false);
                 tenure.deadline = tenure.deadline.max(validity::deadline(sent, tag.ttl));
                 let deadline = tenure.end.map_or(tenure.deadline, |end| end.min(tenure.deadline));
                 if !tenure.state.extend(now, deadline) {
@@ -180,7 +188,7 @@ impl Core {
                 }
                 tenure.renew_at = renewal::next(sent, tenure.ttl, jitter);
                 tenure.questioned = false;
-                if tag.purpose != Purpose::Reserve {
+                if !matches!(tag.purpose, Purpose::Reserve | Purpose::TakeUp) {
                     tenure.stats.renewals.up();
                 }
                 let report = tenure.report;
@@ -236,9 +244,10 @@ impl Core {
         tenure.stats.errors.up();
         if asked || purpose == Purpose::Detach {
             self.settle(op, Outcome::RenewFailed(error));
-        } else if purpose == Purpose::Keep {
+        } else if matches!(purpose, Purpose::Keep | Purpose::TakeUp) {
             tenure.failures += 1;
-            tenure.renew_at = renewal::retry(now, tenure.ttl, tenure.failures, jitter);
+            let ttl = if tenure.early { tenure.ttl.min(grant_ttl()) } else { tenure.ttl };
+            tenure.renew_at = renewal::retry(now, ttl, tenure.failures, jitter);
         }
         self.schedule_tenure(op);
     }

@@ -2,20 +2,23 @@
 //!
 //! A ticket asks for the lock by a token. The same request, repeated, keeps its place, takes up a lease that it was handed,
 //! and asks again after a failure. It is repeated when the store sends a notice, when a lease in the way is due to end,
-//! and in any case now and then.
+//! and in any case now and then. A notice that tells the fence may spare that: then the lease is [taken up](super::early)
+//! at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::cleanup::Leftover;
 use super::lines::{Line, LineId};
+use super::notices::number_of;
 use super::outgoing::{AcquireTag, Tag};
+use super::waiting::Waiter;
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
 use crate::lease::handoff::{BLOCK, HandOff};
 use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl, validity};
-use crate::store::{Answer, Ask, Notice, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
+use crate::store::{Answer, Ask, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
 
 /// How often whoever is first looks at the store without a reason. Half of that it may be earlier, so that many do not look
 /// together.
@@ -54,9 +57,14 @@ pub struct Wanted {
 /// See the module.
 pub struct Ticket {
     pub(super) wanted: Wanted,
-    serves: Serves,
+    pub(super) serves: Serves,
     /// Whether a look at the store is on its way.
-    looking: bool,
+    pub(super) looking: bool,
+    /// How many looks there were.
+    sent: u64,
+    /// What the place was called by the last look, and when that was sent, if the store has answered that it waits. The
+    /// answer to one that is on its way would find the ticket gone, and give back a lease that was taken up meanwhile.
+    pub(super) place: Option<(u64, Instant)>,
     /// Whether to look again at once when that look finds the lock held, because something happened meanwhile.
     look_again: bool,
     /// Whether it stands in the queue at the store, for all that is known.
@@ -97,7 +105,7 @@ impl AcquireTag {
 }
 
 impl Ticket {
-    fn line(&self) -> LineId {
+    pub(super) fn line(&self) -> LineId {
         (self.wanted.client, self.wanted.key.clone())
     }
 }
@@ -110,6 +118,8 @@ impl Core {
             wanted,
             serves,
             looking: false,
+            sent: 0,
+            place: None,
             look_again: false,
             queued: false,
             tainted: false,
@@ -151,13 +161,16 @@ impl Core {
         let Wanted { client, store, token, ttl, mode, .. } = ticket.wanted;
         let Some(known) = self.clients.get_mut(&client) else { return };
         (ticket.looking, ticket.look_again, ticket.wake) = (true, false, None);
+        ticket.sent += 1;
+        ticket.place = None;
+        let called = number_of(number, ticket.sent);
         known.outstanding += 1;
         let (holder, timeout) = (known.settings.name.clone(), known.settings.store_timeout);
         let key = ticket.wanted.key.clone();
         let fences = if crowd { BLOCK } else { 1 };
-        let place = waits.then_some(Place { number });
+        let place = waits.then_some(Place { number: called });
         let ask = Ask { key: key.clone(), token, ttl, holder, mode, fences, place };
-        let tag = AcquireTag { ticket: number, client, key, token, ttl, fences };
+        let tag = AcquireTag { ticket: number, number: called, client, key, token, ttl, fences };
         self.send(store, Request::Acquire(ask), Tag::Acquire(tag), timeout);
     }
 
@@ -200,6 +213,7 @@ impl Core {
                 Serves::Line => self.look_later(tag.ticket, remaining, 0, false),
             },
             Ok(Reply::Queued { remaining, ahead, told }) => {
+                ticket.place = Some((tag.number, sent));
                 self.look_later(tag.ticket, remaining, ahead, told)
             }
             Ok(other) => {
@@ -212,35 +226,38 @@ impl Core {
 
     /// The lease is the ticket's: whoever it serves has it now.
     fn granted(&mut self, tag: AcquireTag, sent: Instant, fence: Fence, waiting: u32) {
-        let Some(ticket) = self.tickets.remove(&tag.ticket) else { return };
-        let line = (tag.client, tag.key.clone());
-        let op = match ticket.serves {
-            Serves::One(op) => Some(op),
-            Serves::Line => self.lines.get_mut(&line).and_then(|line| {
-                line.ticket = None;
-                line.queue.head()
-            }),
-        };
-        let Some(waiter) = op.and_then(|op| self.take_waiter(op)) else {
+        let Some((ticket, waiter)) = self.redeem(tag.ticket) else { return };
+        let Some(waiter) = waiter else {
             // Everybody has left while the line's own lease was still held.
             self.clean_up(tag.leftover(ticket.wanted.store, self.now, false));
-            return self.tend_line(&line);
+            return self.tend_line(&ticket.line());
         };
-        if ticket.queued {
-            self.count_wait(&waiter);
-            ticket.wanted.stats.remote_hand_offs.up();
-        }
         let most = self.clients.get(&tag.client).map_or(0, |client| client.settings.hand_offs);
         let hand_off = (ticket.serves == Serves::Line)
             .then(|| HandOff::new(most, Fence(fence.0 + 1), tag.fences - 1, waiting > 0, sent));
         let op = waiter.asked.op;
         self.hold(waiter, tag.token, sent, fence, hand_off);
         if ticket.serves == Serves::Line {
-            if let Some(line) = self.lines.get_mut(&line) {
-                line.tenure = Some(op);
-            }
-            self.tend_line(&line);
+            self.seat(&ticket.line(), op);
         }
+    }
+
+    /// Takes out a ticket whose turn has come, and the waiter whom it serves; none if everybody has left.
+    pub(super) fn redeem(&mut self, number: u64) -> Option<(Ticket, Option<Waiter>)> {
+        let ticket = self.tickets.remove(&number)?;
+        let op = match ticket.serves {
+            Serves::One(op) => Some(op),
+            Serves::Line => self.lines.get_mut(&ticket.line()).and_then(|line| {
+                line.ticket = None;
+                line.queue.head()
+            }),
+        };
+        let waiter = op.and_then(|op| self.take_waiter(op));
+        if let Some(waiter) = waiter.as_ref().filter(|_| ticket.queued) {
+            self.count_wait(waiter);
+            ticket.wanted.stats.remote_hand_offs.up();
+        }
+        Some((ticket, waiter))
     }
 
     /// The lock is held: look again when there may be news.
@@ -313,28 +330,6 @@ impl Core {
         if let Some(ticket) = self.tickets.get_mut(&number) {
             ticket.wake = Some(at);
             self.timers.schedule(at, Wake::Ticket(number));
-        }
-    }
-
-    /// A store says something by itself.
-    pub fn noticed(&mut self, now: Instant, store: StoreId, notice: Notice) {
-        self.begin(now);
-        match notice {
-            Notice::Granted(number) => self.guarded(None, |core| core.look(number)),
-            Notice::Missed => {
-                let mut numbers: Vec<u64> = self
-                    .tickets
-                    .iter()
-                    // One whose look is on its way may be queued since before.
-                    .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
-                    .map(|(number, _)| *number)
-                    .collect();
-                // In the order in which they came: should the queue be lost, it is made anew in that order.
-                numbers.sort_unstable();
-                for number in numbers {
-                    self.guarded(None, |core| core.look(number));
-                }
-            }
         }
     }
 

@@ -9,7 +9,8 @@ use crate::store::{StoreError, StoreErrorKind};
 const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands +set +get +getex +mget +del +type \
                       +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zcard \
                       +zscore +zrank +hset +hget +hdel +time +evalsha +script|load; to be told of free locks, \
-                      the channels &leasehold:* and +subscribe +publish";
+                      the channels &leasehold:* and +subscribe +publish, and sooner with \
+                      +pubsub|numsub";
 
 /// An error that the server answered to a request or to a whole group of them.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {

@@ -4,6 +4,7 @@ use redis::{FromRedisValue, PushInfo, PushKind};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
+use crate::lease::Fence;
 use crate::store::{Listener, Notice};
 
 /// Hands on what `pushes` tell to `listener`, as long as their connection lasts.
@@ -19,8 +20,12 @@ pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener) {
 
 fn read(push: PushInfo) -> Option<Notice> {
     match (push.kind, push.data.into_iter().nth(1)) {
-        (PushKind::Message, Some(number)) => {
-            String::from_redis_value(number).ok()?.parse().ok().map(Notice::Granted)
+        // The number, and the fence if one is told.
+        (PushKind::Message, Some(said)) => {
+            let said = String::from_redis_value(said).ok()?;
+            let mut words = said.split(' ').map(str::parse);
+            let number = words.next()?.ok()?;
+            Some(Notice::Granted { number, fence: words.next().and_then(Result::ok).map(Fence) })
         }
         // Not said by the server, but by the client about it: whoever waits gets another connection by asking again.
         (PushKind::Disconnection, _) => Some(Notice::Missed),

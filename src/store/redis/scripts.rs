@@ -96,6 +96,8 @@ mod tests {
         let [fence, grant, waiter] = [FENCE_LIFE, GRANT_TTL, WAITER_LIFE].map(|time| time.as_millis());
         let line = format!("local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = {fence}, {grant}, {waiter}\n");
         assert!(include_str!("scripts/rules.lua").contains(&line), "{line}");
+        let line = format!("local GRANT_TTL = {grant}\n");
+        assert!(include_str!("scripts/release.lua").contains(&line), "{line}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ struct Scene {
     now: Instant,
     last: u64,
     told: Vec<u64>,
+    /// The fences that they were told.
+    fences: Vec<Option<Fence>>,
 }
 
 /// One who asks: a token, and its number as a waiter.
@@ -31,17 +33,26 @@ fn ttl(ms: u32) -> Ttl {
 
 impl Scene {
     fn new() -> Self {
-        Self { lock: Lock::default(), now: Instant::from_micros(1_000_000), last: 0, told: Vec::new() }
+        Self {
+            lock: Lock::default(),
+            now: Instant::from_micros(1_000_000),
+            last: 0,
+            told: Vec::new(),
+            fences: Vec::new(),
+        }
     }
 
     fn turn<T>(&mut self, act: impl FnOnce(&mut Lock, &mut Turn<'_>) -> T) -> T {
-        let (last, told) = (&mut self.last, &mut self.told);
+        let (last, told, with) = (&mut self.last, &mut self.told, &mut self.fences);
         let mut fences = |count: u32| {
             let first = Fence(*last + 1);
             *last += u64::from(count);
             first
         };
-        let mut handed = |waiting: &Waiting| told.push(waiting.number);
+        let mut handed = |waiting: &Waiting, fence| {
+            told.push(waiting.number);
+            with.push(fence);
+        };
         act(&mut self.lock, &mut Turn { now: self.now, fences: &mut fences, handed: &mut handed })
     }
 
@@ -85,7 +96,7 @@ fn a_lease_not_taken_up_ends_at_the_very_microsecond() {
     assert_eq!(s.release(holder), Reply::Released);
     assert_eq!(s.told, [1]);
     assert_eq!(s.after(GRANT_TTL - MICRO).lock(second), queued(MICRO, 0));
-    assert_eq!(s.after(MICRO).lock(second), acquired(2, 0), "it was the next, and asks itself");
+    assert_eq!(s.after(MICRO).lock(second), acquired(3, 0), "it was the next, and asks itself");
     assert_eq!(s.told, [1]);
     assert_eq!(s.lock(first), queued(ttl(TTL).as_duration(), 0), "and the first is the last now");
 }
@@ -105,20 +116,40 @@ fn a_place_is_lost_at_the_very_microsecond() {
 }
 
 #[test]
-fn whoever_takes_up_a_lease_gets_its_own_ttl() {
+fn whoever_takes_up_a_shared_lease_gets_its_own_ttl() {
     let ([holder, next], mut s) = (owners(), Scene::new());
     for ms in [10, 60_000] {
         s.lock(holder);
-        s.lock(next);
+        s.wait(next, READ);
         s.release(holder);
-        let brief = Ask::new("k".into(), next.0, ttl(ms), "h".into());
-        assert!(matches!(s.ask(brief), Reply::Acquired { .. }));
+        assert_eq!(s.lock.held[0].fence, None);
+        let asks = |ms| Ask { mode: READ, ..Ask::new("k".into(), next.0, ttl(ms), "h".into()) };
+        assert!(matches!(s.ask(asks(ms)), Reply::Acquired { .. }));
         assert_eq!(s.lock.held[0].ends, s.now + ttl(ms).as_duration());
         // From now on it is its own, which no repetition makes shorter.
-        s.ask(Ask::new("k".into(), next.0, ttl(10), "h".into()));
+        s.ask(asks(10));
         assert_eq!(s.lock.held[0].ends, s.now + ttl(ms).as_duration());
         s.release(next);
     }
+}
+
+#[test]
+fn an_exclusive_lease_has_its_fence_with_the_grant_and_nothing_makes_it_shorter() {
+    let ([holder, next], mut s) = (owners(), Scene::new());
+    assert_eq!(s.lock(holder), acquired(1, 0));
+    s.lock(next);
+    s.release(holder);
+    assert_eq!((&s.told[..], &s.fences[..]), (&[1][..], &[Some(Fence(2))][..]));
+    let ends = s.now + GRANT_TTL;
+    assert_eq!((s.lock.held[0].fence, s.lock.held[0].ends), (Some(Fence(2)), ends));
+    let asks = |ms, fences| Ask { fences, ..Ask::new("k".into(), next.0, ttl(ms), "h".into()) };
+    // A renewal may have come first: then this is a straggler.
+    assert_eq!(s.ask(asks(10, 1)), acquired(2, 0));
+    assert_eq!(s.lock.held[0].ends, ends);
+    assert_eq!(s.ask(asks(60_000, 5)), acquired(3, 0));
+    assert_eq!(s.lock.held[0].ends, s.now + ttl(60_000).as_duration());
+    s.release(next);
+    assert_eq!(s.lock(holder), acquired(8, 0));
 }
 
 #[test]

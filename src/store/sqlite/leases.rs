@@ -35,6 +35,8 @@ const SWEEP_STEP: usize = 200;
 pub struct Handed {
     pub token: Token,
     pub number: u64,
+    /// That of an exclusive lease.
+    pub fence: Option<Fence>,
 }
 
 /// What a turn leaves to be done once it is committed.
@@ -122,7 +124,7 @@ impl<'a> Turn<'a> {
                     Reply::Queued { .. } => {
                         let origin = self.load(&ask.key)?.place(ask.token, me.owner, me.boot);
                         (origin.owner, origin.boot) = (me.owner, me.boot);
-                        origin.number = ask.place.map_or(0, |place| place.number);
+                        origin.number = ask.place.map(|place| place.number);
                     }
                     _ => {}
                 }
@@ -231,13 +233,13 @@ impl<'a> Turn<'a> {
             }
             handled += 1;
         }
-        let known = &self.known;
+        let (known, me) = (&mut self.known, self.me);
         // Who was handed a lease and took it up in the same turn knows.
-        let is_news = |(key, handed): &(Key, Handed)| {
-            let mut held = known.get(key).into_iter().flat_map(|known| &known.lock.held);
-            held.any(|held| held.token == handed.token && held.fence.is_none())
-        };
-        self.handed.retain(is_news);
+        self.handed.retain(|(key, handed)| {
+            let Some(known) = known.get_mut(key) else { return false };
+            let holds = known.lock.held.iter().any(|held| held.token == handed.token);
+            holds && known.entry(handed.token, me.owner, me.boot).number.is_some()
+        });
         for (key, known) in self.known.drain() {
             self.rows.store(&key, known)?;
         }
@@ -260,7 +262,10 @@ impl<'a> Turn<'a> {
         key: &Key,
         rule: impl FnOnce(&mut Lock, &mut rules::Turn<'_>) -> T,
     ) -> rusqlite::Result<T> {
-        self.load(key)?;
+        if !self.load(key)?.lock.queue.is_empty() {
+            // Whoever is handed the lock gets a fence.
+            self.read_last()?;
+        }
         let known = self.known.get_mut(key).expect("just loaded");
         let (me, wall_us, last, reserved) = (self.me, self.wall_us, &mut self.last, &mut self.reserved);
         let mut fences = |count: u32| {
@@ -270,8 +275,8 @@ impl<'a> Turn<'a> {
             first
         };
         let mut handed = Vec::new();
-        let mut hand = |waiting: &rules::Waiting| {
-            handed.push(Handed { token: waiting.token, number: waiting.number });
+        let mut hand = |waiting: &rules::Waiting, fence: Option<Fence>| {
+            handed.push(Handed { token: waiting.token, number: waiting.number, fence });
         };
         let mut turn = rules::Turn { now: self.now, fences: &mut fences, handed: &mut hand };
         let result = rule(&mut known.lock, &mut turn);
@@ -285,11 +290,11 @@ impl<'a> Turn<'a> {
         Ok(result)
     }
 
-    /// Writes down whose the lease of `token` is from now on, and that it was wanted for `ttl`.
+    /// Writes down whose the lease of `token` is from now on, that it is taken up, and that it was wanted for `ttl`.
     fn own(&mut self, key: &Key, token: Token, owner: Uuid, ttl: Duration) -> rusqlite::Result<()> {
         let boot = self.me.boot;
         let origin = self.load(key)?.entry(token, owner, boot);
-        *origin = Origin { owner, boot, ttl: origin.ttl.max(ttl), place: 0, ..*origin };
+        *origin = Origin { owner, boot, ttl: origin.ttl.max(ttl), number: None, place: 0 };
         Ok(())
     }
 

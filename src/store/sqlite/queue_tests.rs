@@ -82,7 +82,7 @@ fn rows_answer_and_hand_on_as_the_reference_does() {
             let found: Vec<Answer> = found.into_iter().map(sorted).collect();
             let same = format!("{found:?}") == format!("{expected:?}");
             assert!(same, "seed {seed} step {step}: {batch:?}\nfound    {found:?}\nexpected {expected:?}");
-            handed += table.take_handed().len();
+            handed += table.take_notices().len();
         }
         assert!(handed > 0, "round {round} handed nothing on");
         ledger.sweep(owners[0].id(), boot, ms + 10_000);

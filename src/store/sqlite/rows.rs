@@ -32,8 +32,8 @@ pub struct Origin {
     pub boot: Uuid,
     /// For how long a lease was wanted.
     pub ttl: Duration,
-    /// What a waiter, or whoever was one, is called in a notice.
-    pub number: u64,
+    /// What a notice calls a waiter, or whoever was one and has not taken up its lease.
+    pub number: Option<u64>,
     /// A waiter's rank in the queue, counted from 1; 0 for whoever does not wait.
     pub place: i64,
 }
@@ -110,7 +110,7 @@ impl Known {
 
     /// What is known of `token`; as of one that belongs to `owner` in `boot`, if nothing was.
     pub fn entry(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
-        let origin = Origin { owner, boot, ttl: Duration::ZERO, number: 0, place: 0 };
+        let origin = Origin { owner, boot, ttl: Duration::ZERO, number: None, place: 0 };
         &mut self.entries.entry(token).or_insert(Entry { origin, read: None }).origin
     }
 
@@ -181,7 +181,7 @@ impl<'a> Rows<'a> {
     fn set(&mut self, key: &str, Stored { content, origin }: &Stored) -> rusqlite::Result<()> {
         let mut buffer = [0; Token::LENGTH];
         let Origin { owner, boot, ttl, number, place } = origin;
-        let (owner, boot, number) = (owner.as_bytes(), boot.as_bytes(), number.cast_signed());
+        let (owner, boot, number) = (owner.as_bytes(), boot.as_bytes(), number.map(u64::cast_signed));
         match content {
             Content::Lease(Held { token, holder, mode, fence, ends }) => {
                 let (token, ends) = (token.encode(&mut buffer), ends.as_micros().cast_signed());
@@ -220,14 +220,14 @@ fn lease_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
         owner: id_of(row, 2)?,
         boot: id_of(row, 3)?,
         ttl: Duration::from_millis(number_of(row, 7)?),
-        number: number_of(row, 5)?,
+        number: row.get::<_, Option<i64>>(5)?.map(i64::cast_unsigned),
         place: 0,
     };
     let held = Held {
         token: token_of(row, 0)?,
         holder: row.get(4)?,
         mode: mode_of(row, 1)?,
-        fence: row.get::<_, Option<i64>>(8)?.map(|fence| Fence(fence.max(0).unsigned_abs())),
+        fence: fence_of(row, 8)?,
         ends: Instant::from_micros(number_of(row, 6)?),
     };
     Ok(Stored { content: Content::Lease(held), origin })
@@ -238,14 +238,14 @@ fn waiter_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
         owner: id_of(row, 2)?,
         boot: id_of(row, 3)?,
         ttl: Duration::ZERO,
-        number: number_of(row, 5)?,
+        number: Some(number_of(row, 5)?),
         place: row.get(8)?,
     };
     let waiting = Waiting {
         token: token_of(row, 0)?,
         holder: row.get(4)?,
         mode: mode_of(row, 1)?,
-        number: origin.number,
+        number: number_of(row, 5)?,
         since: Instant::from_micros(number_of(row, 7)?),
         until: Instant::from_micros(number_of(row, 6)?),
     };
@@ -259,6 +259,10 @@ pub fn token_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Token> {
 
 pub fn id_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
+}
+
+pub fn fence_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Fence>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(|fence| Fence(fence.max(0).unsigned_abs())))
 }
 
 /// A number that was written as its bit pattern.

@@ -8,16 +8,16 @@ use rusqlite::Connection;
 const APPLICATION_ID: i32 = 0x4c53_484c;
 
 /// The layout's version. A file of any other is refused.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// How many pages of 4 KiB the write-ahead log may have before it is put back into the database: rarer than
 /// SQLite's own 1000, because that costs two syncs of the disk.
 const WAL_PAGES: i32 = 4000;
 
 /// Instants are in µs on the host's boot clock, `ttl` is in ms. BLOBs are UUIDs: the store that wrote the row, and the
-/// boot in which it did. `most` is 0 for an exclusive lease. A `fence` is missing until whoever was handed the lease, as
-/// the waiter `number` of its process, has taken it up: the index has those leases alone, so it costs the others
-/// nothing. `place` counts up in each queue. One row in `fence` counts for all keys, so that a key leaves nothing behind.
+/// boot in which it did. `most` is 0 for an exclusive lease. A lease has a `number` until whoever was handed
+/// it, as that waiter of its process, has taken it up: the index has those leases alone, so it costs the others nothing.
+/// A `fence` is missing until a shared lease is taken up. `place` counts up in each queue. One row in `fence` counts for all keys, so that a key leaves nothing behind.
 const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS leases (
         key TEXT NOT NULL,
@@ -29,10 +29,10 @@ const LAYOUT: &str = "
         owner BLOB NOT NULL,
         boot BLOB NOT NULL,
         holder TEXT NOT NULL,
-        number INTEGER NOT NULL,
+        number INTEGER,
         PRIMARY KEY (key, token)
     ) STRICT, WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS handed ON leases (owner) WHERE fence IS NULL;
+    CREATE INDEX IF NOT EXISTS handed ON leases (owner) WHERE number IS NOT NULL;
     CREATE TABLE IF NOT EXISTS waiters (
         key TEXT NOT NULL,
         place INTEGER NOT NULL,

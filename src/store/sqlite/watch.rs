@@ -81,10 +81,10 @@ impl Watch {
     /// Those of `handed` who are to be told, and were not yet.
     pub fn tell(&mut self, handed: &[Handed], now: Instant) -> Vec<Notice> {
         let mut notices = Vec::new();
-        for Handed { token, number } in handed {
-            self.waiting.remove(token);
-            if self.told.insert(*token) {
-                notices.push(Notice::Granted(*number));
+        for &Handed { token, number, fence } in handed {
+            self.waiting.remove(&token);
+            if self.told.insert(token) {
+                notices.push(Notice::Granted { number, fence });
                 self.happened(now);
             }
         }
@@ -189,15 +189,16 @@ mod tests {
     #[test]
     fn everybody_is_told_once_until_they_have_taken_up_their_lease() {
         let (mut watch, token) = (Watch::default(), Token::random());
-        let handed = [Handed { token, number: 7 }];
+        let handed = [Handed { token, number: 7, fence: None }];
+        let told = Notice::Granted { number: 7, fence: None };
         wait(&mut watch, "k", token, 60_000, at(0));
-        assert_eq!(watch.tell(&handed, at(1)), [Notice::Granted(7)]);
+        assert_eq!(watch.tell(&handed, at(1)), [told]);
         assert!(watch.is_empty());
         assert_eq!(watch.tell_all(&handed, at(2)), []);
         let repeated = Request::Acquire(Ask::new("k".into(), token, Ttl::MIN, "h".into()));
         let fence = crate::lease::Fence(1);
         watch.note(&repeated, &Ok(Reply::Acquired { fence, waiting: 0 }), at(3));
-        assert_eq!(watch.tell_all(&handed, at(4)), [Notice::Granted(7)]);
+        assert_eq!(watch.tell_all(&handed, at(4)), [told]);
     }
 
     #[test]

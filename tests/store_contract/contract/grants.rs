@@ -15,7 +15,7 @@ pub async fn a_release_hands_the_lease_to_one_waiter_and_tells_it_once(place: &d
     let clients = [place.open(), place.open()];
     let key = fresh_key("k");
     let holder = Waiter::exclusive(&clients[0], &key, "holder");
-    holder.granted().await;
+    let mut last = holder.granted().await;
     let mut waiters = Vec::new();
     for i in 0..6 {
         let waiter = Waiter::exclusive(&clients[i % 2], &key, &format!("w{i}"));
@@ -30,8 +30,15 @@ pub async fn a_release_hands_the_lease_to_one_waiter_and_tells_it_once(place: &d
         let (holders, waiting) = names(&clients[i % 2], &key).await;
         assert_eq!(holders, [&*waiter.wants.holder], "its own before it says a word");
         assert_eq!(waiting.len(), waiters.len() - i - 1);
-        assert_eq!(lease(&clients[0], &key).await.fence, None, "and without a fence until then");
-        waiter.granted().await;
+        let told = waiter.client.notices.fences_of(waiter.number());
+        let shown = lease(&clients[0], &key).await.fence.expect("it has a fence from then on");
+        assert!(told == [shown] && shown > last, "{told:?} told, {shown:?} shown, after {last:?}");
+        // That one is noted: it is no other after a renewal, nor when the acquire is repeated.
+        let renewal = renew(&key, waiter.wants.token, LONG);
+        assert_eq!(ask(&waiter.client, renewal).await, Reply::Renewed { block: None });
+        assert_eq!(lease(&clients[0], &key).await.fence, Some(shown));
+        assert_eq!(waiter.granted().await, shown);
+        last = shown;
         // What is repeated is no second release: it hands on nothing.
         for _repeated in 0..2 {
             holder.release().await;
@@ -90,6 +97,47 @@ pub async fn a_handed_lease_is_taken_up_by_repeating_the_acquire(place: &dyn Fix
     assert_eq!(info(&one, &key).await, None);
 }
 
+pub async fn a_notice_names_the_last_acquire_of_its_waiter(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&one, &key, "holder");
+    holder.granted().await;
+    let mut waiter = Waiter::exclusive(&other, &key, "waiter");
+    let mut numbers = vec![waiter.number()];
+    waiter.queued().await;
+    for _look in 0..3 {
+        // One that nobody has: a waiter calls its place anew whenever it asks.
+        let number = Waiter::exclusive(&other, &key, "nobody").number();
+        waiter.wants.place = Some(Place { number });
+        assert_eq!(waiter.queued().await, 0, "and does not lose it by that");
+        numbers.push(number);
+    }
+    holder.released().await;
+    waiter.client.notices.granted(waiter.number()).await;
+    let fence = lease(&one, &key).await.fence.expect("it has one");
+    let notices = &waiter.client.notices;
+    let told: Vec<_> = numbers.iter().map(|number| notices.fences_of(*number)).collect();
+    assert_eq!(told, [vec![], vec![], vec![], vec![fence]]);
+}
+
+pub async fn who_takes_up_a_lease_and_wants_a_block_of_fences_gets_one(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&one, &key, "holder");
+    holder.granted().await;
+    let mut waiter = Waiter::exclusive(&other, &key, "waiter");
+    waiter.wants.fences = 64;
+    waiter.queued().await;
+    holder.released().await;
+    waiter.client.notices.granted(waiter.number()).await;
+    let told = waiter.client.notices.fences_of(waiter.number());
+    let block = waiter.granted().await;
+    assert!(told.len() == 1 && block > told[0], "{block:?} after {told:?}");
+    waiter.released().await;
+    let next = Waiter::exclusive(&one, &key, "next").granted().await;
+    assert!(next.0 >= block.0 + 64, "{next:?} after the 64 from {block:?} on");
+}
+
 pub async fn a_lease_that_was_handed_over_lives_for_its_own_ttl(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");
@@ -101,12 +149,13 @@ pub async fn a_lease_that_was_handed_over_lives_for_its_own_ttl(place: &dyn Fixt
     holder.released().await;
     let before = clock::now();
     waiter.granted().await;
-    // A crash costs one ttl, also one that is shorter than a grant.
+    // A crash costs one ttl, or what a grant does if that is longer: a lease whose fence was told is held from then on.
     let left = remaining(&one, &key).await;
-    assert!(left <= Duration::from_millis(100), "{left:?} of 100 ms");
+    assert!(left <= GRANT_TTL, "{left:?} of 100 ms");
     let (_, known) = granted_in_the_end(&one, &key, Token::random()).await;
     let span = known.since(before);
     assert!(span + GRAIN >= Duration::from_millis(100), "two leases overlap: {span:?}");
+    assert!(span < GRANT_TTL + SLACK, "{span:?}");
 }
 
 pub async fn a_lease_not_taken_up_goes_to_the_next(place: &dyn Fixture) {

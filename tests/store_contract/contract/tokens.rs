@@ -226,11 +226,12 @@ pub async fn inspect_tells_leases_and_waiters_with_their_ages(place: &dyn Fixtur
         }
         assert!(info.waiters[0].age >= info.waiters[1].age);
     }
-    // What was handed over and not taken up yet is a lease without a fence.
+    // What was handed over and not taken up yet is a lease all the same.
     holders[0].released().await;
     holders[1].released().await;
     let info = info(&one, &key).await.expect("handed over");
     assert!(!info.shared);
-    assert_eq!((info.leases[0].holder.as_deref(), info.leases[0].fence), (Some(&*writer.wants.holder), None));
+    assert_eq!(info.leases[0].holder.as_deref(), Some(&*writer.wants.holder));
+    assert!(info.leases[0].fence > Some(fences[1]), "{:?} after {fences:?}", info.leases[0]);
     assert_eq!((info.leases.len(), info.waiters.len()), (1, 1));
 }

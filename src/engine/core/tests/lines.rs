@@ -5,7 +5,7 @@ use crate::lease::handoff::{BLOCK, LONGEST};
 use crate::store::{Ask, GRANT_TTL, Place, WAITER_LIFE};
 
 /// Somebody in another process asks for the lock, and waits for it if it has to.
-fn rival(world: &mut World, token: Token) -> Reply {
+pub(super) fn rival(world: &mut World, token: Token) -> Reply {
     let ttl = Ttl::from_millis(TTL).unwrap();
     let ask =
         Ask { place: Some(Place { number: 4711 }), ..Ask::new("lock:k".into(), token, ttl, "rival".into()) };
@@ -177,7 +177,7 @@ fn with_no_hand_offs_every_waiter_has_its_own_place_in_the_order_of_arrival() {
 }
 
 #[test]
-fn a_notice_is_followed_at_once_and_takes_the_lease_up() {
+fn a_notice_without_a_fence_is_followed_by_a_look_that_takes_the_lease_up() {
     let mut world = World::new();
     let rivals = Token::random();
     rival(&mut world, rivals);
@@ -185,8 +185,9 @@ fn a_notice_is_followed_at_once_and_takes_the_lease_up() {
     world.exchange();
     assert!(!asked.state.is_held(world.now));
     world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
-    for number in world.table.take_handed() {
-        world.core.noticed(world.now, STORE, Notice::Granted(number));
+    for notice in world.table.take_notices() {
+        let Notice::Granted { number, .. } = notice else { panic!("{notice:?}") };
+        world.core.noticed(world.now, STORE, Notice::Granted { number, fence: None });
     }
     assert!(matches!(world.exchange()[..], [Request::Acquire(_)]));
     assert!(asked.state.is_held(world.now));
@@ -203,7 +204,7 @@ fn a_lost_notice_costs_no_more_than_a_heartbeat() {
     let asked = world.acquire(Wait::Forever);
     world.exchange();
     world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
-    world.table.take_handed();
+    world.table.take_notices();
     let began = world.now;
     while !asked.state.is_held(world.now) {
         world.step();
@@ -348,7 +349,7 @@ fn who_looks_when_notices_may_have_been_lost_looks_again() {
     let answers: Vec<_> = look.requests.iter().cloned().map(|request| world.ask(request)).collect();
     // Handed to the waiter before it has heard that it waits, by a notice that is lost.
     world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
-    world.table.take_handed();
+    world.table.take_notices();
     world.core.noticed(world.now, STORE, Notice::Missed);
     world.answer(look, answers);
     assert!(matches!(world.exchange()[..], [Request::Acquire(_)]), "at once");

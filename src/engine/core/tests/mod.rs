@@ -1,6 +1,7 @@
 //! The rules, one by one: a store that answers what the test says, and a clock that the test moves.
 
 mod adopting;
+mod early;
 mod ending;
 mod holding;
 mod lines;
@@ -145,8 +146,8 @@ impl World {
                 let answers = batch.requests.into_iter().map(|request| self.ask(request)).collect();
                 self.core.answered(self.now, batch.sent, answers);
             }
-            for number in self.table.take_handed() {
-                self.core.noticed(self.now, STORE, Notice::Granted(number));
+            for notice in self.table.take_notices() {
+                self.core.noticed(self.now, STORE, notice);
             }
         }
     }

@@ -5,13 +5,14 @@
 -- for its last word, and there is none of them while nobody waits and nothing is shared.
 --   lock      a string, the holder's token; or, of shared leases, a sorted set of their tokens by when they end (ms)
 --   :fence    "LAST TOKEN NAME": the last fence that was given away, to whom, and the holder's name. LAST-N if that
---             was the last of N + 1. -TOKEN if it was handed the lease and has not taken it up. A q in front: there
---             may be a queue. It spares those who find the lock free from asking whether there is.
+--             was the last of N + 1. -TOKEN if the lease is kept for it, without a fence, although it could not be
+--             told. A q in front: there may be a queue. It spares those who do not see it from asking whether there is.
 --   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same)
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER CHANNEL NAME", MOST being 0 for an exclusive lease, CHANNEL - for none
 --             and ! for one that led nowhere
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
+-- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE".
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
 -- word from one has to prolong them. Errors are thrown, so whoever calls a rule does it by pcall.
 local call = redis.call
@@ -54,21 +55,19 @@ local function note(s, last, back, whose, name, life)
   return waiting
 end
 
--- Writes down whose lock it is that was a waiter's and has not been taken up.
-local function note_handed(s, token, name)
-  local last = fences(s)
-  local text = text_of(last, 0, '-' .. token, name)
-  if last > 0 then
-    call('SET', s.fence, 'q' .. text, 'KEEPTTL')
-  else
-    call('SET', s.fence, 'q' .. text, 'PX', FENCE_LIFE)
-  end
-end
-
 -- Reserves fences: the first of them, larger than all before, and the last.
 local function reserve(last, count)
   local first = math.min(math.max(now_us, last + 1), MOST_FENCES)
   return first, math.min(first + count - 1, MOST_FENCES)
+end
+
+-- Grants the lock to one who waits, for `ttl` ms. `whose`: its token as the fence key is to say it.
+local function hand(s, token, ttl, last, whose, name)
+  -- The fence comes first: what is told must have been written.
+  local text = 'q' .. text_of(last, 0, whose, name)
+  if not call('SET', s.fence, text, 'KEEPTTL', 'XX') then call('SET', s.fence, text, 'PX', FENCE_LIFE) end
+  call('SET', s.lock, token, 'PX', ttl)
+  s.owner = token
 end
 
 -- Lets the keys of shared leases live as long as the last of them.
@@ -104,6 +103,15 @@ local function tell(s, place)
   if number then redis.pcall('PUBLISH', channel, number) end
 end
 
+-- Whether somebody listens on that channel here: a fence is told to nobody else. What is published and reaches nobody
+-- here may yet reach a replica's clients, one of which may be the waiter, who will not have the lease.
+local function is_there(channel)
+  if channel == '-' or channel == '!' then return false end
+  -- Who may not ask does not know.
+  local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel)[2]
+  return listeners and listeners > 0
+end
+
 -- Grants to those in front, as long as they fit, and tells them. Stops at `but`, who is asking. Whether nobody is left
 -- who goes before `but`, or before one who comes now.
 --
@@ -118,23 +126,21 @@ local function hand_on(s, but, trust)
     local most, number, channel, name =
       match(call('HGET', s.waiters, token) or '0 0 - ', '^(%d+) (%d+) (%S+) (.*)$')
     if not fits(s, tonumber(most)) then return false end
+    local exclusive = most == '0'
+    local there = exclusive and is_there(channel)
     -- Who may not publish still hands on: whoever waits looks by itself.
-    local told = channel ~= '-' and (channel == '!' and 0 or redis.pcall('PUBLISH', channel, number))
-    if told ~= 0 then
-      if most == '0' then
-        call('SET', s.lock, token, 'PX', GRANT_TTL)
-        s.owner = token
-        forget(s, token)
-        note_handed(s, token, name)
-      else
-        share(s, token, now_ms + GRANT_TTL, '- ' .. name)
-        forget(s, token)
-      end
-    elseif trust and most == '0' and channel ~= '!' then
-      call('SET', s.lock, token, 'PX', DOUBT_TTL)
-      s.owner = token
+    local told = there or channel ~= '-' and (channel == '!' and 0 or redis.pcall('PUBLISH', channel, number))
+    if told ~= 0 and exclusive then
+      local fence = reserve((fences(s)), 1)
+      hand(s, token, GRANT_TTL, fence, token, name)
+      if there then redis.pcall('PUBLISH', channel, number .. format(' %016.0f', fence)) end
+      forget(s, token)
+    elseif told ~= 0 then
+      share(s, token, now_ms + GRANT_TTL, '- ' .. name)
+      forget(s, token)
+    elseif trust and exclusive and channel ~= '!' then
+      hand(s, token, DOUBT_TTL, (fences(s)), '-' .. token, name)
       call('HSET', s.waiters, token, most .. ' ' .. number .. ' ! ' .. name)
-      note_handed(s, token, name)
       tell(s, place + 1)
     else
       place = place + 1

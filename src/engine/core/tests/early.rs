@@ -1,0 +1,202 @@
+//! Early take-up: which notices are enough, for how long, and what is sent then.
+
+use super::lines::rival;
+use super::*;
+use crate::lease::handoff::BLOCK;
+use crate::lease::validity;
+use crate::store::GRANT_TTL;
+
+/// Somebody else holds the lock, and these wait for it, as the store knows.
+fn behind_a_rival<const N: usize>(world: &mut World, change: fn(&mut AcquireCommand)) -> (Token, [Asked; N]) {
+    let rivals = Token::random();
+    rival(world, rivals);
+    let waiters = std::array::from_fn(|_| world.acquire_with(Wait::Forever, change));
+    world.exchange();
+    (rivals, waiters)
+}
+
+/// The rival gives the lock back. What the store says then has not arrived yet.
+fn notice(world: &mut World, rivals: Token) -> Notice {
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    let mut notices = world.table.take_notices();
+    assert_eq!(notices.len(), 1);
+    notices.remove(0)
+}
+
+/// One notice reaches one waiter, so long after it had looked. Returns what is sent, and whether the lease is its own.
+fn told_after(ms: u64, change: fn(&mut AcquireCommand)) -> (Vec<Request>, bool) {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, change);
+    let notice = notice(&mut world, rivals);
+    world.now = world.now + Duration::from_millis(ms);
+    world.core.noticed(world.now, STORE, notice);
+    let held = asked.state.is_held(world.now);
+    (world.only_batch().requests, held)
+}
+
+/// What a lease lives for that was handed over, less the drift.
+fn grant() -> Duration {
+    let ttl = Ttl::from_millis(GRANT_TTL.as_millis() as u32).unwrap();
+    GRANT_TTL - validity::drift(ttl)
+}
+
+#[test]
+fn a_notice_that_tells_the_fence_is_enough_and_a_renewal_does_the_rest() {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
+    let looked = world.now;
+    world.pass(100);
+    let notice = notice(&mut world, rivals);
+    let Notice::Granted { fence: Some(fence), .. } = notice else { panic!("{notice:?}") };
+    world.core.noticed(world.now, STORE, notice);
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Acquired(told, _) if told == fence));
+    assert_eq!(asked.state.deadline(), looked + grant(), "from when it looked, not from when it was told");
+    let sent = world.exchange();
+    assert!(
+        matches!(sent[..], [Request::Renew { ttl, fences: 0, .. }] if ttl.as_millis() == TTL),
+        "{sent:?}"
+    );
+    assert_eq!(asked.state.deadline(), validity::deadline(world.now, Ttl::from_millis(TTL).unwrap()));
+    assert!(world.settled().is_empty(), "no renewal that anybody asked for");
+    let counts = [&world.stats.remote_hand_offs, &world.stats.waited, &world.stats.renewals];
+    assert_eq!(counts.map(|count| count.get()), [1, 1, 0]);
+    world.release(&asked);
+    world.exchange();
+    assert!(world.table.is_empty());
+}
+
+#[test]
+fn enough_has_to_be_left_of_the_lease() {
+    let last = (grant() - Duration::from_millis(250)).as_millis() as u64;
+    assert!(matches!(told_after(last, |_| {}), (sent, true) if matches!(sent[..], [Request::Renew { .. }])));
+    assert!(
+        matches!(told_after(last + 1, |_| {}), (sent, false) if matches!(sent[..], [Request::Acquire(_)]))
+    );
+}
+
+#[test]
+fn a_lease_that_nobody_renews_is_asked_for_with_its_own_ttl() {
+    assert!(!told_after(1, |asked| asked.auto_renew = false).1);
+}
+
+#[test]
+fn nobody_believes_in_a_lease_for_longer_than_its_ttl() {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, |asked| asked.ttl = Ttl::from_millis(100).unwrap());
+    let notice = notice(&mut world, rivals);
+    world.core.noticed(world.now, STORE, notice);
+    assert_eq!(asked.state.deadline(), validity::deadline(world.now, Ttl::from_millis(100).unwrap()));
+}
+
+#[test]
+fn a_notice_of_another_look_than_the_last_is_not_believed() {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
+    let Notice::Granted { number, fence } = notice(&mut world, rivals) else { panic!("no notice") };
+    // With the first, the last look becomes another.
+    for number in [number - 1, number] {
+        world.core.noticed(world.now, STORE, Notice::Granted { number, fence });
+        let batch = world.only_batch();
+        assert!(matches!(batch.requests[..], [Request::Acquire(_)]));
+        world.answer(batch, [queued()]);
+    }
+    assert!(!asked.state.is_held(world.now));
+}
+
+#[test]
+fn while_a_look_is_on_its_way_only_its_answer_grants() {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
+    world.core.noticed(world.now, STORE, Notice::Missed);
+    let look = world.only_batch();
+    let told = notice(&mut world, rivals);
+    world.core.noticed(world.now, STORE, told);
+    assert!(world.batches().is_empty() && !asked.state.is_held(world.now));
+    // It came first, as it may: then it has to be asked again.
+    world.answer(look, [queued()]);
+    world.exchange();
+    assert!(asked.state.is_held(world.now));
+}
+
+#[test]
+fn a_look_whose_answer_was_lost_says_nothing() {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
+    world.core.noticed(world.now, STORE, Notice::Missed);
+    let look = world.only_batch();
+    let told = notice(&mut world, rivals);
+    world.answer(look, [timed_out()]);
+    world.core.noticed(world.now, STORE, told);
+    assert!(matches!(world.exchange()[..], [Request::Acquire(_)]));
+    assert!(asked.state.is_held(world.now));
+}
+
+#[test]
+fn a_line_asks_for_its_fences_by_the_renewal() {
+    let mut world = World::new();
+    let (rivals, [first, second, third]) = behind_a_rival(&mut world, |_| {});
+    let notice = notice(&mut world, rivals);
+    world.core.noticed(world.now, STORE, notice);
+    assert!(first.state.is_held(world.now));
+    let sent = world.exchange();
+    assert!(
+        matches!(sent[..], [Request::Renew { fences: BLOCK, .. }, Request::Acquire(_)]),
+        "one renewal, and a place for the next: {sent:?}"
+    );
+    world.release(&first);
+    world.release(&second);
+    assert!(world.batches().is_empty() && third.state.is_held(world.now), "handed on within the process");
+}
+
+#[test]
+fn a_failed_renewal_is_repeated_while_the_lease_still_lives() {
+    for crowd in [false, true] {
+        let mut world = World::new();
+        let long = |asked: &mut AcquireCommand| asked.ttl = Ttl::from_millis(600_000).unwrap();
+        let (rivals, [asked]) = behind_a_rival(&mut world, long);
+        if crowd {
+            world.acquire_with(Wait::Forever, long);
+        }
+        let notice = notice(&mut world, rivals);
+        world.core.noticed(world.now, STORE, notice);
+        world.settled();
+        let mut tries = 0;
+        while asked.state.is_held(world.now) {
+            // The look of whoever is next stays without an answer.
+            let is_renewal = |batch: &Batch| matches!(batch.requests[..], [Request::Renew { .. }]);
+            if let Some(batch) = world.batches().into_iter().find(is_renewal) {
+                tries += 1;
+                // As late as it may be.
+                world.pass(batch.timeout.as_millis() as u64);
+                assert!(tries > 1 || asked.state.is_held(world.now), "there is time for another");
+                world.answer(batch, [timed_out()]);
+            } else {
+                world.step();
+            }
+        }
+        assert!(tries >= 3, "{tries} tries");
+    }
+}
+
+#[test]
+fn a_lease_that_is_gone_is_lost() {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
+    let notice = notice(&mut world, rivals);
+    world.core.noticed(world.now, STORE, notice);
+    world.settled();
+    let batch = world.only_batch();
+    world.answer(batch, [Ok(Reply::NotHeld(Absence::Taken))]);
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Lost(LossReason::Taken)));
+}
+
+#[test]
+fn who_has_given_up_is_handed_nothing() {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
+    let notice = notice(&mut world, rivals);
+    world.give(Command::Cancel { op: asked.op });
+    world.core.noticed(world.now, STORE, notice);
+    assert!(matches!(world.exchange()[..], [Request::Release { .. }]));
+    assert!(world.table.is_empty() && !asked.state.is_held(world.now));
+}

@@ -1,0 +1,179 @@
+//! A release by itself hands the lock on without the rules where it can. It has to leave behind what they would.
+
+use std::rc::Rc;
+
+use leasehold::lease::Token;
+use leasehold::store::redis::RedisStore;
+use leasehold::store::{Notice, Reply, Store};
+
+use crate::ask::{Notices, acquire, adopt, all, ask, granted, queue, queued, release, run, share};
+use crate::server::Server;
+
+/// Two stores that wait, and their server.
+struct Scene {
+    server: Server,
+    stores: [Rc<RedisStore>; 2],
+    told: [Notices; 2],
+}
+
+/// What lies at the server about one lock, but for its name, for which fences there are, and for times.
+fn state(server: &Server, key: &str) -> Vec<String> {
+    let side = |name: &str| format!("{{{key}}}:{name}");
+    let fence = server.command(&["GET", &side("fence")]);
+    let (mark, rest) = fence.split_once(' ').unwrap_or((&fence, ""));
+    let mark: String = mark.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    let mut state = vec![
+        server.command(&["GET", key]),
+        format!("{mark} {rest}"),
+        server.command(&["ZRANGE", &side("queue"), "0", "-1"]),
+        server.command(&["ZRANGE", &side("alive"), "0", "-1"]),
+        server.command(&["HGETALL", &side("waiters")]),
+        server.command(&["TYPE", &side("holders")]),
+    ];
+    // Times: by how much they are shorter than what they began as says how long the test took.
+    for (name, begun) in [("", 1_000), ("fence", 3_660_000), ("queue", 5_000), ("alive", 5_000)] {
+        let name = if name.is_empty() { key.to_owned() } else { side(name) };
+        let left: i64 = server.command(&["PTTL", &name]).parse().unwrap();
+        let about = if left < 0 { left } else { (begun - left) / 1_000 };
+        state.push(format!("{about} s after {begun} ms"));
+    }
+    state
+}
+
+impl Scene {
+    fn new() -> Self {
+        let server = Server::start(&[]);
+        let stores = [server.store(), server.store()];
+        let told = [Notices::of(&stores[0]), Notices::of(&stores[1])];
+        Self { server, stores, told }
+    }
+
+    /// Releases two locks that `prepare` has made alike for `token`, one of them by the rules. Returns whether the other was
+    /// handed on without them.
+    async fn compare(&mut self, token: Token, locks: [&str; 2]) -> bool {
+        let holder = self.stores[0].clone();
+        self.server.command(&["CONFIG", "RESETSTAT"]);
+        assert_eq!(ask(&holder, release(locks[0], token)).await, Reply::Released);
+        // The first thing that the rules ask is of what type a lock is.
+        let lean = !self.server.command(&["INFO", "commandstats"]).contains("cmdstat_type:");
+        let mut said = [Vec::new(), Vec::new()];
+        for (lock, said) in locks.iter().zip(&mut said) {
+            if *lock == locks[1] {
+                let batch = vec![release(lock, token), release("lock:free", token)];
+                assert!(matches!(all(&holder, batch).await[0], Ok(Reply::Released)));
+            }
+            for (store, told) in self.stores.iter().zip(&mut self.told) {
+                // Notices come before the answer.
+                ask(store, release("lock:free", token)).await;
+                for notice in told.more() {
+                    let Notice::Granted { number, fence } = notice else { panic!("{notice:?}") };
+                    let shown = self.server.command(&["GET", &format!("{{{lock}}}:fence")]);
+                    let is_shown =
+                        |fence: leasehold::lease::Fence| shown.contains(&format!("{:016}", fence.0));
+                    assert!(fence.is_none_or(is_shown), "{fence:?} is told, {shown} is noted");
+                    said.push((number, fence.is_some()));
+                }
+            }
+        }
+        assert_eq!(said[0], said[1], "the same is told");
+        assert_eq!(state(&self.server, locks[0]), state(&self.server, locks[1]));
+        lean
+    }
+}
+
+/// What is done to a lock before it is released.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Case {
+    One,
+    Two,
+    ABlockOfFences,
+    ReaderBehind,
+    ReaderFirst,
+    LostPlaceBehind,
+    LostPlaceFirst,
+    NoChannel,
+    Deserted,
+    Adopted,
+    AheadOfTheClock,
+    NoFence,
+    Nobody,
+}
+
+#[test]
+fn it_leaves_what_the_rules_leave() {
+    use Case::*;
+    run(async {
+        for (case, expected) in [
+            (One, true),
+            (Two, true),
+            (ABlockOfFences, true),
+            (ReaderBehind, true),
+            (ReaderFirst, false),
+            (LostPlaceBehind, false),
+            (LostPlaceFirst, false),
+            (NoChannel, false),
+            (Deserted, false),
+            (Adopted, true),
+            (AheadOfTheClock, false),
+            (NoFence, false),
+            (Nobody, true),
+        ] {
+            let mut scene = Scene::new();
+            let (mut token, heir) = (Token::random(), Token::random());
+            let waiters = [Token::random(), Token::random()];
+            let locks = ["lock:a", "lock:b"];
+            for lock in locks {
+                prepare(&scene, case, lock, token, waiters).await;
+                if case == Adopted {
+                    assert_eq!(ask(&scene.stores[0], adopt(lock, token, heir)).await, Reply::Adopted);
+                }
+            }
+            if case == Adopted {
+                token = heir;
+            }
+            if case == Deserted {
+                scene.stores[1].clone().close().await;
+                while scene.server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 1 {}
+                scene.stores[1] = scene.stores[0].clone();
+            }
+            assert_eq!(scene.compare(token, locks).await, expected, "{case:?}");
+        }
+    });
+}
+
+async fn prepare(scene: &Scene, case: Case, lock: &str, token: Token, waiters: [Token; 2]) {
+    let Scene { server, stores, .. } = scene;
+    let side = |name: &str| format!("{{{lock}}}:{name}");
+    granted(&stores[0], lock, token).await;
+    if case == Case::ABlockOfFences {
+        let leasehold::store::Request::Acquire(ask_for) = acquire(lock, token, 60_000) else {
+            unreachable!()
+        };
+        let block = leasehold::store::Ask { fences: 64, ..ask_for };
+        ask(&stores[0], leasehold::store::Request::Acquire(block)).await;
+    }
+    let first =
+        if case == Case::ReaderFirst { share(lock, waiters[0], 9, 1) } else { queue(lock, waiters[0], 1) };
+    let second =
+        if case == Case::ReaderBehind { share(lock, waiters[1], 9, 2) } else { queue(lock, waiters[1], 2) };
+    if case != Case::Nobody {
+        assert_eq!(queued(ask(&stores[1], first).await), (0, true));
+    }
+    if !matches!(case, Case::Nobody | Case::One) {
+        assert_eq!(queued(ask(&stores[0], second).await), (1, true));
+    }
+    let lost = |waiter: Token| server.command(&["ZADD", &side("alive"), "1", &waiter.to_string()]);
+    match case {
+        Case::LostPlaceBehind => drop(lost(waiters[1])),
+        Case::LostPlaceFirst => drop(lost(waiters[0])),
+        Case::NoChannel => {
+            server.command(&["HSET", &side("waiters"), &waiters[0].to_string(), "0 1 - a test"]);
+        }
+        Case::AheadOfTheClock => {
+            let text = format!("q9000000000000000 {token} a test");
+            server.command(&["SET", &side("fence"), &text, "KEEPTTL"]);
+        }
+        Case::NoFence => drop(server.command(&["DEL", &side("fence")])),
+        _ => {}
+    }
+}
