@@ -47,11 +47,15 @@ use futures_util::future::LocalBoxFuture;
 
 pub use error::{StoreError, StoreErrorKind};
 
+use crate::lease::handoff::BLOCK;
 use crate::lease::{Fence, Key, Mode, Token, Ttl};
 
 /// How long a lease lives that was handed to a waiter, until the waiter says that it is there. A round trip is a
 /// thousandth of it; a waiter that has just died costs the others no more than this.
 pub const GRANT_TTL: Duration = Duration::from_secs(1);
+/// How many fences are reserved with an exclusive lease that is handed to a waiter, who then need not ask for more in order to
+/// hand it on within its process.
+pub const GRANT_FENCES: u32 = BLOCK;
 /// How long a waiter keeps its place without being heard of.
 pub const WAITER_LIFE: Duration = Duration::from_millis(2500);
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Absence, Ask, GRANT_TTL, LeaseInfo, LockInfo, Reply, WAITER_LIFE, WaiterInfo};
+use super::{Absence, Ask, GRANT_FENCES, GRANT_TTL, LeaseInfo, LockInfo, Reply, WAITER_LIFE, WaiterInfo};
 use crate::lease::{Fence, Instant, Mode, Token, Ttl};
 
 /// A lease.
@@ -86,7 +86,7 @@ impl Lock {
                 return;
             }
             let next = self.queue.remove(0);
-            let fence = (next.mode == Mode::Exclusive).then(|| (turn.fences)(1));
+            let fence = (next.mode == Mode::Exclusive).then(|| (turn.fences)(GRANT_FENCES));
             (turn.handed)(&next, fence);
             let Waiting { token, holder, mode, .. } = next;
             self.held.push(Held { token, holder, mode, fence, ends: turn.now + GRANT_TTL });

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Mode, Token};
-use leasehold::store::{Absence, Ask, GRANT_TTL, LockInfo, Reply, Request, WAITER_LIFE};
+use leasehold::store::{Absence, Ask, GRANT_FENCES, GRANT_TTL, LockInfo, Reply, Request, WAITER_LIFE};
 
 /// What is wrong.
 pub type Verdict = Result<(), String>;
@@ -66,8 +66,9 @@ pub fn fits(mode: Mode, beside: impl Iterator<Item = Mode> + Clone) -> bool {
 
 /// The blocks of fences that were reserved but for those who were handed leases.
 fn asked_for(deed: &Deed<'_>) -> Vec<(Fence, u32)> {
-    let told =
-        |block: &(Fence, u32)| deed.handed.iter().any(|(_, fence)| *block == (fence.unwrap_or(Fence(0)), 1));
+    let told = |block: &(Fence, u32)| {
+        deed.handed.iter().any(|(_, fence)| *block == (fence.unwrap_or(Fence(0)), GRANT_FENCES))
+    };
     deed.reserved.iter().filter(|block| !told(block)).copied().collect()
 }
 
@@ -159,7 +160,7 @@ impl Checker {
             self.top = first.0 + u64::from(*count) - 1;
         }
         for (token, fence) in deed.handed {
-            let known = fence.is_none_or(|fence| deed.reserved.contains(&(fence, 1)));
+            let known = fence.is_none_or(|fence| deed.reserved.contains(&(fence, GRANT_FENCES)));
             demand!(known, "{token} was told {fence:?}, reserved: {:?}", deed.reserved);
         }
         let asked = asked_for(deed);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use leasehold::lease::Token;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Notice, Reply, Store};
+use leasehold::store::{GRANT_FENCES, Notice, Reply, Store};
 
 use crate::ask::{Notices, acquire, adopt, all, ask, granted, queue, queued, release, run, share};
 use crate::server::Server;
@@ -68,8 +68,10 @@ impl Scene {
                 for notice in told.more() {
                     let Notice::Granted { number, fence } = notice else { panic!("{notice:?}") };
                     let shown = self.server.command(&["GET", &format!("{{{lock}}}:fence")]);
-                    let is_shown =
-                        |fence: leasehold::lease::Fence| shown.contains(&format!("{:016}", fence.0));
+                    let last = u64::from(GRANT_FENCES) - 1;
+                    let is_shown = |fence: leasehold::lease::Fence| {
+                        shown.contains(&format!("{:016}-{last} ", fence.0 + last))
+                    };
                     assert!(fence.is_none_or(is_shown), "{fence:?} is told, {shown} is noted");
                     said.push((number, fence.is_some()));
                 }

@@ -14,7 +14,7 @@ use super::outgoing::Purpose;
 use super::tickets::{Serves, Ticket};
 use crate::lease::handoff::HandOff;
 use crate::lease::{Fence, Instant, Mode, Ttl, validity};
-use crate::store::GRANT_TTL;
+use crate::store::{GRANT_FENCES, GRANT_TTL};
 
 /// What has to be left of the lease: time for the renewal, and for another if that one fails.
 const ENOUGH: Duration = Duration::from_millis(250);
@@ -43,8 +43,8 @@ impl Core {
         let Some((ticket, Some(waiter))) = self.redeem(ticket_of(number)) else { return true };
         let is_line = ticket.serves == Serves::Line;
         let most = self.clients.get(&ticket.wanted.client).map_or(0, |client| client.settings.hand_offs);
-        // It is not known whether others wait, nor are there more fences: the renewal may ask.
-        let hand_off = is_line.then(|| HandOff::new(most, fence, 0, true, now));
+        // It is not known whether others wait.
+        let hand_off = is_line.then(|| HandOff::new(most, Fence(fence.0 + 1), GRANT_FENCES - 1, true, now));
         let grant = Grant {
             token: ticket.wanted.token,
             fence,

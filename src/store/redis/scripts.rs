@@ -89,15 +89,17 @@ pub fn side_key(lock: &str, side: Side) -> [&str; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{GRANT_TTL, WAITER_LIFE};
+    use crate::store::{GRANT_FENCES, GRANT_TTL, WAITER_LIFE};
 
     #[test]
-    fn scripts_and_contract_agree_on_times() {
+    fn scripts_and_contract_agree() {
         let [fence, grant, waiter] = [FENCE_LIFE, GRANT_TTL, WAITER_LIFE].map(|time| time.as_millis());
         let line = format!("local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = {fence}, {grant}, {waiter}\n");
         assert!(include_str!("scripts/rules.lua").contains(&line), "{line}");
-        let line = format!("local GRANT_TTL = {grant}\n");
+        let line = format!("local GRANT_TTL, GRANT_FENCES = {grant}, {GRANT_FENCES}\n");
         assert!(include_str!("scripts/release.lua").contains(&line), "{line}");
+        let line = format!(", GRANT_FENCES = 200, {GRANT_FENCES}\n");
+        assert!(include_str!("scripts/rules.lua").contains(&line), "{line}");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::lines::rival;
 use super::*;
-use crate::lease::handoff::BLOCK;
 use crate::lease::validity;
 use crate::store::GRANT_TTL;
 
@@ -132,7 +131,7 @@ fn a_look_whose_answer_was_lost_says_nothing() {
 }
 
 #[test]
-fn a_line_asks_for_its_fences_by_the_renewal() {
+fn a_line_may_hand_on_at_once_what_it_was_handed() {
     let mut world = World::new();
     let (rivals, [first, second, third]) = behind_a_rival(&mut world, |_| {});
     let notice = notice(&mut world, rivals);
@@ -140,7 +139,7 @@ fn a_line_asks_for_its_fences_by_the_renewal() {
     assert!(first.state.is_held(world.now));
     let sent = world.exchange();
     assert!(
-        matches!(sent[..], [Request::Renew { fences: BLOCK, .. }, Request::Acquire(_)]),
+        matches!(sent[..], [Request::Renew { fences: 0, .. }, Request::Acquire(_)]),
         "one renewal, and a place for the next: {sent:?}"
     );
     world.release(&first);

@@ -5,7 +5,7 @@
 --
 -- As long as nobody waits, a lease that is ended is a key that is deleted. MGET and not GET, because to it what is no
 -- string is nothing: the rules look closer at whatever does not belong to the token.
-local GRANT_TTL = 1000
+local GRANT_TTL, GRANT_FENCES = 1000, 64
 local KEYS, ARGV, call = KEYS, ARGV, redis.pcall
 local count = #KEYS / 2
 local rules
@@ -37,7 +37,8 @@ local function hand_on(lock, queue, token, head, last)
   local number, channel, name = string.match(waiter, '^0 (%d+) ([^-!]%S*) (.*)$')
   local listeners = channel and call('PUBSUB', 'NUMSUB', channel)[2]
   if not listeners or listeners == 0 then return false end
-  if call('SET', side .. 'fence', 'q' .. now .. ' ' .. head .. ' ' .. name, 'KEEPTTL').err then return false end
+  local fences = string.format('q%016.0f-%d ', now + GRANT_FENCES - 1, GRANT_FENCES - 1)
+  if call('SET', side .. 'fence', fences .. head .. ' ' .. name, 'KEEPTTL').err then return false end
   call('SET', lock, head, 'PX', GRANT_TTL)
   call('PUBLISH', channel, number .. ' ' .. now)
   call('ZREM', queue, head)

@@ -18,7 +18,7 @@
 local call = redis.call
 local match, format = string.match, string.format
 local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1000, 2500
-local DOUBT_TTL = 200
+local DOUBT_TTL, GRANT_FENCES = 200, 64
 local MOST_FENCES = 9007199254740991 -- 2^53 - 1: Lua and JavaScript count no further
 local now_ms = math.floor(now_us / 1000)
 local rules = {}
@@ -61,10 +61,11 @@ local function reserve(last, count)
   return first, math.min(first + count - 1, MOST_FENCES)
 end
 
--- Grants the lock to one who waits, for `ttl` ms. `whose`: its token as the fence key is to say it.
-local function hand(s, token, ttl, last, whose, name)
+-- Grants the lock to one who waits, for `ttl` ms. `whose`: its token as the fence key is to say it; `back`: how many fences
+-- it has beside the first.
+local function hand(s, token, ttl, last, back, whose, name)
   -- The fence comes first: what is told must have been written.
-  local text = 'q' .. text_of(last, 0, whose, name)
+  local text = 'q' .. text_of(last, back, whose, name)
   if not call('SET', s.fence, text, 'KEEPTTL', 'XX') then call('SET', s.fence, text, 'PX', FENCE_LIFE) end
   call('SET', s.lock, token, 'PX', ttl)
   s.owner = token
@@ -131,15 +132,15 @@ local function hand_on(s, but, trust)
     -- Who may not publish still hands on: whoever waits looks by itself.
     local told = there or channel ~= '-' and (channel == '!' and 0 or redis.pcall('PUBLISH', channel, number))
     if told ~= 0 and exclusive then
-      local fence = reserve((fences(s)), 1)
-      hand(s, token, GRANT_TTL, fence, token, name)
+      local fence, last = reserve((fences(s)), GRANT_FENCES)
+      hand(s, token, GRANT_TTL, last, last - fence, token, name)
       if there then redis.pcall('PUBLISH', channel, number .. format(' %016.0f', fence)) end
       forget(s, token)
     elseif told ~= 0 then
       share(s, token, now_ms + GRANT_TTL, '- ' .. name)
       forget(s, token)
     elseif trust and exclusive and channel ~= '!' then
-      hand(s, token, DOUBT_TTL, (fences(s)), '-' .. token, name)
+      hand(s, token, DOUBT_TTL, (fences(s)), 0, '-' .. token, name)
       call('HSET', s.waiters, token, most .. ' ' .. number .. ' ! ' .. name)
       tell(s, place + 1)
     else
