@@ -343,6 +343,11 @@ impl World {
         for granted in self.processes[process].hear(settled) {
             self.grants += 1;
             self.check_grant(process, &granted);
+            if self.crowded && self.is_trouble() && self.rng.u16(..300) == 0 {
+                // In a crowd whoever holds is gone the next moment: it has to freeze here.
+                let span = Duration::from_millis(self.rng.u64(1..4_000)) / self.haste();
+                self.processes[process].frozen_until = self.now + span;
+            }
         }
         let detached = std::mem::take(&mut self.processes[process].detached);
         self.parcels.extend(detached);
