@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Core;
+use super::early::grant_ttl;
 use super::waiting::Waiter;
 use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
@@ -45,6 +46,13 @@ pub struct Tenure {
     pub(super) detaching: bool,
     pub(super) failures: u32,
     pub(super) wake: Instant,
+}
+
+impl Tenure {
+    /// How long it lives without another renewal.
+    pub(super) fn term(&self) -> Ttl {
+        if self.early { self.ttl.min(grant_ttl()) } else { self.ttl }
+    }
 }
 
 /// A lease as it comes to its holder: from the store, or from who held it before.

@@ -37,7 +37,7 @@ impl Line {
             return now;
         }
         // Whoever gets it shall have time to be renewed.
-        tenure.deadline - tenure.ttl.as_duration() / 4
+        tenure.deadline - tenure.term().as_duration() / 4
     }
 }
 

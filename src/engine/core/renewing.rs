@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::early::grant_ttl;
 use super::holding::Tenure;
 use super::outgoing::{Purpose, RenewTag, Tag};
 use super::{Client, Core, Wake};
@@ -246,8 +245,7 @@ impl Core {
             self.settle(op, Outcome::RenewFailed(error));
         } else if matches!(purpose, Purpose::Keep | Purpose::TakeUp) {
             tenure.failures += 1;
-            let ttl = if tenure.early { tenure.ttl.min(grant_ttl()) } else { tenure.ttl };
-            tenure.renew_at = renewal::retry(now, ttl, tenure.failures, jitter);
+            tenure.renew_at = renewal::retry(now, tenure.term(), tenure.failures, jitter);
         }
         self.schedule_tenure(op);
     }

@@ -137,12 +137,13 @@ fn a_line_may_hand_on_at_once_what_it_was_handed() {
     let notice = notice(&mut world, rivals);
     world.core.noticed(world.now, STORE, notice);
     assert!(first.state.is_held(world.now));
+    world.release(&first);
+    assert!(second.state.is_held(world.now), "before the renewal is answered");
     let sent = world.exchange();
     assert!(
         matches!(sent[..], [Request::Renew { fences: 0, .. }, Request::Acquire(_)]),
         "one renewal, and a place for the next: {sent:?}"
     );
-    world.release(&first);
     world.release(&second);
     assert!(world.batches().is_empty() && third.state.is_held(world.now), "handed on within the process");
 }
