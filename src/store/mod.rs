@@ -21,7 +21,8 @@
 //! 6. *Nothing piles up.* After the last lease of a key ends, whatever the store keeps of that key
 //!    is gone within a bounded time.
 //! 7. *First come, first served.* A lease that ends by [`Request::Release`] is handed to whoever came first of
-//!    those who wait and live: at once and for [`GRANT_TTL`], in which that one has to repeat its acquire.
+//!    those who wait and live: at once and for [`GRANT_TTL`] (an exclusive one for its own ttl, if that is
+//!    shorter), in which that one has to repeat its acquire.
 //!    An exclusive lease has its fence from then on; who is told of it may as well renew at once.
 //!    So are further leases, as long as whoever is first then fits beside those that are held. Nobody who
 //!    comes later is granted the key before them. A lease that ended by itself is handed on the same way at the
@@ -50,8 +51,8 @@ pub use error::{StoreError, StoreErrorKind};
 use crate::lease::handoff::BLOCK;
 use crate::lease::{Fence, Key, Mode, Token, Ttl};
 
-/// How long a lease lives that was handed to a waiter, until the waiter says that it is there. A round trip is a
-/// thousandth of it; a waiter that has just died costs the others no more than this.
+/// How long a lease lives that was handed to a waiter, until the waiter says that it is there; an exclusive one of a shorter
+/// ttl lives for that. A round trip is a thousandth of it; a waiter that has just died costs the others no more than this.
 pub const GRANT_TTL: Duration = Duration::from_secs(1);
 /// How many fences are reserved with an exclusive lease that is handed to a waiter, who then need not ask for more in order to
 /// hand it on within its process.

@@ -3,6 +3,7 @@
 //! For stores that carry out the requests themselves. Time comes in as an argument, and fences are handed in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Absence, Ask, GRANT_FENCES, GRANT_TTL, LeaseInfo, LockInfo, Reply, WAITER_LIFE, WaiterInfo};
 use crate::lease::{Fence, Instant, Mode, Token, Ttl};
@@ -34,6 +35,9 @@ pub struct Waiting {
     pub mode: Mode,
     /// What it is called in a notice.
     pub number: u64,
+    /// For how long it is handed an exclusive lease: for [`GRANT_TTL`], or its own ttl if that is shorter. A shared one,
+    /// which has to be taken up, it is always handed for [`GRANT_TTL`].
+    pub grant: Duration,
     /// When it came.
     pub since: Instant,
     /// Until when it keeps its place unless it is heard of.
@@ -88,8 +92,9 @@ impl Lock {
             let next = self.queue.remove(0);
             let fence = (next.mode == Mode::Exclusive).then(|| (turn.fences)(GRANT_FENCES));
             (turn.handed)(&next, fence);
-            let Waiting { token, holder, mode, .. } = next;
-            self.held.push(Held { token, holder, mode, fence, ends: turn.now + GRANT_TTL });
+            let Waiting { token, holder, mode, grant, .. } = next;
+            let ends = turn.now + if fence.is_some() { grant } else { GRANT_TTL };
+            self.held.push(Held { token, holder, mode, fence, ends });
         }
     }
 
@@ -115,8 +120,7 @@ impl Lock {
         let others = waiting(self);
         if let Some(held) = self.held.iter_mut().find(|held| held.token == ask.token) {
             let ends = now + ask.ttl.as_duration();
-            // What was handed over lived for GRANT_TTL: the ttl of whoever takes it up may be shorter. If it had its fence
-            // from then on, it may have been taken up before.
+            // A shared one that was handed over lived for GRANT_TTL: the ttl of whoever takes it up may be shorter.
             held.ends = if held.fence.is_none() { ends } else { held.ends.max(ends) };
             if ask.fences > 1 || held.fence.is_none() {
                 held.fence = Some((turn.fences)(ask.fences));
@@ -136,17 +140,19 @@ impl Lock {
         }
         let remaining = Some(self.held.iter().map(|held| held.ends.since(now)).min().unwrap_or_default());
         let Some(asked) = ask.place else { return Reply::Busy { remaining } };
-        let until = now + WAITER_LIFE;
+        let (until, grant) = (now + WAITER_LIFE, ask.ttl.as_duration().min(GRANT_TTL));
         let Ask { token, ref holder, mode, .. } = *ask;
         let ahead = match place {
             Some(index) => {
                 let waiting = &mut self.queue[index];
                 (waiting.mode, waiting.number, waiting.until) = (mode, asked.number, until);
+                waiting.grant = grant;
                 index
             }
             None => {
                 let holder = holder.clone();
-                self.queue.push(Waiting { token, holder, mode, number: asked.number, since: now, until });
+                let number = asked.number;
+                self.queue.push(Waiting { token, holder, mode, number, grant, since: now, until });
                 self.queue.len() - 1
             }
         };

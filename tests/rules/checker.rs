@@ -42,6 +42,7 @@ struct Lease {
 struct Waiter {
     token: Token,
     mode: Mode,
+    ttl: Duration,
     since: Instant,
     heard: Instant,
 }
@@ -194,7 +195,9 @@ impl Checker {
             demand!(place < self.queue.len(), "{token} was handed a lease and does not wait");
             let mode = self.queue[place].mode;
             demand!(mode.is_shared() != fence.is_some(), "{token} was handed {mode:?} with {fence:?}");
-            self.grant(*token, mode, now + GRANT_TTL)?;
+            // A shared lease, which has no fence yet, has to be taken up in any case.
+            let ttl = if mode.is_shared() { GRANT_TTL } else { self.queue[place].ttl.min(GRANT_TTL) };
+            self.grant(*token, mode, now + ttl)?;
             self.lease(*token).expect("just granted").fence = *fence;
         }
         Ok(())
@@ -246,9 +249,10 @@ impl Checker {
         let expected = match ask.place {
             None => Reply::Busy { remaining },
             Some(_) => {
+                let ttl = ask.ttl.as_duration();
                 match self.queue.get_mut(index) {
-                    Some(waiter) => (waiter.heard, waiter.mode) = (now, ask.mode),
-                    None => self.queue.push(Waiter { token, mode: ask.mode, since: now, heard: now }),
+                    Some(waiter) => (waiter.heard, waiter.mode, waiter.ttl) = (now, ask.mode, ttl),
+                    None => self.queue.push(Waiter { token, mode: ask.mode, ttl, since: now, heard: now }),
                 }
                 Reply::Queued { remaining, ahead: index as u32, told: true }
             }

@@ -169,7 +169,7 @@ async fn prepare(scene: &Scene, case: Case, lock: &str, token: Token, waiters: [
         Case::LostPlaceBehind => drop(lost(waiters[1])),
         Case::LostPlaceFirst => drop(lost(waiters[0])),
         Case::NoChannel => {
-            server.command(&["HSET", &side("waiters"), &waiters[0].to_string(), "0 1 - a test"]);
+            server.command(&["HSET", &side("waiters"), &waiters[0].to_string(), "0 1 1000 - a test"]);
         }
         Case::AheadOfTheClock => {
             let text = format!("q9000000000000000 {token} a test");

@@ -96,7 +96,7 @@ fn what_lies_at_the_server_while_somebody_waits_ends_by_itself() {
             assert_eq!(server.command(&["ZRANK", &side("queue"), &token.to_string()]), "0");
             assert_ne!(server.command(&["ZSCORE", &side("alive"), &token.to_string()]), "(nil)");
             let known = server.command(&["HGET", &side("waiters"), &token.to_string()]);
-            assert!(known.starts_with("0 7 leasehold:") && known.ends_with(" a test"), "{known}");
+            assert!(known.starts_with("0 7 1000 leasehold:") && known.ends_with(" a test"), "{known}");
             assert!(!known.contains(&token.to_string()));
             assert_eq!(server.command(&["GETRANGE", &side("fence"), "0", "0"]), "q");
             for name in ["queue", "alive", "waiters"] {

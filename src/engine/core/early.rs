@@ -2,7 +2,7 @@
 //! more.
 //!
 //! That is safe because the notice says after which look the lease was granted: one of that number, which the store has
-//! answered. So it began after that look was sent, and lives for [`GRANT_TTL`] from then at least, however late the notice
+//! answered. So it began after that look was sent, and lives for its ttl or [`GRANT_TTL`] from then at least, however late the notice
 //! is. A renewal, sent in the same breath, lets it live as long as it was asked for.
 
 use std::time::Duration;
@@ -13,16 +13,11 @@ use super::notices::ticket_of;
 use super::outgoing::Purpose;
 use super::tickets::{Serves, Ticket};
 use crate::lease::handoff::HandOff;
-use crate::lease::{Fence, Instant, Mode, Ttl, validity};
+use crate::lease::{Fence, Mode, Ttl, validity};
 use crate::store::{GRANT_FENCES, GRANT_TTL};
 
 /// What has to be left of the lease: time for the renewal, and for another if that one fails.
 const ENOUGH: Duration = Duration::from_millis(250);
-
-/// Until when a lease lives at least that was handed over after a request that was sent at `sent`.
-fn deadline(sent: Instant) -> Instant {
-    validity::deadline(sent, grant_ttl())
-}
 
 /// [`GRANT_TTL`] as a ttl.
 pub(super) fn grant_ttl() -> Ttl {
@@ -36,7 +31,8 @@ impl Core {
         let now = self.now;
         let Some(ticket) = self.tickets.get(&ticket_of(number)) else { return true };
         let Some((_, sent)) = ticket.place.filter(|(place, _)| *place == number) else { return false };
-        let deadline = deadline(sent);
+        let term = ticket.wanted.ttl.min(grant_ttl());
+        let deadline = validity::deadline(sent, term);
         if deadline.since(now) < ENOUGH || !self.may_take_up(ticket) {
             return false;
         }
@@ -48,8 +44,8 @@ impl Core {
         let grant = Grant {
             token: ticket.wanted.token,
             fence,
-            deadline: deadline.min(validity::deadline(now, waiter.asked.ttl)),
-            store_expiry: now + GRANT_TTL,
+            deadline,
+            store_expiry: now + term.as_duration(),
             renew_at: now + deadline.since(now) / 2,
             early: true,
             renewing: false,

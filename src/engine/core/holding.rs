@@ -10,7 +10,7 @@ use crate::engine::stats::Stats;
 use crate::lease::handoff::HandOff;
 use crate::lease::renewal;
 use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Token, Ttl, validity};
-use crate::store::{GRANT_TTL, StoreError};
+use crate::store::StoreError;
 
 /// A lease while it is held.
 pub struct Tenure {
@@ -84,8 +84,7 @@ impl Core {
             token,
             fence,
             deadline: validity::deadline(sent, ttl),
-            // What was handed over lives for so long, even if it was wanted for less.
-            store_expiry: self.now + ttl.as_duration().max(GRANT_TTL),
+            store_expiry: self.now + ttl.as_duration(),
             renew_at: renewal::next(sent, ttl, jitter),
             early: false,
             renewing: false,

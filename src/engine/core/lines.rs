@@ -11,7 +11,6 @@ use crate::engine::command::{AcquireCommand, ClientId, OpId};
 use crate::lease::handoff::HandOff;
 use crate::lease::queue::{Arrival, Queue};
 use crate::lease::{Fence, Instant, Key, Ttl};
-use crate::store::GRANT_TTL;
 
 /// Whose line, and for which lock.
 pub type LineId = (ClientId, Key);
@@ -33,7 +32,7 @@ impl Line {
     pub(super) fn keeps_until(&self, tenure: &Tenure, now: Instant) -> Instant {
         // What is being detached may be another process's by now, and the answer would end it for whoever has it then. Nor
         // is handed on what its holder has renewed for longer than the others want: they would hold it for as long.
-        if tenure.detaching || tenure.store_expiry > now + renewal_span(self.ttl).max(GRANT_TTL) {
+        if tenure.detaching || tenure.store_expiry > now + renewal_span(self.ttl) {
             return now;
         }
         // Whoever gets it shall have time to be renewed.

@@ -96,7 +96,7 @@ mod tests {
         let [fence, grant, waiter] = [FENCE_LIFE, GRANT_TTL, WAITER_LIFE].map(|time| time.as_millis());
         let line = format!("local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = {fence}, {grant}, {waiter}\n");
         assert!(include_str!("scripts/rules.lua").contains(&line), "{line}");
-        let line = format!("local GRANT_TTL, GRANT_FENCES = {grant}, {GRANT_FENCES}\n");
+        let line = format!("local GRANT_FENCES = {GRANT_FENCES}\n");
         assert!(include_str!("scripts/release.lua").contains(&line), "{line}");
         let line = format!(", GRANT_FENCES = 200, {GRANT_FENCES}\n");
         assert!(include_str!("scripts/rules.lua").contains(&line), "{line}");

@@ -276,13 +276,14 @@ impl<'a> Turn<'a> {
         };
         let mut handed = Vec::new();
         let mut hand = |waiting: &rules::Waiting, fence: Option<Fence>| {
-            handed.push(Handed { token: waiting.token, number: waiting.number, fence });
+            let lives = if fence.is_some() { waiting.grant } else { GRANT_TTL };
+            handed.push((Handed { token: waiting.token, number: waiting.number, fence }, lives));
         };
         let mut turn = rules::Turn { now: self.now, fences: &mut fences, handed: &mut hand };
         let result = rule(&mut known.lock, &mut turn);
-        for handed in handed {
+        for (handed, lives) in handed {
             let origin = known.entry(handed.token, me.owner, me.boot);
-            (origin.boot, origin.ttl, origin.place) = (me.boot, GRANT_TTL, 0);
+            (origin.boot, origin.ttl, origin.place) = (me.boot, lives, 0);
             if origin.owner == me.owner {
                 self.handed.push((key.clone(), handed));
             }

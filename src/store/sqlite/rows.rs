@@ -12,14 +12,15 @@ use crate::lease::{Fence, Instant, Mode, Token};
 
 const LEASES: &str = "SELECT token, most, owner, boot, holder, number, ends, ttl, fence FROM leases
     WHERE key = ?1";
-const WAITERS: &str = "SELECT token, most, owner, boot, holder, number, until, since, place FROM waiters
+const WAITERS: &str = "SELECT token, most, owner, boot, holder, number, until, since, place, grant_ttl
+    FROM waiters
     WHERE key = ?1 ORDER BY place";
 const SET_LEASE: &str = "INSERT OR REPLACE INTO leases
     (key, token, most, owner, boot, holder, number, ends, ttl, fence)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const SET_WAITER: &str = "INSERT OR REPLACE INTO waiters
-    (key, place, token, most, owner, boot, holder, number, until, since)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    (key, place, token, most, owner, boot, holder, number, until, since, grant_ttl)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 const END_LEASE: &str = "DELETE FROM leases WHERE key = ?1 AND token = ?2";
 const END_WAITER: &str = "DELETE FROM waiters WHERE key = ?1 AND place = ?2";
 
@@ -190,11 +191,12 @@ impl<'a> Rows<'a> {
                 self.set_lease
                     .execute(params![key, token, most, owner, boot, &**holder, number, ends, ttl, fence])?;
             }
-            Content::Waiter(Waiting { token, holder, mode, number: _, since, until }) => {
+            Content::Waiter(Waiting { token, holder, mode, number: _, grant, since, until }) => {
+                let grant = grant.as_millis() as i64;
                 let (token, most) = (token.encode(&mut buffer), most(*mode));
                 let (until, since) = (until.as_micros().cast_signed(), since.as_micros().cast_signed());
                 self.connection.prepare_cached(SET_WAITER)?.execute(params![
-                    key, place, token, most, owner, boot, &**holder, number, until, since
+                    key, place, token, most, owner, boot, &**holder, number, until, since, grant
                 ])?;
             }
         }
@@ -246,6 +248,7 @@ fn waiter_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
         holder: row.get(4)?,
         mode: mode_of(row, 1)?,
         number: number_of(row, 5)?,
+        grant: Duration::from_millis(number_of(row, 9)?),
         since: Instant::from_micros(number_of(row, 7)?),
         until: Instant::from_micros(number_of(row, 6)?),
     };

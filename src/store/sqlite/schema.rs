@@ -14,7 +14,7 @@ const VERSION: i32 = 3;
 /// SQLite's own 1000, because that costs two syncs of the disk.
 const WAL_PAGES: i32 = 4000;
 
-/// Instants are in µs on the host's boot clock, `ttl` is in ms. BLOBs are UUIDs: the store that wrote the row, and the
+/// Instants are in µs on the host's boot clock, `ttl` and `grant_ttl` are in ms. BLOBs are UUIDs: the store that wrote the row, and the
 /// boot in which it did. `most` is 0 for an exclusive lease. A lease has a `number` until whoever was handed
 /// it, as that waiter of its process, has taken it up: the index has those leases alone, so it costs the others nothing.
 /// A `fence` is missing until a shared lease is taken up. `place` counts up in each queue. One row in `fence` counts for all keys, so that a key leaves nothing behind.
@@ -39,6 +39,7 @@ const LAYOUT: &str = "
         token TEXT NOT NULL,
         most INTEGER NOT NULL,
         number INTEGER NOT NULL,
+        grant_ttl INTEGER NOT NULL,
         since INTEGER NOT NULL,
         until INTEGER NOT NULL,
         owner BLOB NOT NULL,

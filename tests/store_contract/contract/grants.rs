@@ -149,13 +149,12 @@ pub async fn a_lease_that_was_handed_over_lives_for_its_own_ttl(place: &dyn Fixt
     holder.released().await;
     let before = clock::now();
     waiter.granted().await;
-    // A crash costs one ttl, or what a grant does if that is longer: a lease whose fence was told is held from then on.
+    // A crash costs one ttl, also one that is shorter than a grant.
     let left = remaining(&one, &key).await;
-    assert!(left <= GRANT_TTL, "{left:?} of 100 ms");
+    assert!(left <= Duration::from_millis(100), "{left:?} of 100 ms");
     let (_, known) = granted_in_the_end(&one, &key, Token::random()).await;
     let span = known.since(before);
     assert!(span + GRAIN >= Duration::from_millis(100), "two leases overlap: {span:?}");
-    assert!(span < GRANT_TTL + SLACK, "{span:?}");
 }
 
 pub async fn a_lease_not_taken_up_goes_to_the_next(place: &dyn Fixture) {

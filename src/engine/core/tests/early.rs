@@ -80,11 +80,22 @@ fn a_lease_that_nobody_renews_is_asked_for_with_its_own_ttl() {
 
 #[test]
 fn nobody_believes_in_a_lease_for_longer_than_its_ttl() {
-    let mut world = World::new();
-    let (rivals, [asked]) = behind_a_rival(&mut world, |asked| asked.ttl = Ttl::from_millis(100).unwrap());
-    let notice = notice(&mut world, rivals);
-    world.core.noticed(world.now, STORE, notice);
-    assert_eq!(asked.state.deadline(), validity::deadline(world.now, Ttl::from_millis(100).unwrap()));
+    let short = |asked: &mut AcquireCommand| asked.ttl = Ttl::from_millis(100).unwrap();
+    let longer = |asked: &mut AcquireCommand| asked.ttl = Ttl::from_millis(500).unwrap();
+    let cases: [(u32, fn(&mut AcquireCommand), bool); 2] = [(100, short, false), (500, longer, true)];
+    for (ms, change, is_enough) in cases {
+        let ttl = Ttl::from_millis(ms).unwrap();
+        let mut world = World::new();
+        let (rivals, [asked]) = behind_a_rival(&mut world, change);
+        let looked = world.now;
+        let notice = notice(&mut world, rivals);
+        world.now = world.now + Duration::from_millis(20);
+        world.core.noticed(world.now, STORE, notice);
+        assert_eq!(asked.state.is_held(world.now), is_enough, "{ms} ms");
+        assert!(asked.state.deadline() <= validity::deadline(looked, ttl));
+        let sent = world.only_batch().requests;
+        assert_eq!(matches!(sent[..], [Request::Renew { .. }]), is_enough, "{sent:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 --
 -- As long as nobody waits, a lease that is ended is a key that is deleted. MGET and not GET, because to it what is no
 -- string is nothing: the rules look closer at whatever does not belong to the token.
-local GRANT_TTL, GRANT_FENCES = 1000, 64
+local GRANT_FENCES = 64
 local KEYS, ARGV, call = KEYS, ARGV, redis.pcall
 local count = #KEYS / 2
 local rules
@@ -34,12 +34,12 @@ local function hand_on(lock, queue, token, head, last)
   if not first_end or tonumber(first_end) <= tonumber(sub(now, 1, 13)) then return false end
   local waiter = call('HGET', side .. 'waiters', head)
   if type(waiter) ~= 'string' then return false end
-  local number, channel, name = string.match(waiter, '^0 (%d+) ([^-!]%S*) (.*)$')
+  local number, grant, channel, name = string.match(waiter, '^0 (%d+) (%d+) ([^-!]%S*) (.*)$')
   local listeners = channel and call('PUBSUB', 'NUMSUB', channel)[2]
   if not listeners or listeners == 0 then return false end
   local fences = string.format('q%016.0f-%d ', now + GRANT_FENCES - 1, GRANT_FENCES - 1)
   if call('SET', side .. 'fence', fences .. head .. ' ' .. name, 'KEEPTTL').err then return false end
-  call('SET', lock, head, 'PX', GRANT_TTL)
+  call('SET', lock, head, 'PX', grant)
   call('PUBLISH', channel, number .. ' ' .. now)
   call('ZREM', queue, head)
   call('ZREM', side .. 'alive', head)

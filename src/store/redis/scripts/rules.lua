@@ -9,8 +9,8 @@
 --             told. A q in front: there may be a queue. It spares those who do not see it from asking whether there is.
 --   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same)
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
---   :waiters  a hash of the same: "MOST NUMBER CHANNEL NAME", MOST being 0 for an exclusive lease, CHANNEL - for none
---             and ! for one that led nowhere
+--   :waiters  a hash of the same: "MOST NUMBER GRANT CHANNEL NAME", MOST being 0 for an exclusive lease, GRANT the ms for
+--             which it is handed one, CHANNEL - for none and ! for one that led nowhere
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
 -- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE".
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
@@ -100,7 +100,7 @@ end
 -- Tells the waiter at that place to look, if there is one, and it can be told.
 local function tell(s, place)
   local token = call('ZRANGE', s.queue, place, place)[1]
-  local number, channel = match(token and call('HGET', s.waiters, token) or '', '^%d+ (%d+) (%S+) ')
+  local number, channel = match(token and call('HGET', s.waiters, token) or '', '^%d+ (%d+) %d+ (%S+) ')
   if number then redis.pcall('PUBLISH', channel, number) end
 end
 
@@ -124,8 +124,8 @@ local function hand_on(s, but, trust)
   while not s.owner do
     local token = call('ZRANGE', s.queue, place, place)[1]
     if not token or token == but then return true end
-    local most, number, channel, name =
-      match(call('HGET', s.waiters, token) or '0 0 - ', '^(%d+) (%d+) (%S+) (.*)$')
+    local most, number, grant, channel, name =
+      match(call('HGET', s.waiters, token) or '0 0 1000 - ', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     if not fits(s, tonumber(most)) then return false end
     local exclusive = most == '0'
     local there = exclusive and is_there(channel)
@@ -133,7 +133,7 @@ local function hand_on(s, but, trust)
     local told = there or channel ~= '-' and (channel == '!' and 0 or redis.pcall('PUBLISH', channel, number))
     if told ~= 0 and exclusive then
       local fence, last = reserve((fences(s)), GRANT_FENCES)
-      hand(s, token, GRANT_TTL, last, last - fence, token, name)
+      hand(s, token, grant, last, last - fence, token, name)
       if there then redis.pcall('PUBLISH', channel, number .. format(' %016.0f', fence)) end
       forget(s, token)
     elseif told ~= 0 then
@@ -141,7 +141,7 @@ local function hand_on(s, but, trust)
       forget(s, token)
     elseif trust and exclusive and channel ~= '!' then
       hand(s, token, DOUBT_TTL, (fences(s)), 0, '-' .. token, name)
-      call('HSET', s.waiters, token, most .. ' ' .. number .. ' ! ' .. name)
+      call('HSET', s.waiters, token, most .. ' ' .. number .. ' ' .. grant .. ' ! ' .. name)
       tell(s, place + 1)
     else
       place = place + 1
@@ -253,7 +253,9 @@ function rules.acquire(lock, side, token, number, ask)
     ahead = call('ZCARD', s.queue) - 1
   end
   call('ZADD', s.alive, now_ms + WAITER_LIFE, token)
-  call('HSET', s.waiters, token, ask.most .. ' ' .. number .. ' ' .. ask.channel .. ' ' .. ask.name)
+  local grant = math.min(ask.ttl, GRANT_TTL)
+  local known = ask.most .. ' ' .. number .. ' ' .. grant .. ' ' .. ask.channel .. ' ' .. ask.name
+  call('HSET', s.waiters, token, known)
   if call('PTTL', s.queue) < WAITER_LIFE then
     for _, key in ipairs({ s.queue, s.alive, s.waiters }) do call('PEXPIRE', key, 2 * WAITER_LIFE) end
   end
@@ -352,7 +354,7 @@ function rules.inspect(lock, side)
   end
   local queue = call('ZRANGE', s.queue, 0, -1, 'WITHSCORES')
   for i = 1, #queue, 2 do
-    local most, name = match(call('HGET', s.waiters, queue[i]) or '', '^(%d+) %d+ %S+ (.*)$')
+    local most, name = match(call('HGET', s.waiters, queue[i]) or '', '^(%d+) %d+ %d+ %S+ (.*)$')
     waiters[#waiters + 1] = { math.max(now_us - tonumber(queue[i + 1]), 0), most, name }
   end
   return { s.count > 0 and 1 or 0, leases, waiters }
