@@ -80,10 +80,10 @@ fn a_lease_that_nobody_renews_is_asked_for_with_its_own_ttl() {
 
 #[test]
 fn nobody_believes_in_a_lease_for_longer_than_its_ttl() {
-    let short = |asked: &mut AcquireCommand| asked.ttl = Ttl::from_millis(100).unwrap();
-    let longer = |asked: &mut AcquireCommand| asked.ttl = Ttl::from_millis(500).unwrap();
-    let cases: [(u32, fn(&mut AcquireCommand), bool); 2] = [(100, short, false), (500, longer, true)];
-    for (ms, change, is_enough) in cases {
+    type Change = fn(&mut AcquireCommand);
+    let short: Change = |asked| asked.ttl = Ttl::from_millis(100).unwrap();
+    let longer: Change = |asked| asked.ttl = Ttl::from_millis(500).unwrap();
+    for (ms, change, is_enough) in [(100, short, false), (500, longer, true)] {
         let ttl = Ttl::from_millis(ms).unwrap();
         let mut world = World::new();
         let (rivals, [asked]) = behind_a_rival(&mut world, change);
