@@ -147,6 +147,66 @@ overStores('contenders', (store) => {
     for (const waiter of waiters) await (await within('the next', waiter, 10_000)).release()
   })
 
+  test('every promise settles, however much is asked for in one go', async (t) => {
+    const locks = store.client(t)
+    for (let round = 0; round < 5; round++) {
+      const key = store.key()
+      const first = await locks.acquire(key)
+      const [second, ...others] = Array.from({ length: 4 }, () => locks.acquire(key, { wait: 30_000 }))
+      await until('they wait', () => locks.stats().waiting === 4)
+      await Promise.all([first.release(), second])
+      await sleep(1)
+      // Native code is handed 512 at a time at most, and then at once: this release is the last of them.
+      const many = Array.from({ length: 511 }, () => locks.acquire(store.key()))
+      const released = (await second).release()
+      assert.equal(await within('the release', released, 10_000), true)
+      for (const other of others) await (await within('the next', other, 10_000)).release()
+      await Promise.all((await Promise.all(many)).map((lease) => lease.release()))
+    }
+  })
+
+  test('a test that mocks timers stops none of it', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    t.mock.timers.enable({ apis: ['setTimeout', 'setInterval', 'setImmediate'] })
+    try {
+      for (let i = 0; i < 20; i++) await compete(locks, key, { count: 3, turns: 20 })
+    } finally {
+      t.mock.timers.reset()
+    }
+  })
+
+  test('a free lock that is asked for together with a hand-off is asked for at once', async (t) => {
+    const [locks, elsewhere] = [store.client(t), store.client(t)]
+    const [key, free] = [store.key(), store.key()]
+    let asked
+    let turns = 0
+    await compete(locks, key, {
+      turns: 100,
+      hold: () => {
+        if (++turns === 50) asked = locks.acquire(free, { wait: 10_000 })
+        // The thread is busy from the next turn on.
+        if (turns === 51) for (const end = performance.now() + 100; performance.now() < end; );
+      },
+    })
+    const lease = await asked
+    assert.ok((await elsewhere.inspect(free)) !== null)
+    assert.ok(lease.remaining < lease.ttl - 80, `it came only ${lease.ttl - lease.remaining} ms ago`)
+    await lease.release()
+  })
+
+  test('the numbers are right in the midst of it', async (t) => {
+    const locks = store.client(t)
+    let turns = 0
+    await compete(locks, store.key(), {
+      turns: 500,
+      hold: () => {
+        const { acquired, released, held } = locks.stats()
+        assert.deepEqual([acquired, released, held], [++turns, turns - 1, 1])
+      },
+    })
+  })
+
   test('closing the client in the middle of it ends all of them', async (t) => {
     const locks = store.client(t)
     const key = store.key()

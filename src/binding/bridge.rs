@@ -18,7 +18,9 @@ use super::outbox::EnvOutbox;
 use super::records;
 use super::slots::Slots;
 use crate::engine::clock;
-use crate::engine::command::{ClientId, ClientSettings, Command, EnvId, OpId, Outcome, Pulse, Settlement};
+use crate::engine::command::{
+    ClientId, ClientSettings, Command, EnvId, LineId, OpId, Outcome, Pulse, Settlement, Wait,
+};
 use crate::engine::driver::{Engine, Message};
 use crate::engine::relay::Relay;
 use crate::engine::stats::Stats;
@@ -147,25 +149,33 @@ impl Bridge {
     ///
     /// One crossing for all that JavaScript asked for in one go; a crossing costs as much as what it carries.
     ///
-    /// Says whether a lease was handed on by that: then there is something to drain at once, and acquires may have been
-    /// held back until the next call that hands nothing on. They are not urgent, for whoever has the lease now goes first;
-    /// and to wake the engine for each of them would cost more than the hand-off.
+    /// Says whether a lease was handed on by that: then there is something to drain at once, and acquires that will wait
+    /// for that very lock may have been held back until the next call that hands nothing on. They are not urgent, for
+    /// whoever has the lease now goes first; and to wake the engine for each of them would cost more than the hand-off.
     #[napi(catch_unwind)]
     pub fn submit(&mut self, env: &Env, operations: Float64ArraySlice, count: u32, keys: String) -> bool {
         let mut keys = keys.split('\0');
         let mut commands = take(&mut self.held_back);
+        let mut lines = Vec::new();
         let (operations, _) = operations.as_chunks::<{ operations::LENGTH }>();
         let operations = &operations[..operations.len().min(count as usize)];
         let only_relayed = operations.iter().all(operations::is_acquire_or_release);
-        let mut handed_on = false;
         for operation in operations {
-            if only_relayed && operations::is_release(operation) && self.hand_on(operation) {
-                handed_on = true;
+            let relayed = only_relayed && operations::is_release(operation);
+            if let Some(line) = relayed.then(|| self.hand_on(operation)).flatten() {
+                lines.push(line);
             } else if let Some(command) = self.command(operation, &mut keys) {
                 commands.push(command);
             }
         }
-        if handed_on && commands.iter().all(|command| matches!(command, Command::Acquire(_))) {
+        let behind = |command: &Command| match command {
+            Command::Acquire(asked) => {
+                asked.wait != Wait::Never
+                    && lines.iter().any(|line| line.0 == asked.client && line.1 == asked.key)
+            }
+            _ => false,
+        };
+        if !lines.is_empty() && commands.iter().all(behind) {
             self.held_back = commands;
         } else if !commands.is_empty() {
             self.engine.send(Message::Commands(commands));
@@ -174,21 +184,21 @@ impl Bridge {
             self.relay.stop();
         }
         self.keep_alive(env);
-        handed_on
+        !lines.is_empty()
     }
 
-    /// Hands the lease of a release on to whoever is next, if the engine has left that to this thread.
-    fn hand_on(&mut self, release: &[f64; operations::LENGTH]) -> bool {
+    /// Hands the lease of a release on to whoever is next, if the engine has left that to this thread. In which line.
+    fn hand_on(&mut self, release: &[f64; operations::LENGTH]) -> Option<LineId> {
         let from = OpId { env: self.env, slot: release[1] as u32 };
-        let Some((state, _)) = self.slots.lease(from.slot) else { return false };
-        let Some(handed) = self.relay.hand_on(from, state, clock::now()) else { return false };
+        let (state, _) = self.slots.lease(from.slot)?;
+        let handed = self.relay.hand_on(from, state, clock::now())?;
         self.slots.wait(from.slot, false);
         // Behind what the engine has told before.
         self.taken.extend(self.outbox.take());
         self.taken.push_back(Settlement { op: from, outcome: Outcome::Released(true) });
         let outcome = Outcome::Acquired(handed.fence, handed.token);
         self.taken.push_back(Settlement { op: handed.to, outcome });
-        true
+        Some(handed.line)
     }
 
     /// Whether the lease is held at this very moment.

@@ -17,6 +17,9 @@ pub type ClientId = u32;
 /// One open store, shared by all clients that name the same one.
 pub type StoreId = u32;
 
+/// The line of one client's waiters for one lock.
+pub type LineId = (ClientId, Key);
+
 /// One pending operation of an environment; after an acquire was granted, its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId {

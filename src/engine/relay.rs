@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::command::OpId;
+use super::command::{LineId, OpId};
+use super::stats::Stats;
 use crate::lease::{Fence, Instant, LeaseState, Token};
 
 /// The most hand-offs that are left to the JavaScript thread at a time.
@@ -29,6 +30,8 @@ pub struct Leg {
     pub fence: Fence,
     /// What is known of its lease.
     pub state: Arc<LeaseState>,
+    /// Since when it waits.
+    pub since: Instant,
 }
 
 /// Who is to have a lease, one after the other.
@@ -40,10 +43,14 @@ pub struct Chain {
     pub token: Token,
     /// From when on the lease has to go back to the engine.
     pub until: Instant,
+    /// Whose line it is, and for which lock.
+    pub line: LineId,
+    /// Where that is counted.
+    pub stats: Arc<Stats>,
 }
 
 /// A hand-off that the JavaScript thread carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedOn {
     /// Who gave the lease back.
     pub from: OpId,
@@ -53,6 +60,8 @@ pub struct HandedOn {
     pub fence: Fence,
     /// With which token.
     pub token: Token,
+    /// In which line.
+    pub line: LineId,
     /// When.
     pub at: Instant,
 }
@@ -98,10 +107,15 @@ impl Relay {
         if !state.release(now) {
             return None;
         }
-        let Leg { op: to, fence, state: next } = chain.legs.pop_front()?;
+        let Leg { op: to, fence, state: next, since } = chain.legs.pop_front()?;
         next.grant(state.deadline());
-        let handed = HandedOn { from, to, fence, token: chain.token, at: now };
-        lists.done.push(handed);
+        // Whoever asks for the numbers next shall find them right; the engine takes it in later.
+        chain.stats.released.up();
+        chain.stats.waiting.down();
+        chain.stats.acquired.up();
+        chain.stats.handed_on(now.since(since));
+        let handed = HandedOn { from, to, fence, token: chain.token, line: chain.line.clone(), at: now };
+        lists.done.push(handed.clone());
         if !chain.legs.is_empty() {
             lists.chains.insert(to, chain);
         }
@@ -130,9 +144,11 @@ mod tests {
             op: op(slot),
             fence: Fence(u64::from(slot)),
             state: states[slot as usize].clone(),
+            since: at(0),
         };
         let legs = (1..=legs).map(leg).collect();
-        relay.leave(op(0), Chain { legs, token: Token::random(), until: at(10) });
+        let (line, stats) = ((1, "k".into()), Arc::default());
+        relay.leave(op(0), Chain { legs, token: Token::random(), until: at(10), line, stats });
         states
     }
 

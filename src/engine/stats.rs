@@ -1,10 +1,11 @@
 //! What a client did, in numbers that any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of one client since it was opened. The engine counts, anyone reads.
+        /// Counters of one client since it was opened. The engine counts, and who hands on for it; anyone reads.
         #[derive(Debug, Default)]
         pub struct Stats { $($(#[$doc])* pub $name: Counter,)* }
 
@@ -50,7 +51,23 @@ stats! {
     errors,
 }
 
-/// A number that one thread changes and any thread reads.
+impl Stats {
+    /// A lease was granted to somebody who had waited for so long.
+    pub fn waited_for(&self, span: Duration) {
+        let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        self.waited.up();
+        self.wait_ms.add(ms);
+        self.longest_wait_ms.raise_to(ms);
+    }
+
+    /// A lease was handed on within the process to somebody who had waited for so long.
+    pub fn handed_on(&self, span: Duration) {
+        self.local_hand_offs.up();
+        self.waited_for(span);
+    }
+}
+
+/// A number that any thread changes or reads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

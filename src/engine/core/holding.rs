@@ -100,9 +100,9 @@ impl Core {
         let end = asked.max_hold.map(|span| self.now + span);
         if tell {
             asked.state.grant(end.map_or(grant.deadline, |end| end.min(grant.deadline)));
+            stats.acquired.up();
+            stats.held.up();
         }
-        stats.acquired.up();
-        stats.held.up();
         let tenure = Tenure {
             client: asked.client,
             store,

@@ -7,13 +7,10 @@ use super::outgoing::{Purpose, RenewTag};
 use super::renewing::renewal_span;
 use super::tickets::Serves;
 use super::waiting::Waiter;
-use crate::engine::command::{AcquireCommand, ClientId, OpId};
+use crate::engine::command::{AcquireCommand, LineId, OpId};
 use crate::lease::handoff::HandOff;
 use crate::lease::queue::{Arrival, Queue};
-use crate::lease::{Fence, Instant, Key, Ttl};
-
-/// Whose line, and for which lock.
-pub type LineId = (ClientId, Key);
+use crate::lease::{Fence, Instant, Ttl};
 
 /// See the module. It is there as long as somebody waits or holds.
 pub struct Line {
@@ -132,8 +129,9 @@ impl Core {
             line.tenure = Some(next);
         }
         let Some(waiter) = self.take_waiter(next) else { return false };
-        self.count_wait(&waiter);
-        waiter.stats.local_hand_offs.up();
+        if tell {
+            waiter.stats.handed_on(self.now.since(waiter.since));
+        }
         let grant = Grant {
             token: tenure.token,
             fence,

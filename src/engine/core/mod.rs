@@ -43,12 +43,14 @@ use self::adopting::Adoption;
 use self::cleanup::Cleanup;
 use self::ending::Barrier;
 use self::holding::Tenure;
-use self::lines::{Line, LineId};
+use self::lines::Line;
 pub use self::outgoing::{Batch, Sent};
 use self::outgoing::{Link, Purpose, Tag};
 use self::tickets::Ticket;
 use self::waiting::Waiter;
-use super::command::{ClientId, ClientSettings, Command, EnvId, OpId, Outcome, Pulse, Settlement, StoreId};
+use super::command::{
+    ClientId, ClientSettings, Command, EnvId, LineId, OpId, Outcome, Pulse, Settlement, StoreId,
+};
 use super::relay::Relay;
 use super::timers::Timers;
 use crate::lease::queue::Arrival;

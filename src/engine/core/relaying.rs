@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::mem::take;
 
 use super::Core;
-use super::lines::LineId;
+use crate::engine::command::LineId;
 use crate::engine::relay::{Chain, HandedOn, LONGEST, Leg};
 use crate::lease::Instant;
 
@@ -34,7 +34,7 @@ impl Core {
         self.now = now;
         let mut lines = take(&mut self.left);
         for line in &lines {
-            self.refill(line);
+            self.guarded(None, |core| core.refill(line));
         }
         self.relaying.append(&mut lines);
     }
@@ -46,7 +46,11 @@ impl Core {
         lines.sort_unstable();
         lines.dedup();
         lines.truncate(MOST_LINES);
-        lines.retain(|id| self.leave(id, now).is_some());
+        lines.retain(|id| {
+            let mut left = false;
+            self.guarded(None, |core| left = core.leave(id, now).is_some());
+            left
+        });
         self.left = lines;
     }
 
@@ -62,27 +66,34 @@ impl Core {
         let until = turn.ends().min(line.keeps_until(tenure, now));
         let mut legs = VecDeque::new();
         for op in line.queue.ids().take(LONGEST) {
-            let asked = &self.waiters.get(&op)?.asked;
-            if asked.max_hold.is_some() {
+            let waiter = self.waiters.get(&op)?;
+            if waiter.asked.max_hold.is_some() {
                 break;
             }
             let Some(fence) = turn.take(now) else { break };
-            legs.push_back(Leg { op, fence, state: asked.state.clone() });
+            legs.push_back(Leg { op, fence, state: waiter.asked.state.clone(), since: waiter.since });
         }
         if legs.is_empty() || now >= until {
             return None;
         }
-        self.envs.get(&holder.env)?.relay.leave(holder, Chain { legs, token: tenure.token, until });
+        let (line, stats) = (id.clone(), tenure.stats.clone());
+        self.envs
+            .get(&holder.env)?
+            .relay
+            .leave(holder, Chain { legs, token: tenure.token, until, line, stats });
         Some(())
     }
 
     fn handed_on(&mut self, handed: HandedOn) {
         let HandedOn { from, to, fence, .. } = handed;
-        let Some(mut tenure) = self.end_tenure(from) else { return };
-        tenure.stats.released.up();
+        let Some(mut tenure) = self.tenures.remove(&from) else { return };
+        // The thread has counted all of that: one lease is held as before, and the waiter waits no longer.
+        tenure.stats.waiting.up();
         let taken = tenure.hand_off.as_mut().and_then(|turn| turn.take(self.now));
         debug_assert_eq!(taken, Some(fence), "as it was left");
-        self.pass_on(&mut tenure, to, fence, false);
+        if !self.pass_on(&mut tenure, to, fence, false) {
+            tenure.stats.held.down();
+        }
     }
 
     /// The lease of that line may well be handed on soon.

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cleanup::Leftover;
-use super::lines::{Line, LineId};
+use super::lines::Line;
 use super::notices::number_of;
 use super::outgoing::{AcquireTag, Tag};
 use super::waiting::Waiter;
 use super::{Core, Wake};
-use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
+use crate::engine::command::{ClientId, LineId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
 use crate::lease::handoff::{BLOCK, HandOff};
 use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl, validity};
-use crate::store::{Answer, Ask, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
+use crate::store::{Answer, Ask, GRANT_TTL, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
 
 /// How often whoever is first looks at the store without a reason. Half of that it may be earlier, so that many do not look
 /// together.
@@ -105,6 +105,16 @@ impl AcquireTag {
 }
 
 impl Ticket {
+    /// A pause that is right beside [`GRANT_TTL`], beside what this one would be handed: it is an exclusive lease's ttl, if that
+    /// is shorter.
+    fn before_a_grant_ends(&self, pause: Duration) -> Duration {
+        let ttl = self.wanted.ttl.as_duration();
+        if self.wanted.mode.is_shared() || ttl >= GRANT_TTL {
+            return pause;
+        }
+        pause.mul_f64(ttl.as_secs_f64() / GRANT_TTL.as_secs_f64()).max(LONGEST_PAUSE)
+    }
+
     pub(super) fn line(&self) -> LineId {
         (self.wanted.client, self.wanted.key.clone())
     }
@@ -254,7 +264,7 @@ impl Core {
         };
         let waiter = op.and_then(|op| self.take_waiter(op));
         if let Some(waiter) = waiter.as_ref().filter(|_| ticket.queued) {
-            self.count_wait(waiter);
+            waiter.stats.waited_for(self.now.since(waiter.since));
             ticket.wanted.stats.remote_hand_offs.up();
         }
         Some((ticket, waiter))
@@ -272,7 +282,8 @@ impl Core {
         ticket.last = LastLook::Held;
         let pause = if told {
             ticket.looks = 0;
-            if ahead == 0 { HEARTBEAT } else { SLOW_HEARTBEAT }
+            let pause = if ahead == 0 { HEARTBEAT } else { SLOW_HEARTBEAT };
+            ticket.before_a_grant_ends(pause)
         } else {
             let growth = 1.5f64.powi(ticket.looks.min(20) as i32);
             ticket.looks += 1;

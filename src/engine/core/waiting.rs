@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lines::LineId;
 use super::tickets::{LastLook, Serves, Wanted};
 use super::{Core, Wake};
-use crate::engine::command::{AcquireCommand, ClientId, OpId, Outcome, StoreId, Wait};
+use crate::engine::command::{AcquireCommand, ClientId, LineId, OpId, Outcome, StoreId, Wait};
 use crate::engine::stats::Stats;
 use crate::lease::queue::Arrival;
 use crate::lease::{Instant, Key, Token};
@@ -21,7 +20,7 @@ pub struct Waiter {
     pub(super) stats: Arc<Stats>,
     /// Its place among the waiters of this process.
     arrival: Arrival,
-    since: Instant,
+    pub(super) since: Instant,
     /// When it stops waiting; `None` if never.
     give_up: Option<Instant>,
     /// The ticket of its own; `None` if it is in a line.
@@ -187,14 +186,6 @@ impl Core {
             line.queue.leave(waiter.arrival);
         }
         Some(waiter)
-    }
-
-    /// Counts how long a waiter waited that has its lease now.
-    pub(super) fn count_wait(&self, waiter: &Waiter) {
-        let ms = u64::try_from(self.now.since(waiter.since).as_millis()).unwrap_or(u64::MAX);
-        waiter.stats.waited.up();
-        waiter.stats.wait_ms.add(ms);
-        waiter.stats.longest_wait_ms.raise_to(ms);
     }
 
     pub(super) fn cancel(&mut self, op: OpId) {

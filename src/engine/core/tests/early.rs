@@ -3,7 +3,7 @@
 use super::lines::rival;
 use super::*;
 use crate::lease::validity;
-use crate::store::GRANT_TTL;
+use crate::store::{Ask, GRANT_TTL};
 
 /// Somebody else holds the lock, and these wait for it, as the store knows.
 fn behind_a_rival<const N: usize>(world: &mut World, change: fn(&mut AcquireCommand)) -> (Token, [Asked; N]) {
@@ -210,4 +210,24 @@ fn who_has_given_up_is_handed_nothing() {
     world.core.noticed(world.now, STORE, notice);
     assert!(matches!(world.exchange()[..], [Request::Release { .. }]));
     assert!(world.table.is_empty() && !asked.state.is_held(world.now));
+}
+
+#[test]
+fn whoever_was_handed_a_short_lease_and_did_not_hear_of_it_comes_in_time() {
+    for ms in [100, 300, 500, 9_000] {
+        let ttl = Ttl::from_millis(ms).unwrap();
+        let mut world = World::new();
+        let holder = Token::random();
+        let long = Ttl::from_millis(TTL).unwrap();
+        let ask = Ask::new("lock:k".into(), holder, long, "holder".into());
+        world.ask(Request::Acquire(ask)).unwrap();
+        let asked = world.acquire_with(Wait::Forever, |asked| asked.ttl = ttl);
+        world.exchange();
+        let released = world.now;
+        world.ask(Request::Release { key: "lock:k".into(), token: holder }).unwrap();
+        assert_eq!(world.table.take_notices().len(), 1, "and nobody tells it");
+        world.pass_until_due();
+        world.exchange();
+        assert!(asked.state.is_held(world.now), "{ms} ms: after {:?}", world.now.since(released));
+    }
 }
