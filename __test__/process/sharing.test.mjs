@@ -102,7 +102,12 @@ function mostAtATime(history, name) {
     [end, -1],
   ])
   let inside = 0
-  return Math.max(...steps.sort((a, b) => a[0] - b[0]).map(([, step]) => (inside += step)))
+  let most = 0
+  for (const [, step] of steps.sort((a, b) => a[0] - b[0])) {
+    inside += step
+    most = Math.max(most, inside)
+  }
+  return most
 }
 
 test('a history is looked at closely', () => {
