@@ -28,7 +28,7 @@ import type { EventEmitter } from 'node:events'
  * })
  * await locks.close()
  */
-export function createLockClient(store?: string | LockClientOptions): LockClient
+export function createLockClient(store?: string | readonly string[] | LockClientOptions): LockClient
 
 /**
  * Makes a worker that campaigns for a lock and runs `startWork` while it holds it. It is idle until
@@ -54,8 +54,12 @@ export interface LockClientOptions {
    * `memory:NAME` (this process and its worker threads), `sqlite:PATH` (every process of this host),
    * `redis://[user:password@]host[:port][/db]` or `redis+unix:///path/to/socket`. For the default see
    * {@link createLockClient}. A password in it never appears in a message.
+   *
+   * Three or more URLs of independent servers, better an odd number, are a quorum: a lease is one that most of them have
+   * granted, and fewer than half of them may fail (Redlock, with fences). They must keep their data over a restart, or
+   * stay away for the longest `ttl`; see the README.
    */
-  store?: string | undefined
+  store?: string | readonly string[] | undefined
   /** Redis user name, if it is not in the URL. */
   username?: string | undefined
   /** Redis password, if it is not in the URL. */
@@ -103,7 +107,7 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
    * @param keys Which locks: at least one.
    * @throws {LockTimeoutError} somebody held it for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}
-   * @throws {StoreUnavailableError} the store could not be reached, or not be used; passing faults are
+   * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or not be used; passing faults are
    * retried for as long as `wait` allows
    * @throws {LockAbortedError} `signal` was aborted
    * @throws {LockLostError} the lease ended before it could be handed over: this thread was blocked for longer, or it was one of
@@ -552,7 +556,7 @@ export interface LockWorkerOptions {
   /** The client to use; it is left open. Either this or `store`. */
   client?: LockClient | undefined
   /** Where the lock lives, for a client of the worker's own. Default: as for {@link createLockClient}. */
-  store?: string | undefined
+  store?: string | readonly string[] | undefined
   /** Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. */
   key: string
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default: the client's. */
@@ -691,6 +695,27 @@ export class StoreUnavailableError extends LockError {
   constructor(reason: StoreUnavailableReason, message: string, options?: LockErrorOptions)
   readonly code: 'ERR_STORE_UNAVAILABLE'
   readonly reason: StoreUnavailableReason
+}
+
+/** Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached, or used, to grant or renew a lease. */
+export class QuorumError extends LockError {
+  constructor(votes: readonly Vote[], message: string, options?: LockErrorOptions)
+  readonly code: 'ERR_LOCK_QUORUM'
+  /** What each node said, in the order in which they were named. */
+  readonly votes: readonly Vote[]
+}
+
+/** What one node of a quorum said. */
+export interface Vote {
+  /** Its URL, without the password. */
+  readonly store: string
+  /**
+   * `granted`: yes. `busy`: somebody else has it there. `missing`: it knows nothing of the lease. `slow`: nothing yet, when the others
+   * had decided. Else why it failed.
+   */
+  readonly vote: 'granted' | 'busy' | 'missing' | 'slow' | StoreUnavailableReason
+  /** What went wrong there, for people. */
+  readonly message?: string
 }
 
 /** Code `ERR_LOCK_CLOSED`: the client was closed. */

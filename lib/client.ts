@@ -21,6 +21,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
   readonly #id: number
   readonly #host: Host
   readonly #acquirer: Acquirer
+  readonly #isQuorum: boolean
   #closing: Promise<void> | undefined
   #lastStats: api.LockStats | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
@@ -29,11 +30,12 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     defineDispose(LockClient.prototype, (client) => client.close())
   }
 
-  constructor(options?: string | api.LockClientOptions) {
+  constructor(options?: string | readonly string[] | api.LockClientOptions) {
     const { config, asked, releaseOnSignal } = parseClient(options)
     super()
     if (open()) releaseOnExit()
     this.#id = openClient(config)
+    this.#isQuorum = config.stores.length > 1
     this.#host = this.#asHost()
     this.#acquirer = new Acquirer(this.#host, asked)
     closeOnSignals(this, releaseOnSignal)
@@ -68,6 +70,9 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
   }
 
   semaphore(key: string, permits: number): Semaphore {
+    if (this.#isQuorum) {
+      throw badValue('A quorum has no semaphores: permits counted at different nodes do not add up. Use one server')
+    }
     return new Semaphore(this.#acquirer, key, permits)
   }
 

@@ -49,6 +49,16 @@ export class StoreUnavailableError extends LockError implements api.StoreUnavail
   }
 }
 
+export class QuorumError extends LockError implements api.QuorumError {
+  declare readonly code: 'ERR_LOCK_QUORUM'
+  readonly votes: readonly api.Vote[]
+
+  constructor(votes: readonly api.Vote[], message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_QUORUM', message, options)
+    this.votes = votes
+  }
+}
+
 export class LockClosedError extends LockError implements api.LockClosedError {
   declare readonly code: 'ERR_LOCK_CLOSED'
 
@@ -64,6 +74,7 @@ for (const type of [
   LockLostError,
   LockAbortedError,
   StoreUnavailableError,
+  QuorumError,
   LockClosedError,
 ]) {
   Object.defineProperty(type.prototype, 'name', { value: type.name, configurable: true, writable: true })
@@ -92,6 +103,8 @@ const storeReasons: api.StoreUnavailableReason[] = [
 ]
 /** From here on they do not pass by themselves. */
 const FIRST_LASTING = storeReasons.indexOf('denied')
+/** Added to the number of an error that has the votes of a quorum. */
+const WITH_VOTES = 32
 
 /** The loss that native code numbers `index` (its phase, less that of the first loss). */
 export function lost(key: string, index: number): LockLostError {
@@ -136,13 +149,33 @@ export function closed(key?: string): LockClosedError {
 
 /** Whether it is an error of a store that may be gone the next time. */
 export function mayPass(error: unknown): boolean {
+  if (error instanceof QuorumError) {
+    const { votes } = error
+    return votes.filter(({ vote }) => isLasting(vote)).length < Math.ceil(votes.length / 2)
+  }
   if (!(error instanceof StoreUnavailableError)) return false
-  return storeReasons.indexOf(error.reason) < FIRST_LASTING
+  return !isLasting(error.reason)
+}
+
+function isLasting(vote: string): boolean {
+  return storeReasons.indexOf(vote as api.StoreUnavailableReason) >= FIRST_LASTING
 }
 
 /** The store's error that native code numbers `index`. */
-export function unavailable(index: number, message: string, key?: string): StoreUnavailableError {
+export function unavailable(index: number, message: string, key?: string): LockError {
+  if (index >= WITH_VOTES) return withoutQuorum(message, key)
   return new StoreUnavailableError(storeReasons[index] ?? 'internal', message, { key })
+}
+
+/** The error of a quorum that native code says as JSON. */
+function withoutQuorum(text: string, key?: string): QuorumError {
+  const said: { message: string; votes: { store: string; vote: api.Vote['vote'] | number; message: string | null }[] } =
+    JSON.parse(text)
+  const votes = said.votes.map(({ store, vote, message }): api.Vote => {
+    const word = typeof vote === 'number' ? (storeReasons[vote] ?? 'internal') : vote
+    return message === null ? { store, vote: word } : { store, vote: word, message }
+  })
+  return new QuorumError(votes, said.message, { key })
 }
 
 /** A key as it stands in a message: on one line, and not a kilobyte of it. */

@@ -11,10 +11,14 @@ export {
   LockError,
   LockLostError,
   LockTimeoutError,
+  QuorumError,
   StoreUnavailableError,
 } from './errors'
 
-export function createLockClient(store?: string | api.LockClientOptions, ...more: unknown[]): api.LockClient {
+export function createLockClient(
+  store?: string | readonly string[] | api.LockClientOptions,
+  ...more: unknown[]
+): api.LockClient {
   if (more.some((argument) => argument !== undefined)) {
     throw badValue('createLockClient() takes one argument: with options, the store is one of them, { store, … }')
   }

@@ -23,7 +23,8 @@ export interface NativeBridge {
 }
 
 export interface ClientConfig {
-  store: string
+  /** One, or the nodes of a quorum. */
+  stores: string[]
   username?: string
   password?: string
   prefix: string

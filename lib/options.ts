@@ -24,6 +24,8 @@ import { type ClientConfig, Flag, Most } from './native'
 import { parseRetry, type Retry } from './retry'
 
 const MIN_STALL = 100
+/** Of two, none may fail. */
+const FEWEST_NODES = 3
 
 /** What an acquire asks for. */
 export interface Asked {
@@ -76,7 +78,7 @@ export function parseClient(given: unknown): ClientSettings {
   checkMs('storeTimeout', storeTimeout, 10, 60_000)
   checkNumber('handOffs', handOffs, 0, 1_000, true)
   checkSignalNames(releaseOnSignal)
-  const config: ClientConfig = { store: resolveStore(options.store), prefix, name, maxStall, storeTimeout, handOffs }
+  const config: ClientConfig = { stores: resolveStores(options.store), prefix, name, maxStall, storeTimeout, handOffs }
   if (username !== undefined) {
     checkText('username', username, 0, 1024)
     config.username = username
@@ -97,16 +99,22 @@ function defaultName(): string {
   return `${hostname().slice(0, 64)}:${process.pid}${thread}`
 }
 
-function resolveStore(given: unknown): string {
-  if (given === undefined) return defaultStore()
-  if (Array.isArray(given)) {
-    given.forEach((url, i) => {
-      checkStore(`store[${i}]`, url)
-    })
-    throw badValue('The "store" argument must be one URL: a quorum of several stores is not there yet')
+function resolveStores(given: unknown): string[] {
+  if (given === undefined) return [defaultStore()]
+  if (!Array.isArray(given)) {
+    checkStore('store', given)
+    return [given]
   }
-  checkStore('store', given)
-  return given
+  if (given.length < FEWEST_NODES) {
+    throw badValue(
+      `The "store" argument must be one URL, or those of at least ${FEWEST_NODES} independent stores, better an odd ` +
+        `number: ${given.length} ${given.length === 1 ? 'was' : 'were'} given`,
+    )
+  }
+  return given.map((url: unknown, i) => {
+    checkStore(`store[${i}]`, url)
+    return url
+  })
 }
 
 function checkStore(name: string, url: unknown): asserts url is string {
@@ -179,7 +187,7 @@ const WORKER_OPTIONS = [
 
 export interface WorkerSettings {
   readonly client: api.LockClient | undefined
-  readonly store: string | undefined
+  readonly store: string | readonly string[] | undefined
   readonly workerId: string | undefined
   readonly key: string
   readonly ttl: number | undefined

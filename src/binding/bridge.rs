@@ -33,8 +33,8 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 /// What `openClient` takes, checked by TypeScript but for the store's URL.
 #[napi(object)]
 pub struct ClientOptions {
-    /// The store's URL.
-    pub store: String,
+    /// The store's URL, or those of the nodes of a quorum.
+    pub stores: Vec<String>,
     /// Takes the place of the user in the URL.
     pub username: Option<String>,
     /// Takes the place of the password in the URL.
@@ -127,8 +127,9 @@ impl Bridge {
     #[napi(catch_unwind)]
     pub fn open_client(&mut self, options: ClientOptions) -> Result<u32> {
         static LAST_CLIENT: AtomicU32 = AtomicU32::new(0);
-        let spec = StoreSpec::parse(&options.store, options.username.as_deref(), options.password.as_deref())
-            .map_err(Error::from_reason)?;
+        let spec =
+            StoreSpec::parse_all(&options.stores, options.username.as_deref(), options.password.as_deref())
+                .map_err(Error::from_reason)?;
         let client = LAST_CLIENT.fetch_add(1, Ordering::Relaxed) + 1;
         let stats = Arc::new(Stats::default());
         let settings = ClientSettings {

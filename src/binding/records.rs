@@ -10,7 +10,7 @@ use super::slots::Slots;
 use crate::engine::command::{Outcome, Settlement};
 use crate::engine::stats::Stats;
 use crate::lease::Phase;
-use crate::store::{LeaseInfo, LockInfo, StoreError, StoreErrorKind};
+use crate::store::{LeaseInfo, LockInfo, Said, StoreError, StoreErrorKind, Vote};
 
 /// How many numbers a record has.
 pub const LENGTH: usize = 4;
@@ -30,15 +30,14 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
         }
         Outcome::Renewed => return slots.renewed(slot).then(|| record(slot, 8, 0.0, 0.0)),
         Outcome::RenewFailed(error) => {
-            let StoreError { kind, message, .. } = error;
             return slots
                 .renewed(slot)
-                .then(|| record(slot, 9, error_number(kind), text(message.to_string())));
+                .then(|| record(slot, 9, error_number(&error), text(describe_error(&error))));
         }
         Outcome::AutoRenewed => return Some(record(slot, 10, 0.0, 0.0)),
         Outcome::Busy => (1, 0.0, 0.0),
         Outcome::TimedOut { by_itself } => (2, f64::from(u8::from(by_itself)), 0.0),
-        Outcome::Failed(error) => (3, error_number(error.kind), text(error.message.to_string())),
+        Outcome::Failed(error) => (3, error_number(&error), text(describe_error(&error))),
         Outcome::Closed => (4, 0.0, 0.0),
         Outcome::Cancelled => (5, 0.0, 0.0),
         Outcome::Released(confirmed) => (6, f64::from(u8::from(confirmed)), 0.0),
@@ -63,7 +62,36 @@ pub fn phase_number(phase: Phase) -> f64 {
     phase.number() as f64
 }
 
-fn error_number(kind: StoreErrorKind) -> f64 {
+/// Added to the number of an error that has the votes of a quorum, whose text is JSON.
+const WITH_VOTES: f64 = 32.0;
+
+fn error_number(error: &StoreError) -> f64 {
+    kind_number(error.kind) + if error.votes.is_empty() { 0.0 } else { WITH_VOTES }
+}
+
+/// Its message; with votes `{ message, votes: [{ store, vote, message }] }`, where `vote` is a word, or the number of a
+/// reason.
+fn describe_error(error: &StoreError) -> String {
+    if error.votes.is_empty() {
+        return error.message.to_string();
+    }
+    let votes: Vec<_> = error.votes.iter().map(describe_vote).collect();
+    json!({ "message": &*error.message, "votes": votes }).to_string()
+}
+
+fn describe_vote(vote: &Vote) -> Value {
+    let (said, message) = match &vote.said {
+        Said::Granted => ("granted".into(), None),
+        Said::Busy => ("busy".into(), None),
+        Said::Missing => ("missing".into(), None),
+        Said::Slow => ("slow".into(), None),
+        Said::Failed(kind, message) => (kind_number(*kind).into(), Some(&**message)),
+    };
+    let said: Value = said;
+    json!({ "store": &*vote.store, "vote": said, "message": message })
+}
+
+fn kind_number(kind: StoreErrorKind) -> f64 {
     f64::from(match kind {
         StoreErrorKind::Unreachable => 0,
         StoreErrorKind::TimedOut => 1,
@@ -74,6 +102,7 @@ fn error_number(kind: StoreErrorKind) -> f64 {
         StoreErrorKind::Unsupported => 6,
         StoreErrorKind::WrongType => 7,
         StoreErrorKind::Internal => 8,
+        StoreErrorKind::Quorum => 9,
     })
 }
 

@@ -74,6 +74,11 @@ impl Fence {
     pub fn next(self, wall_us: u64) -> Fence {
         Fence((self.0 + 1).max(wall_us).min(Fence::MAX.0))
     }
+
+    /// The last of `count` fences in a row, `self` being the first; `count` is at least 1.
+    pub fn last_of(self, count: u32) -> Fence {
+        Fence((self.0 + u64::from(count.max(1)) - 1).min(Fence::MAX.0))
+    }
 }
 
 /// Which other leases of the same lock a lease bears beside it.

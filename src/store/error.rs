@@ -25,17 +25,22 @@ pub enum StoreErrorKind {
     WrongType,
     /// A bug: in the store, or in this library.
     Internal,
+    /// Too few nodes of a quorum were there to grant or renew a lease; the error has the votes.
+    Quorum,
 }
 
 impl StoreErrorKind {
     /// Whether the same request may well succeed a little later, without anyone changing anything.
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::Unreachable | Self::TimedOut | Self::Loading | Self::ReadOnly | Self::Full)
+        matches!(
+            self,
+            Self::Unreachable | Self::TimedOut | Self::Loading | Self::ReadOnly | Self::Full | Self::Quorum
+        )
     }
 }
 
 /// An error of a store. Its message is made for people and never has a password in it.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct StoreError {
     /// What went wrong.
@@ -45,16 +50,42 @@ pub struct StoreError {
     pub maybe_done: bool,
     /// For people: what happened, where, and what to do about it if we know.
     pub message: Arc<str>,
+    /// What each node of a quorum said, in the order of the nodes; empty if it was not a quorum that failed.
+    pub votes: Arc<[Vote]>,
+}
+
+/// What one node of a quorum said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vote {
+    /// Which node: its URL without password.
+    pub store: Arc<str>,
+    /// What it said.
+    pub said: Said,
+}
+
+/// What a node of a quorum said, or why it said nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// Yes.
+    Granted,
+    /// No: somebody else holds the lock there, or waits for it.
+    Busy,
+    /// No: it knows nothing of the lease.
+    Missing,
+    /// Nothing yet when the others had decided.
+    Slow,
+    /// It failed, for that reason and in those words.
+    Failed(StoreErrorKind, Arc<str>),
 }
 
 impl StoreError {
     /// An error of a request that certainly was not carried out.
     pub fn not_done(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self { kind, maybe_done: false, message: message.into() }
+        Self { kind, maybe_done: false, message: message.into(), votes: Arc::default() }
     }
 
     /// An error of a request that may have been carried out.
     pub fn maybe_done(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self { kind, maybe_done: true, message: message.into() }
+        Self { kind, maybe_done: true, message: message.into(), votes: Arc::default() }
     }
 }

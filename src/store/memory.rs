@@ -3,7 +3,7 @@
 //! [`LeaseTable`] is the whole of it and is pure: time comes in as an argument, so that any number of
 //! stores can be simulated at any instant. [`MemoryStore`] puts it behind the contract, with the real clock.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::time::Duration;
@@ -58,17 +58,18 @@ impl LeaseTable {
         if now >= self.sweep_at || self.sweep_in == 0 {
             self.sweep(now);
         }
-        let last = &mut self.last;
+        let last = Cell::new(self.last);
         let mut fences = |count: u32| {
-            let first = last.next(wall_us);
-            *last = Fence((first.0 + u64::from(count) - 1).min(Fence::MAX.0));
+            let first = last.get().next(wall_us);
+            last.set(first.last_of(count));
             first
         };
+        let mut raise = |fence: Fence| last.set(last.get().max(fence));
         let notices = &mut self.notices;
         let mut handed = |waiting: &Waiting, fence: Option<Fence>| {
             notices.push(Notice::Granted { number: waiting.number, fence });
         };
-        let mut turn = Turn { now, fences: &mut fences, handed: &mut handed };
+        let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
         let (key, known) = match &request {
             Request::Ping => return Ok(Reply::Ready),
             Request::Inspect { key } => {
@@ -78,6 +79,7 @@ impl LeaseTable {
             Request::Renew { key, .. }
             | Request::Release { key, .. }
             | Request::Adopt { key, .. }
+            | Request::Accept { key, .. }
             | Request::Detach { key, .. } => (key, false),
         };
         let mut entry = match self.locks.entry(key.clone()) {
@@ -98,11 +100,13 @@ impl LeaseTable {
             Request::Adopt { token, heir, ttl, holder, .. } => {
                 lock.adopt(token, heir, ttl, &holder, &mut turn)
             }
+            Request::Accept { token, fence, count, .. } => lock.accept(token, fence, count, &mut turn),
             Request::Ping | Request::Inspect { .. } => unreachable!("answered above"),
         };
         if lock.is_empty() {
             entry.remove();
         }
+        self.last = last.get();
         Ok(reply)
     }
 

@@ -35,6 +35,7 @@
 
 pub mod error;
 pub mod memory;
+pub mod quorum;
 pub mod redis;
 pub mod rules;
 pub mod spec;
@@ -46,7 +47,7 @@ use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
 
-pub use error::{StoreError, StoreErrorKind};
+pub use error::{Said, StoreError, StoreErrorKind, Vote};
 
 use crate::lease::handoff::BLOCK;
 use crate::lease::{Fence, Key, Mode, Token, Ttl};
@@ -146,11 +147,39 @@ pub enum Request {
         /// How long the lease lives from now, at least.
         ttl: Ttl,
     },
+    /// Let `fence` be the first of the `count` fences of `token`'s lease, and no later lease get one that is not larger.
+    /// The second half of a fenced [quorum](quorum): what is one lease at several stores has one fence at all of them.
+    Accept {
+        /// Which lock.
+        key: Key,
+        /// Who must own it.
+        token: Token,
+        /// The first of the fences.
+        fence: Fence,
+        /// How many there are in a row; at least 1.
+        count: u32,
+    },
     /// Tell who holds the lock, and who waits for it.
     Inspect {
         /// Which lock.
         key: Key,
     },
+}
+
+impl Request {
+    /// The lock that it is about, if it is about one.
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Request::Ping => None,
+            Request::Acquire(Ask { key, .. })
+            | Request::Renew { key, .. }
+            | Request::Release { key, .. }
+            | Request::Adopt { key, .. }
+            | Request::Accept { key, .. }
+            | Request::Detach { key, .. }
+            | Request::Inspect { key } => Some(key),
+        }
+    }
 }
 
 /// What a store says when it did what it was asked, or found that it could not be done.
@@ -165,7 +194,8 @@ pub enum Reply {
         /// How many wait for the lock at the store.
         waiting: u32,
     },
-    /// To [`Request::Acquire`] without a place: somebody else holds the key, or waits for it.
+    /// To [`Request::Acquire`] without a place: somebody else holds the key, or waits for it. The token is not to be used
+    /// again: a quorum may still be taking back what a node has granted it.
     Busy {
         /// When the first of the leases in the way ends unless it is renewed; `None` if none ever does (a foreign
         /// key without expiry).
@@ -188,10 +218,15 @@ pub enum Reply {
     },
     /// To [`Request::Release`]: it was held.
     Released,
+    /// To [`Request::Acquire`]: some of a quorum's nodes granted it and too few did, and others have the rest of them. The
+    /// token may hold something there, is to be released, and not to be used again.
+    Split,
     /// To [`Request::Adopt`].
     Adopted,
-    /// To [`Request::Renew`], [`Request::Detach`], [`Request::Release`] or [`Request::Adopt`]: the token does not hold
-    /// the key.
+    /// To [`Request::Accept`].
+    Accepted,
+    /// To [`Request::Renew`], [`Request::Detach`], [`Request::Release`], [`Request::Adopt`] or [`Request::Accept`]: the
+    /// token does not hold the key.
     NotHeld(Absence),
     /// To [`Request::Inspect`]: the leases and the queue, or `None` if nobody holds the lock.
     Inspected(Option<LockInfo>),

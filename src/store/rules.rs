@@ -59,6 +59,8 @@ pub struct Turn<'a> {
     pub now: Instant,
     /// Reserves so many fences in a row, larger than all before, and tells the first.
     pub fences: &'a mut dyn FnMut(u32) -> Fence,
+    /// Lets the next fence be larger than that one.
+    pub raise: &'a mut dyn FnMut(Fence),
     /// Takes those who were handed a lease, and its fence if it has one.
     pub handed: &'a mut dyn FnMut(&Waiting, Option<Fence>),
 }
@@ -199,6 +201,17 @@ impl Lock {
         held.holder = holder.clone();
         held.ends = held.ends.max(turn.now + ttl.as_duration());
         Reply::Adopted
+    }
+
+    /// [`Request::Accept`](super::Request::Accept).
+    pub fn accept(&mut self, token: Token, fence: Fence, count: u32, turn: &mut Turn<'_>) -> Reply {
+        self.refresh(turn, None);
+        let Some(held) = self.held.iter_mut().find(|held| held.token == token) else {
+            return self.absence();
+        };
+        held.fence = Some(fence);
+        (turn.raise)(fence.last_of(count));
+        Reply::Accepted
     }
 
     /// [`Request::Inspect`](super::Request::Inspect): changes nothing.

@@ -1,10 +1,12 @@
 //! Which store a URL names.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::Store;
 use super::memory::MemoryStore;
+use super::quorum::{self, QuorumStore};
 // Renamed, so that a search for the crate of that name finds only the module that may use it.
 use super::redis as redis_store;
 use super::sqlite::{self, SqliteStore};
@@ -18,6 +20,8 @@ pub enum StoreSpec {
     Sqlite(PathBuf),
     /// `redis://…`, `redis+unix://…`: one Redis server.
     Redis(redis_store::RedisAddress),
+    /// Several stores of which a majority makes a lease.
+    Quorum(Vec<StoreSpec>),
 }
 
 impl StoreSpec {
@@ -50,12 +54,45 @@ impl StoreSpec {
         }
     }
 
+    /// Reads the URL of a store, or those of the nodes of a quorum. User and password, where given, are those of each.
+    ///
+    /// # Errors
+    /// As [`StoreSpec::parse`]; and for too few nodes, too many, or one that is named twice.
+    pub fn parse_all(
+        urls: &[String],
+        username: Option<&str>,
+        password: Option<&str>,
+    ) -> Result<Self, String> {
+        if let [url] = urls {
+            return Self::parse(url, username, password);
+        }
+        if !(quorum::FEWEST..=quorum::MOST).contains(&urls.len()) {
+            return Err(format!(
+                "a quorum has {} to {} stores, better an odd number; {} were given",
+                quorum::FEWEST,
+                quorum::MOST,
+                urls.len()
+            ));
+        }
+        let nodes = urls.iter().map(|url| Self::parse(url, username, password));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        for (index, node) in nodes.iter().enumerate() {
+            if nodes[..index].iter().any(|other| other.identity() == node.identity()) {
+                return Err(format!("{node} is named twice: the stores of a quorum have to be independent"));
+            }
+        }
+        Ok(Self::Quorum(nodes))
+    }
+
     /// Opens the store. It connects when it is first asked something.
     pub fn open(&self) -> Rc<dyn Store> {
         match self {
             Self::Memory(_) => MemoryStore::new(),
             Self::Sqlite(path) => SqliteStore::open(path.clone()),
             Self::Redis(address) => redis_store::RedisStore::new(address.clone()),
+            Self::Quorum(nodes) => {
+                QuorumStore::new(nodes.iter().map(|node| (node.to_string().into(), node.open())).collect())
+            }
         }
     }
 
@@ -65,6 +102,30 @@ impl StoreSpec {
             Self::Memory(name) => format!("memory:{name}"),
             Self::Sqlite(path) => format!("sqlite:{}", path.display()),
             Self::Redis(address) => format!("redis:{}", address.identity()),
+            Self::Quorum(nodes) => {
+                // In whatever order they were named.
+                let mut nodes: Vec<String> = nodes.iter().map(Self::identity).collect();
+                nodes.sort_unstable();
+                format!("quorum:{nodes:?}")
+            }
+        }
+    }
+}
+
+/// For people: the URL without password.
+impl fmt::Display for StoreSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(name) => write!(f, "memory:{name}"),
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Redis(address) => address.fmt(f),
+            Self::Quorum(nodes) => {
+                f.write_str("a quorum of ")?;
+                for (index, node) in nodes.iter().enumerate() {
+                    write!(f, "{}{node}", if index == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -267,7 +267,8 @@ impl World {
             first
         };
         let mut hand = |waiting: &Waiting, fence: Option<Fence>| handed.push((waiting.token, fence));
-        let mut turn = Turn { now, fences: &mut fences, handed: &mut hand };
+        let mut raise = |_| unreachable!("nobody asks for it");
+        let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
         let lock = &mut self.lock;
         let reply = match request {
             Request::Acquire(ask) => lock.acquire(ask, &mut turn),
@@ -277,7 +278,9 @@ impl World {
                 lock.adopt(*token, *heir, *ttl, holder, &mut turn)
             }
             Request::Inspect { .. } => lock.inspect(now),
-            Request::Detach { .. } | Request::Ping => unreachable!("nobody asks for it"),
+            Request::Accept { .. } | Request::Detach { .. } | Request::Ping => {
+                unreachable!("nobody asks for it")
+            }
         };
         if struck && self.sabotage == Some(Sabotage::TellNobody) {
             handed.clear();

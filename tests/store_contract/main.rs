@@ -6,6 +6,7 @@ mod client;
 mod contract;
 mod fixture;
 mod memory;
+mod quorum;
 mod redis;
 #[path = "../support/redis_server.rs"]
 mod redis_server;

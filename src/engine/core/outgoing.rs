@@ -191,7 +191,9 @@ impl Core {
         let list = match request {
             Request::Renew { .. } | Request::Adopt { .. } | Request::Detach { .. } => &mut link.renewals,
             Request::Release { .. } => &mut link.releases,
-            Request::Acquire(_) | Request::Inspect { .. } | Request::Ping => &mut link.others,
+            Request::Acquire(_) | Request::Accept { .. } | Request::Inspect { .. } | Request::Ping => {
+                &mut link.others
+            }
         };
         list.push(Entry { request, tag, timeout });
     }

@@ -196,7 +196,7 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&tag.ticket) else {
             // Nobody waits by it any more; what it may have got is to be given back.
             let straggler = match &answer {
-                Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => false,
+                Ok(Reply::Acquired { .. } | Reply::Queued { .. } | Reply::Split) => false,
                 Err(error) if error.maybe_done => true,
                 _ => return,
             };
@@ -222,6 +222,7 @@ impl Core {
                 // No store should; then looking again is all there is.
                 Serves::Line => self.look_later(tag.ticket, remaining, 0, false),
             },
+            Ok(Reply::Split) => self.split(store, tag),
             Ok(Reply::Queued { remaining, ahead, told }) => {
                 ticket.place = Some((tag.number, sent));
                 self.look_later(tag.ticket, remaining, ahead, told)
@@ -230,8 +231,40 @@ impl Core {
                 let message = format!("the store answered {other:?} to an acquire");
                 self.look_failed(tag.ticket, StoreError::maybe_done(StoreErrorKind::Internal, message));
             }
-            Err(error) => self.look_failed(tag.ticket, error),
+            Err(error) => {
+                let number = tag.ticket;
+                if error.kind == StoreErrorKind::Quorum {
+                    self.begin_anew(store, tag, error.maybe_done);
+                }
+                self.look_failed(number, error);
+            }
         }
+    }
+
+    /// Nobody, or somebody else, has most nodes of a quorum. Whoever gives way for a while, by chance longer or shorter than
+    /// the others, lets one of them have them (Ongaro and Ousterhout, "In search of an understandable consensus
+    /// algorithm", 2014, on split votes).
+    fn split(&mut self, store: StoreId, tag: AcquireTag) {
+        let number = tag.ticket;
+        self.begin_anew(store, tag, false);
+        let Some(ticket) = self.tickets.get(&number) else { return };
+        match ticket.serves {
+            Serves::One(op) if !self.waits(op) => {
+                ticket.wanted.stats.contended.up();
+                self.found_busy(op);
+            }
+            _ => self.look_later(number, None, 0, false),
+        }
+    }
+
+    /// The ticket goes on with another token. What that of the look may have got is released: for a quorum, whose nodes
+    /// are asked and told at different times, that must never meet a later look by the same token.
+    fn begin_anew(&mut self, store: StoreId, tag: AcquireTag, straggler: bool) {
+        let Some(ticket) = self.tickets.get_mut(&tag.ticket) else { return };
+        ticket.wanted.token = Token::random();
+        (ticket.tainted, ticket.place) = (false, None);
+        let left = tag.leftover(store, self.now, straggler);
+        self.clean_up(left);
     }
 
     /// The lease is the ticket's: whoever it serves has it now.

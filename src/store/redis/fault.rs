@@ -53,7 +53,7 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
         _ => (StoreErrorKind::Internal, "this was not expected".to_owned()),
     };
     let maybe_done = broken_off || kind == StoreErrorKind::Internal;
-    StoreError { kind, maybe_done, message: format!("{address} refused ({said}): {advice}").into() }
+    StoreError { maybe_done, ..StoreError::not_done(kind, format!("{address} refused ({said}): {advice}")) }
 }
 
 /// What a server said.
@@ -91,12 +91,12 @@ pub fn broken(address: &RedisAddress, error: &RedisError, sent: bool) -> StoreEr
         }
         _ => (StoreErrorKind::Internal, format!("the connection to {address} failed: {}", error.category())),
     };
-    StoreError { kind, maybe_done: sent, message: message.into() }
+    StoreError { maybe_done: sent, ..StoreError::not_done(kind, message) }
 }
 
 /// What answers speaks no RESP, or says what no Redis says.
 pub fn not_a_redis(address: &RedisAddress, sent: bool) -> StoreError {
     let message =
         format!("what answers at {address} is not a Redis server that we understand; check host and port");
-    StoreError { kind: StoreErrorKind::Unsupported, maybe_done: sent, message: message.into() }
+    StoreError { maybe_done: sent, ..StoreError::not_done(StoreErrorKind::Unsupported, message) }
 }

@@ -26,6 +26,7 @@ pub enum Class<'a> {
     Release,
     /// The ttl and the new holder's name.
     Adopt(Ttl, &'a str),
+    Accept,
     Inspect,
 }
 
@@ -53,6 +54,7 @@ impl<'a> Class<'a> {
             Request::Detach { key, ttl, .. } => (Class::Renew(*ttl, 0), Some(key)),
             Request::Release { key, .. } => (Class::Release, Some(key)),
             Request::Adopt { key, ttl, holder, .. } => (Class::Adopt(*ttl, holder), Some(key)),
+            Request::Accept { key, .. } => (Class::Accept, Some(key)),
             Request::Inspect { key } => (Class::Inspect, Some(key)),
         }
     }
@@ -139,6 +141,10 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
             command = call(batch, group, &SCRIPTS.renew, Side::Fence, 1);
             command.arg(ttl.as_millis()).arg(life(ttl)).arg(life(ttl) + SLACK).arg(fences);
         }
+        Class::Accept => {
+            command = call(batch, group, &SCRIPTS.accept, Side::Fence, 3);
+            command.arg(FENCE_LIFE.as_millis() as u64);
+        }
         Class::Adopt(ttl, holder) => {
             command = call(batch, group, &SCRIPTS.adopt, Side::Fence, 2);
             command.arg(ttl.as_millis()).arg(life(ttl)).arg(holder);
@@ -151,7 +157,8 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
         | Request::Renew { token, .. }
         | Request::Detach { token, .. }
         | Request::Release { token, .. }
-        | Request::Adopt { token, .. } = request
+        | Request::Adopt { token, .. }
+        | Request::Accept { token, .. } = request
         {
             command.write_arg(token.encode(&mut buffer).as_bytes());
         }
@@ -161,6 +168,10 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
         match request {
             Request::Acquire(Ask { place: Some(place), .. }) => drop(command.arg(place.number)),
             Request::Adopt { heir, .. } => command.write_arg(heir.encode(&mut buffer).as_bytes()),
+            Request::Accept { fence, count, .. } => {
+                let last = fence.last_of(*count);
+                command.arg(format!("{:016}", last.0)).arg(last.0 - fence.0);
+            }
             _ => {}
         }
     }

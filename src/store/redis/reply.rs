@@ -122,10 +122,11 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
         },
         (Class::Release, Value::Int(1)) => Reply::Released,
         (Class::Adopt(..), Value::Int(1)) => Reply::Adopted,
-        (Class::Renew(..) | Class::Release | Class::Adopt(..), Value::Int(0)) => {
+        (Class::Accept, Value::Int(1)) => Reply::Accepted,
+        (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Accept, Value::Int(0)) => {
             Reply::NotHeld(Absence::Missing)
         }
-        (Class::Renew(..) | Class::Release | Class::Adopt(..), Value::Int(-1)) => {
+        (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Accept, Value::Int(-1)) => {
             Reply::NotHeld(Absence::Taken)
         }
         (Class::Inspect, Value::Nil) => Reply::Inspected(None),

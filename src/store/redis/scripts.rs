@@ -22,6 +22,7 @@ pub struct Scripts {
     pub renew: LockScript,
     pub release: LockScript,
     pub adopt: LockScript,
+    pub accept: LockScript,
     pub inspect: LockScript,
 }
 
@@ -30,6 +31,7 @@ pub static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     renew: LockScript::new(include_str!("scripts/renew.lua")),
     release: LockScript::new(include_str!("scripts/release.lua")),
     adopt: LockScript::new(include_str!("scripts/adopt.lua")),
+    accept: LockScript::new(include_str!("scripts/accept.lua")),
     inspect: LockScript::new(include_str!("scripts/inspect.lua")),
 });
 
@@ -48,11 +50,11 @@ impl LockScript {
 
 impl Scripts {
     /// How many commands [`Scripts::load`] makes.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 
     /// The commands that make all of them known to a server.
     pub fn load(&self) -> [Cmd; Self::COUNT] {
-        [&self.acquire, &self.renew, &self.release, &self.adopt, &self.inspect].map(|script| {
+        [&self.acquire, &self.renew, &self.release, &self.adopt, &self.accept, &self.inspect].map(|script| {
             let mut command = redis::cmd("SCRIPT");
             command.arg("LOAD").arg(&script.text);
             command

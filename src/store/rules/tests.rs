@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use std::cell::Cell;
+
 use super::*;
 use crate::store::Place;
 
@@ -43,17 +45,22 @@ impl Scene {
     }
 
     fn turn<T>(&mut self, act: impl FnOnce(&mut Lock, &mut Turn<'_>) -> T) -> T {
-        let (last, told, with) = (&mut self.last, &mut self.told, &mut self.fences);
+        let (last, told, with) = (Cell::new(self.last), &mut self.told, &mut self.fences);
         let mut fences = |count: u32| {
-            let first = Fence(*last + 1);
-            *last += u64::from(count);
+            let first = Fence(last.get() + 1);
+            last.set(first.last_of(count).0);
             first
         };
+        let mut raise = |fence: Fence| last.set(last.get().max(fence.0));
         let mut handed = |waiting: &Waiting, fence| {
             told.push(waiting.number);
             with.push(fence);
         };
-        act(&mut self.lock, &mut Turn { now: self.now, fences: &mut fences, handed: &mut handed })
+        let now = self.now;
+        let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
+        let result = act(&mut self.lock, &mut turn);
+        self.last = last.get();
+        result
     }
 
     fn ask(&mut self, ask: Ask) -> Reply {

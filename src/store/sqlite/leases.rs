@@ -1,5 +1,6 @@
 //! The store contract's rules, applied to rows. Time, boot and owner come in as arguments; nothing here reads a clock.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::time::Duration;
 
@@ -155,6 +156,10 @@ impl<'a> Turn<'a> {
                 }
                 Ok(reply)
             }
+            Request::Accept { key, token, fence, count } => {
+                self.read_last()?;
+                self.act(key, |lock, turn| lock.accept(*token, *fence, *count, turn))
+            }
             Request::Release { key, token } => {
                 let reply = self.act(key, |lock, turn| lock.release(*token, turn))?;
                 // If it comes back within the turn, it does so at the end of the queue.
@@ -267,20 +272,25 @@ impl<'a> Turn<'a> {
             self.read_last()?;
         }
         let known = self.known.get_mut(key).expect("just loaded");
-        let (me, wall_us, last, reserved) = (self.me, self.wall_us, &mut self.last, &mut self.reserved);
+        let (me, wall_us) = (self.me, self.wall_us);
+        let last = Cell::new(self.last);
+        let known_last = || last.get().expect("read before a rule that needs it");
         let mut fences = |count: u32| {
-            let first = last.expect("read before a rule that needs it").next(wall_us);
-            *last = Some(Fence((first.0 + u64::from(count) - 1).min(Fence::MAX.0)));
-            *reserved = true;
+            let first = known_last().next(wall_us);
+            last.set(Some(first.last_of(count)));
             first
         };
+        let mut raise = |fence: Fence| last.set(Some(known_last().max(fence)));
         let mut handed = Vec::new();
         let mut hand = |waiting: &rules::Waiting, fence: Option<Fence>| {
             let lives = if fence.is_some() { waiting.grant } else { GRANT_TTL };
             handed.push((Handed { token: waiting.token, number: waiting.number, fence }, lives));
         };
-        let mut turn = rules::Turn { now: self.now, fences: &mut fences, handed: &mut hand };
+        let mut turn =
+            rules::Turn { now: self.now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
         let result = rule(&mut known.lock, &mut turn);
+        self.reserved |= last.get() != self.last;
+        self.last = last.get();
         for (handed, lives) in handed {
             let origin = known.entry(handed.token, me.owner, me.boot);
             (origin.boot, origin.ttl, origin.place) = (me.boot, lives, 0);

@@ -102,7 +102,7 @@ impl SqliteStore {
     /// The thread has ended, which it does not do by itself.
     fn gone(&self, maybe_done: bool) -> StoreError {
         let message = format!("the thread of the lock file {} is gone", self.path.display());
-        StoreError { kind: StoreErrorKind::Internal, maybe_done, message: message.into() }
+        StoreError { maybe_done, ..StoreError::not_done(StoreErrorKind::Internal, message) }
     }
 
     /// The thread did not answer in time: it is stuck in a system call, or has too much to do.
@@ -110,7 +110,7 @@ impl SqliteStore {
         let message = format!("the lock file {} did not answer in time", self.path.display());
         // What the thread has not begun by now it never will.
         let maybe_done = !claim.take();
-        StoreError { kind: StoreErrorKind::TimedOut, maybe_done, message: message.into() }
+        StoreError { maybe_done, ..StoreError::not_done(StoreErrorKind::TimedOut, message) }
     }
 }
 

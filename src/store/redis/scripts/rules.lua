@@ -328,6 +328,23 @@ function rules.adopt(lock, side, token, heir, ttl, life, name)
   return 1
 end
 
+-- top: the last of the lease's fences; back: how many there are before it.
+function rules.accept(lock, side, token, top, back, life)
+  local s = look(lock, side)
+  hand_on(s, nil)
+  if not holds(s, token) then return absence(s) end
+  local last, _, whose, name = fences(s)
+  local highest = math.max(last, top)
+  if s.owner then
+    note(s, highest, back + highest - top, token, whose == token and name or '', life)
+  else
+    local holder = match(call('HGET', s.holders, token) or '', '^%S+ (.*)$')
+    call('HSET', s.holders, token, format('%.0f', top - back) .. ' ' .. (holder or ''))
+    note(s, highest, 0, whose or '-', name or '', life)
+  end
+  return 1
+end
+
 -- nil if nobody holds the lock; else whether the leases are shared, then the leases and those who wait. A lease: the ms
 -- until it ends (-1: never), and, unless another library holds the lock, the holder's name and the fence (0 for none
 -- yet). A waiter: the µs for which it has been waiting, MOST, and its name.

@@ -1,0 +1,166 @@
+//! A quorum: several independent stores, of which a majority makes a lease (Redis, "Distributed locks with Redis", the
+//! Redlock algorithm), with fences.
+//!
+//! - All nodes are asked at the same time, and what most of them say settles it: nobody waits for the slowest.
+//! - **Fences.** Each node answers with a fence of its own. The largest becomes the lease's fence, and is written back to the nodes,
+//!   guarded by the token ([`Request::Accept`]); only when most of them have accepted it the lease is granted. Two
+//!   leases share a node at which both fences were accepted while their lease was held there. So one came first there, and
+//!   the other one's node answered with a larger fence. No clock has a part in it, as long as nodes keep their data.
+//! - **Waiting.** Who waits stands in the queue of every node. A release hands it the lease at each, and it asks as soon as
+//!   most nodes have said so. If the nodes' queues disagree and nobody has a majority, everybody gives way after a time
+//!   of its own, the sooner the less it has ([`Reply::Split`]).
+//! - **Validity.** The engine counts a lease's deadline from before the first node was asked, so the time that it
+//!   took to ask them is not part of it.
+//! - A node that has lost its data does not know the lease any more and is not counted for it. That a node forgets a
+//!   lease and grants the lock anew is what no quorum survives: nodes have to keep their data (`appendfsync always`), or
+//!   stay away for the longest ttl after a crash.
+//!
+//! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`places`] knows who
+//! waits; [`debts`] what is still to be released where; [`votes`] puts in words why it failed.
+
+mod ballot;
+pub mod council;
+mod debts;
+mod places;
+mod votes;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{LocalBoxFuture, join_all};
+use rustc_hash::FxHashMap;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, spawn_local};
+
+use self::council::{Call, Council};
+use super::{Answer, Listener, Notice, Request, Store, StoreError, StoreErrorKind, all_failed};
+use crate::engine::clock;
+use crate::lease::Instant;
+
+/// The fewest nodes of a quorum: of two, none may fail.
+pub const FEWEST: usize = 3;
+/// The most nodes of a quorum.
+pub const MOST: usize = 63;
+
+/// A quorum of stores as a [`Store`]. It needs a local tokio runtime (or a `LocalSet` on one) with time.
+pub struct QuorumStore {
+    nodes: Vec<Rc<dyn Store>>,
+    council: RefCell<Council>,
+    /// Who waits for the answers to which batch.
+    waiting: RefCell<FxHashMap<u64, oneshot::Sender<Vec<Answer>>>>,
+    last_batch: Cell<u64>,
+    /// What is due next, and the task that sleeps until then.
+    alarm: RefCell<Option<(Instant, JoinHandle<()>)>>,
+    listener: OnceCell<Listener>,
+}
+
+impl QuorumStore {
+    /// The quorum of `nodes`, each with the name that messages call it; [`FEWEST`] to [`MOST`] of them.
+    pub fn new(nodes: Vec<(Arc<str>, Rc<dyn Store>)>) -> Rc<Self> {
+        let (names, nodes): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
+        debug_assert!((FEWEST..=MOST).contains(&nodes.len()), "{} nodes", nodes.len());
+        let quorum = Rc::new(Self {
+            nodes,
+            council: RefCell::new(Council::new(names, fastrand::u64(..))),
+            waiting: RefCell::default(),
+            last_batch: Cell::new(0),
+            alarm: RefCell::default(),
+            listener: OnceCell::new(),
+        });
+        for (node, store) in quorum.nodes.iter().enumerate() {
+            let quorum = Rc::downgrade(&quorum);
+            store.listen(Rc::new(move |notice: Notice| {
+                let Some(quorum) = quorum.upgrade() else { return };
+                quorum.council.borrow_mut().noticed(clock::now(), node, notice);
+                quorum.carry_out();
+            }));
+        }
+        quorum
+    }
+
+    /// Does what the council wants done.
+    fn carry_out(self: &Rc<Self>) {
+        let effects = self.council.borrow_mut().take_effects();
+        for Call { id, node, requests, timeout } in effects.calls {
+            let answers = self.nodes[node].clone().execute(requests, timeout);
+            let quorum = self.clone();
+            spawn_local(async move {
+                let answers = answers.await;
+                quorum.council.borrow_mut().answered(clock::now(), id, answers);
+                quorum.carry_out();
+            });
+        }
+        for (batch, answers) in effects.answers {
+            if let Some(waiting) = self.waiting.borrow_mut().remove(&batch) {
+                // Who does not wait any more needs no answer.
+                let _ = waiting.send(answers);
+            }
+        }
+        if let Some(listener) = self.listener.get() {
+            effects.notices.into_iter().for_each(|notice| listener(notice));
+        }
+        self.set_alarm();
+    }
+
+    /// Lets the council know when its next instant has come.
+    fn set_alarm(self: &Rc<Self>) {
+        let Some(at) = self.council.borrow().next_wake() else { return };
+        let mut alarm = self.alarm.borrow_mut();
+        if alarm.as_ref().is_some_and(|(set, task)| *set <= at && !task.is_finished()) {
+            return;
+        }
+        let quorum = Rc::downgrade(self);
+        let task = spawn_local(async move {
+            tokio::time::sleep(at.since(clock::now())).await;
+            let Some(quorum) = quorum.upgrade() else { return };
+            *quorum.alarm.borrow_mut() = None;
+            quorum.council.borrow_mut().tick(clock::now());
+            quorum.carry_out();
+        });
+        if let Some((_, earlier)) = alarm.replace((at, task)) {
+            earlier.abort();
+        }
+    }
+}
+
+impl Store for QuorumStore {
+    fn execute(
+        self: Rc<Self>,
+        batch: Vec<Request>,
+        timeout: Duration,
+    ) -> LocalBoxFuture<'static, Vec<Answer>> {
+        async move {
+            if batch.is_empty() {
+                return Vec::new();
+            }
+            let (count, id) = (batch.len(), self.last_batch.get() + 1);
+            self.last_batch.set(id);
+            let (sender, answers) = oneshot::channel();
+            self.waiting.borrow_mut().insert(id, sender);
+            self.council.borrow_mut().submit(clock::now(), id, batch, timeout);
+            self.carry_out();
+            answers.await.unwrap_or_else(|_| {
+                let gone = StoreError::maybe_done(StoreErrorKind::Internal, "the quorum forgot a batch");
+                all_failed(count, &gone)
+            })
+        }
+        .boxed_local()
+    }
+
+    fn listen(&self, listener: Listener) {
+        let _ = self.listener.set(listener);
+    }
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        async move {
+            if let Some((_, alarm)) = self.alarm.borrow_mut().take() {
+                alarm.abort();
+            }
+            join_all(self.nodes.iter().map(|node| node.clone().close())).await;
+        }
+        .boxed_local()
+    }
+}

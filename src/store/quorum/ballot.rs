@@ -1,0 +1,390 @@
+//! One request on its way through the nodes of a quorum: what they said, and what follows from it. Pure.
+
+use std::sync::Arc;
+
+use super::votes;
+use crate::lease::{Fence, Instant};
+use crate::store::{Absence, Answer, Ask, LockInfo, Reply, Request};
+
+/// How many nodes there are, how they are called, and how many make a majority.
+pub struct Nodes {
+    pub names: Vec<Arc<str>>,
+}
+
+impl Nodes {
+    pub fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The fewest nodes of which any two sets share one.
+    pub fn majority(&self) -> usize {
+        self.count() / 2 + 1
+    }
+
+    /// The fewest nodes without which no majority is left.
+    pub fn veto(&self) -> usize {
+        self.count() - self.majority() + 1
+    }
+}
+
+/// One request. See the module.
+pub struct Ballot {
+    pub request: Request,
+    /// What each node answered.
+    votes: Vec<Option<Answer>>,
+    stage: Stage,
+    /// How many answers of nodes are still to come, of either round.
+    pub awaited: usize,
+}
+
+enum Stage {
+    Asking,
+    /// Too few nodes have granted the lock, and somebody else has others; until that instant they may still come. Or it is
+    /// decided, and the others may add what they know.
+    Holding(Instant),
+    Accepting(Accepting),
+    Settled {
+        /// What whoever grants the lease late is to accept.
+        fence: Option<(Fence, u32)>,
+    },
+}
+
+/// The second round of a lease.
+struct Accepting {
+    fence: Fence,
+    count: u32,
+    waiting: u32,
+    /// What each node says of it that counts: one that answered in the first round, with no larger fence.
+    said: Vec<Said>,
+}
+
+#[derive(Clone, PartialEq)]
+enum Said {
+    /// It does not count.
+    Nothing,
+    Asked,
+    Accepted,
+    Refused(Answer),
+}
+
+/// What follows from an answer.
+#[derive(Debug, PartialEq)]
+pub enum Verdict {
+    /// Nothing yet.
+    Open,
+    /// It may wait for the other nodes, for a while.
+    Hold,
+    /// These nodes are to accept the fence.
+    Accept { nodes: Vec<usize>, fence: Fence, count: u32 },
+    /// It is decided.
+    Settle(Answer),
+}
+
+/// What a node's answer comes to.
+#[derive(Clone, Copy, PartialEq)]
+enum Voice {
+    Yes,
+    No,
+    Failed,
+}
+
+#[derive(Default)]
+struct Tally {
+    yes: usize,
+    no: usize,
+    failed: usize,
+    open: usize,
+}
+
+fn voice(answer: &Answer) -> Voice {
+    match answer {
+        Ok(
+            Reply::Ready
+            | Reply::Acquired { .. }
+            | Reply::Renewed { .. }
+            | Reply::Released
+            | Reply::Adopted
+            | Reply::Accepted
+            | Reply::Inspected(Some(_)),
+        ) => Voice::Yes,
+        Ok(
+            Reply::Busy { .. }
+            | Reply::Queued { .. }
+            | Reply::Split
+            | Reply::NotHeld(_)
+            | Reply::Inspected(None),
+        ) => Voice::No,
+        Err(_) => Voice::Failed,
+    }
+}
+
+impl Ballot {
+    /// A request that every node is about to be asked.
+    pub fn new(request: Request, nodes: &Nodes) -> Self {
+        Self { request, votes: vec![None; nodes.count()], stage: Stage::Asking, awaited: nodes.count() }
+    }
+
+    /// Whether nobody waits for what follows from it.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.stage, Stage::Settled { .. })
+    }
+
+    /// Until when it holds a minority, if it does.
+    pub fn holds_until(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Holding(until) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Which nodes have granted it, as bits.
+    pub fn granted(&self) -> u64 {
+        let yes = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::Acquired { .. })));
+        self.votes
+            .iter()
+            .enumerate()
+            .filter(|(_, vote)| yes(vote))
+            .fold(0, |bits, (node, _)| bits | 1 << node)
+    }
+
+    /// Which nodes may have granted it without saying so.
+    pub fn doubtful(&self) -> impl Iterator<Item = usize> {
+        let doubtful = |vote: &Option<Answer>| matches!(vote, Some(Err(error)) if error.maybe_done);
+        self.votes.iter().enumerate().filter(move |(_, vote)| doubtful(vote)).map(|(node, _)| node)
+    }
+
+    /// It may wait for the other nodes until then.
+    pub fn hold(&mut self, until: Instant) {
+        self.stage = Stage::Holding(until);
+    }
+
+    /// A node answered the request.
+    pub fn voted(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Verdict {
+        self.votes[node] = Some(answer);
+        match &mut self.stage {
+            Stage::Asking | Stage::Holding(_) => self.decide(nodes),
+            Stage::Accepting(round) => {
+                // Late, but it may still be one of the majority, unless its own fence is larger: another lease may have had
+                // a smaller one that is not among those that were compared.
+                let Some((first, _)) = self.votes[node].as_ref().and_then(fence_of) else {
+                    return Verdict::Open;
+                };
+                if first <= round.fence {
+                    round.said[node] = Said::Asked;
+                }
+                Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count }
+            }
+            Stage::Settled { fence } => match (fence, self.votes[node].as_ref().and_then(fence_of)) {
+                (Some((fence, count)), Some(_)) => {
+                    Verdict::Accept { nodes: vec![node], fence: *fence, count: *count }
+                }
+                _ => Verdict::Open,
+            },
+        }
+    }
+
+    /// A node answered whether it accepts the lease's fence.
+    pub fn accepted(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Verdict {
+        let Stage::Accepting(round) = &mut self.stage else { return Verdict::Open };
+        if round.said[node] != Said::Asked {
+            return Verdict::Open;
+        }
+        round.said[node] = match answer {
+            Ok(Reply::Accepted) => Said::Accepted,
+            other => Said::Refused(other),
+        };
+        self.count_accepted(nodes)
+    }
+
+    /// The time for which it may wait is over.
+    pub fn give_way(&mut self, nodes: &Nodes) -> Verdict {
+        match self.request {
+            Request::Inspect { .. } => self.agreed(nodes),
+            _ => self.settle(Ok(Reply::Split), None),
+        }
+    }
+
+    fn settle(&mut self, answer: Answer, fence: Option<(Fence, u32)>) -> Verdict {
+        self.stage = Stage::Settled { fence };
+        Verdict::Settle(answer)
+    }
+
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for vote in &self.votes {
+            match vote.as_ref().map(voice) {
+                None => tally.open += 1,
+                Some(Voice::Yes) => tally.yes += 1,
+                Some(Voice::No) => tally.no += 1,
+                Some(Voice::Failed) => tally.failed += 1,
+            }
+        }
+        tally
+    }
+
+    fn decide(&mut self, nodes: &Nodes) -> Verdict {
+        let Tally { yes, no, failed, open } = self.tally();
+        let (majority, veto) = (nodes.majority(), nodes.veto());
+        if yes >= majority {
+            return match (&self.request, &self.stage) {
+                // The others have until then to say what they know.
+                (Request::Inspect { .. }, Stage::Asking) if open > 0 => Verdict::Hold,
+                (Request::Inspect { .. }, Stage::Holding(_)) if open > 0 => Verdict::Open,
+                _ => self.agreed(nodes),
+            };
+        }
+        if yes + open >= majority {
+            return Verdict::Open;
+        }
+        if failed >= veto {
+            let error = votes::error(nodes, &self.votes, majority);
+            return self.settle(Err(error), None);
+        }
+        if no < veto && open > 0 {
+            // Whether it is the others or the failures that are in the way is not known yet.
+            return Verdict::Open;
+        }
+        match &self.request {
+            Request::Acquire(ask) if yes > 0 => match (ask.place, &self.stage) {
+                (None, _) => self.give_way(nodes),
+                (Some(_), Stage::Holding(_)) => Verdict::Open,
+                (Some(_), _) => Verdict::Hold,
+            },
+            Request::Acquire(ask) => {
+                let answer = self.in_the_way(ask, nodes);
+                self.settle(Ok(answer), None)
+            }
+            Request::Inspect { .. } => self.settle(Ok(Reply::Inspected(None)), None),
+            Request::Release { .. } if yes > no => self.settle(Ok(Reply::Released), None),
+            _ if no >= veto || matches!(self.request, Request::Release { .. }) => {
+                let taken = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Taken))));
+                let absence = if self.votes.iter().any(taken) { Absence::Taken } else { Absence::Missing };
+                self.settle(Ok(Reply::NotHeld(absence)), None)
+            }
+            _ => {
+                let error = votes::error(nodes, &self.votes, majority);
+                self.settle(Err(error), None)
+            }
+        }
+    }
+
+    /// A majority said yes.
+    fn agreed(&mut self, nodes: &Nodes) -> Verdict {
+        let said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
+        let reply = match &self.request {
+            Request::Ping => Reply::Ready,
+            Request::Release { .. } => Reply::Released,
+            Request::Adopt { .. } => Reply::Adopted,
+            Request::Accept { .. } => Reply::Accepted,
+            Request::Renew { fences: 0, .. } | Request::Detach { .. } => Reply::Renewed { block: None },
+            Request::Inspect { .. } => Reply::Inspected(most_common(said.filter_map(inspected)).cloned()),
+            Request::Acquire(Ask { fences: count, .. }) | Request::Renew { fences: count, .. } => {
+                return self.accept((*count).max(1), nodes);
+            }
+        };
+        self.settle(Ok(reply), None)
+    }
+
+    /// Begins the second round.
+    fn accept(&mut self, count: u32, nodes: &Nodes) -> Verdict {
+        let candidates: Vec<_> = self.votes.iter().map(|vote| vote.as_ref().and_then(fence_of)).collect();
+        let fence = candidates.iter().flatten().map(|(fence, _)| *fence).max().unwrap_or(Fence(0));
+        let waiting = candidates.iter().flatten().map(|(_, waiting)| *waiting).max().unwrap_or(0);
+        let said = candidates.iter().map(|candidate| match candidate {
+            // It has given that very fence away, and none that is larger.
+            Some((first, _)) if *first == fence => Said::Accepted,
+            Some(_) => Said::Asked,
+            None => Said::Nothing,
+        });
+        let said: Vec<Said> = said.collect();
+        let asked = said.iter().enumerate().filter(|(_, said)| **said == Said::Asked);
+        let asked: Vec<usize> = asked.map(|(node, _)| node).collect();
+        self.stage = Stage::Accepting(Accepting { fence, count, waiting, said });
+        match self.count_accepted(nodes) {
+            Verdict::Open => Verdict::Accept { nodes: asked, fence, count },
+            // Nobody needs to be asked: all have the same fence.
+            settled => settled,
+        }
+    }
+
+    fn count_accepted(&mut self, nodes: &Nodes) -> Verdict {
+        let Stage::Accepting(round) = &self.stage else { return Verdict::Open };
+        let how_many = |what: Said| round.said.iter().filter(|said| **said == what).count();
+        let (accepted, asked) = (how_many(Said::Accepted), how_many(Said::Asked));
+        let (fence, count, waiting) = (round.fence, round.count, round.waiting);
+        // Who has not voted yet may still become one of them.
+        let late = self.votes.iter().filter(|vote| vote.is_none()).count();
+        if accepted >= nodes.majority() {
+            let reply = match self.request {
+                Request::Renew { .. } => Reply::Renewed { block: Some((fence, waiting)) },
+                _ => Reply::Acquired { fence, waiting },
+            };
+            return self.settle(Ok(reply), Some((fence, count)));
+        }
+        if accepted + asked + late >= nodes.majority() {
+            return Verdict::Open;
+        }
+        let mut said = self.votes.clone();
+        if let Stage::Accepting(round) = &self.stage {
+            for (vote, said) in said.iter_mut().zip(&round.said) {
+                if let Said::Refused(answer) = said {
+                    *vote = Some(answer.clone());
+                }
+            }
+        }
+        let error = votes::error(nodes, &said, nodes.majority());
+        self.settle(Err(error), None)
+    }
+
+    /// What is in the way of an acquire of which no node says yes.
+    fn in_the_way(&self, ask: &Ask, nodes: &Nodes) -> Reply {
+        let mut ends = Vec::new();
+        let mut places = Vec::new();
+        for vote in self.votes.iter().flatten() {
+            match vote {
+                Ok(Reply::Busy { remaining }) => ends.push(*remaining),
+                Ok(Reply::Queued { remaining, ahead, .. }) => {
+                    ends.push(*remaining);
+                    places.push(*ahead);
+                }
+                _ => {}
+            }
+        }
+        // When so many will have become free as are needed; never sorts last.
+        ends.sort_by_key(|end| (end.is_none(), *end));
+        places.sort_unstable();
+        let remaining = ends.get(nodes.majority() - 1).or(ends.last()).copied().flatten();
+        match ask.place {
+            None => Reply::Busy { remaining },
+            Some(_) => {
+                let ahead = places.get(places.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+                Reply::Queued { remaining, ahead, told: true }
+            }
+        }
+    }
+}
+
+/// The first fence that the answer brings, and how many wait.
+fn fence_of(answer: &Answer) -> Option<(Fence, u32)> {
+    match answer {
+        Ok(Reply::Acquired { fence, waiting }) => Some((*fence, *waiting)),
+        Ok(Reply::Renewed { block }) => *block,
+        _ => None,
+    }
+}
+
+/// What most nodes say of a lock, by the last fence: one that has not accepted it shows another. The larger if as many say
+/// something else.
+fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
+    let fence = |info: &LockInfo| info.leases.iter().filter_map(|lease| lease.fence).max();
+    let said: Vec<&LockInfo> = said.collect();
+    let share = |info: &LockInfo| said.iter().filter(|other| fence(other) == fence(info)).count();
+    said.iter().copied().max_by_key(|info| (share(info), fence(info)))
+}
+
+fn inspected(reply: &Reply) -> Option<&LockInfo> {
+    match reply {
+        Reply::Inspected(info) => info.as_ref(),
+        _ => None,
+    }
+}

@@ -1,0 +1,433 @@
+//! All requests that a quorum is asked, on their way through its nodes. Pure: time comes in as an argument, and what is to
+//! be sent comes out, so that it is simulated as it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::ballot::{Ballot, Nodes, Verdict};
+use super::debts::Debts;
+use super::places::{Heard, Places};
+use crate::lease::{Fence, Instant, Key, Mode, Token};
+use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
+
+/// How long at least, and at most, one waits for the rest of the nodes.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
+/// See [`SHORTEST_PATIENCE`].
+const LONGEST_PATIENCE: Duration = Duration::from_millis(50);
+/// How long a release that is owed to a node may take.
+const DEBT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Requests to be sent to a node together.
+#[derive(Debug)]
+pub struct Call {
+    /// To be handed back with the answers.
+    pub id: u64,
+    /// Which node.
+    pub node: usize,
+    /// What to ask.
+    pub requests: Vec<Request>,
+    /// How long the node may take.
+    pub timeout: Duration,
+}
+
+/// What a council wants done.
+#[derive(Default)]
+pub struct Effects {
+    /// What to send.
+    pub calls: Vec<Call>,
+    /// The answers to batches.
+    pub answers: Vec<(u64, Vec<Answer>)>,
+    /// What there is to tell.
+    pub notices: Vec<Notice>,
+}
+
+/// A batch of which some requests are not settled.
+struct Batch {
+    answers: Vec<Option<Answer>>,
+    open: usize,
+    /// How long the nodes may take.
+    timeout: Duration,
+    /// Those that have to wait for an earlier one on the same key: of what takes two rounds, the second would else come
+    /// after them.
+    behind: Vec<(usize, Request)>,
+}
+
+/// A ballot, and whose it is.
+struct Motion {
+    ballot: Ballot,
+    batch: u64,
+    index: usize,
+    /// When the nodes were asked, and how long each may take.
+    asked: Instant,
+    timeout: Duration,
+    /// Whether it was an acquire that is over: nobody will release what a node grants it.
+    refused: bool,
+}
+
+/// What the answer to a request that was sent means.
+#[derive(Clone, Copy)]
+enum Tag {
+    Vote(u64),
+    Accept(u64),
+    Debt,
+}
+
+/// Requests for one node that are not sent yet.
+struct Draft {
+    node: usize,
+    timeout: Duration,
+    requests: Vec<Request>,
+    tags: Vec<Tag>,
+}
+
+/// See the module.
+pub struct Council {
+    nodes: Nodes,
+    rng: fastrand::Rng,
+    batches: FxHashMap<u64, Batch>,
+    motions: FxHashMap<u64, Motion>,
+    /// Those that hold a minority.
+    holding: Vec<u64>,
+    sent: FxHashMap<u64, (usize, Vec<Tag>)>,
+    drafts: Vec<Draft>,
+    places: Places,
+    debts: Debts,
+    /// The last number given to a ballot or a call.
+    serial: u64,
+    /// How long it takes to hear of a majority, smoothed.
+    trip: Duration,
+    effects: Effects,
+}
+
+impl Council {
+    /// A council of the nodes of those names, with the seed of its jitter.
+    pub fn new(names: Vec<Arc<str>>, seed: u64) -> Self {
+        let count = names.len();
+        Self {
+            nodes: Nodes { names },
+            rng: fastrand::Rng::with_seed(seed),
+            batches: FxHashMap::default(),
+            motions: FxHashMap::default(),
+            holding: Vec::new(),
+            sent: FxHashMap::default(),
+            drafts: Vec::new(),
+            places: Places::default(),
+            debts: Debts::new(count),
+            serial: 0,
+            trip: SHORTEST_PATIENCE,
+            effects: Effects::default(),
+        }
+    }
+
+    /// Begins a batch: [`Effects::answers`] will have its answers, within `timeout`.
+    pub fn submit(&mut self, now: Instant, batch: u64, requests: Vec<Request>, timeout: Duration) {
+        let answers: Vec<Option<Answer>> = vec![None; requests.len()];
+        let mut keys = FxHashSet::default();
+        let (mut first, mut behind) = (Vec::with_capacity(requests.len()), Vec::new());
+        for (index, request) in requests.into_iter().enumerate() {
+            let is_first = request.key().is_none_or(|key| keys.insert(key.clone()));
+            if is_first { first.push((index, request)) } else { behind.push((index, request)) }
+        }
+        self.batches.insert(batch, Batch { open: answers.len(), answers, timeout, behind });
+        for (index, request) in first {
+            self.propose(now, batch, index, request, timeout);
+        }
+        self.send_drafts();
+    }
+
+    fn propose(&mut self, now: Instant, batch: u64, index: usize, request: Request, timeout: Duration) {
+        if let Request::Acquire(Ask { mode: Mode::Shared { most }, .. }) = &request
+            && *most != u32::MAX
+        {
+            let message = "a quorum has no semaphores: two majorities need not have the same node in common with a third, \
+                           so their permits can't be counted; use one server";
+            let error = StoreError::not_done(StoreErrorKind::Unsupported, message);
+            return self.settle(now, batch, index, request.key().cloned(), Err(error));
+        }
+        self.serial += 1;
+        let id = self.serial;
+        match &request {
+            Request::Acquire(Ask { token, place: Some(place), .. }) => {
+                self.places.look(now, *token, place.number, id);
+            }
+            Request::Acquire(Ask { token, .. }) | Request::Release { token, .. } => {
+                self.places.forget(*token)
+            }
+            _ => {}
+        }
+        // What may need a second round leaves it time.
+        let timeout = match &request {
+            Request::Acquire(_) | Request::Renew { fences: 1.., .. } => timeout / 2,
+            _ => timeout,
+        };
+        for node in 0..self.nodes.count() {
+            self.draft(node, timeout, request.clone(), Tag::Vote(id));
+        }
+        let ballot = Ballot::new(request, &self.nodes);
+        self.motions.insert(id, Motion { ballot, batch, index, asked: now, timeout, refused: false });
+    }
+
+    /// A node has answered a call.
+    pub fn answered(&mut self, now: Instant, call: u64, answers: Vec<Answer>) {
+        let Some((node, tags)) = self.sent.remove(&call) else { return };
+        debug_assert_eq!(tags.len(), answers.len(), "a node answers each request once");
+        if let Some(Tag::Debt) = tags.first() {
+            let failed: Vec<bool> = answers.iter().map(is_owed).collect();
+            let jitter = self.rng.f64();
+            self.debts.paid(now, node, &failed, jitter);
+        } else {
+            for (tag, answer) in tags.into_iter().zip(answers) {
+                match tag {
+                    Tag::Vote(id) => self.voted(now, id, node, answer),
+                    Tag::Accept(id) => self.accepted(now, id, node, answer),
+                    Tag::Debt => {}
+                }
+            }
+        }
+        self.pay_debts(now);
+        self.send_drafts();
+    }
+
+    fn voted(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        motion.ballot.awaited -= 1;
+        match &motion.ballot.request {
+            Request::Release { key, token } => {
+                self.debts.released(now, node, key, *token, is_owed(&answer));
+            }
+            Request::Acquire(ask) => match &answer {
+                Err(StoreError { maybe_done: true, .. }) | Ok(Reply::Acquired { .. }) if motion.refused => {
+                    self.debts.owe(now, node, &ask.key, ask.token, answer.is_err());
+                }
+                Err(error) if error.maybe_done => self.debts.doubt(now, node, ask.token),
+                // Its look is over, and said that it waits.
+                Ok(Reply::Acquired { .. }) if motion.ballot.is_settled() => {
+                    let (token, enough, patience) = (ask.token, self.nodes.majority(), self.trip);
+                    let heard = self.places.handed(now, token, node, enough, patience);
+                    self.heard(now, node, heard);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        let verdict = motion.ballot.voted(node, answer, &self.nodes);
+        self.follow(now, id, verdict);
+    }
+
+    fn accepted(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        motion.ballot.awaited -= 1;
+        let verdict = motion.ballot.accepted(node, answer, &self.nodes);
+        self.follow(now, id, verdict);
+    }
+
+    /// Does what follows from an answer.
+    fn follow(&mut self, now: Instant, id: u64, verdict: Verdict) {
+        match verdict {
+            Verdict::Open => {}
+            Verdict::Hold => self.hold(now, id),
+            Verdict::Accept { nodes, fence, count } => self.accept(id, &nodes, fence, count),
+            Verdict::Settle(answer) => self.end(now, id, answer),
+        }
+        if self
+            .motions
+            .get(&id)
+            .is_some_and(|motion| motion.ballot.is_settled() && motion.ballot.awaited == 0)
+        {
+            self.motions.remove(&id);
+        }
+    }
+
+    /// Somebody else has the other nodes. Whoever has the fewest gives way first, by and large.
+    fn hold(&mut self, now: Instant, id: u64) {
+        let share = 0.5 + self.rng.f64();
+        let patience = self.patience();
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        let granted = motion.ballot.granted().count_ones();
+        let until = now + (patience * granted.max(1)).mul_f64(share);
+        motion.ballot.hold(until.min(motion.asked + motion.timeout));
+        self.holding.push(id);
+        // Those that have handed it the lock since they said that it has to wait.
+        if let Request::Acquire(Ask { token, .. }) = motion.ballot.request {
+            let handed = self.places.handed_to(token);
+            for node in (0..self.nodes.count()).filter(|node| handed & 1 << node != 0) {
+                self.heard(now, node, Heard::Look(id));
+            }
+        }
+    }
+
+    fn accept(&mut self, id: u64, nodes: &[usize], fence: Fence, count: u32) {
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        let (key, token) = match &motion.ballot.request {
+            Request::Acquire(Ask { key, token, .. }) | Request::Renew { key, token, .. } => {
+                (key.clone(), *token)
+            }
+            _ => return,
+        };
+        motion.ballot.awaited += nodes.len();
+        let timeout = motion.timeout;
+        for &node in nodes {
+            let request = Request::Accept { key: key.clone(), token, fence, count };
+            self.draft(node, timeout, request, Tag::Accept(id));
+        }
+    }
+
+    fn end(&mut self, now: Instant, id: u64, answer: Answer) {
+        let patience = self.patience();
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        let (batch, index, key) = (motion.batch, motion.index, motion.ballot.request.key().cloned());
+        if let Request::Acquire(Ask { key, token, .. }) = &motion.ballot.request {
+            let token = *token;
+            match &answer {
+                Ok(Reply::Busy { .. }) => {
+                    motion.refused = true;
+                    for node in motion.ballot.doubtful() {
+                        self.debts.owe(now, node, key, token, true);
+                    }
+                }
+                Ok(Reply::Queued { .. }) => self.places.queued(now, token, id, patience),
+                _ => self.places.forget(token),
+            }
+        }
+        if answer.is_ok() {
+            let took = now.since(motion.asked);
+            self.trip = (self.trip * 7 + took.min(LONGEST_PATIENCE)) / 8;
+        }
+        self.settle(now, batch, index, key, answer);
+    }
+
+    fn settle(&mut self, now: Instant, id: u64, index: usize, key: Option<Key>, answer: Answer) {
+        let Some(batch) = self.batches.get_mut(&id) else { return };
+        batch.answers[index] = Some(answer);
+        batch.open -= 1;
+        if batch.open > 0 {
+            let next =
+                batch.behind.iter().position(|(_, request)| key.is_some() && request.key() == key.as_ref());
+            if let Some(next) = next {
+                let ((index, request), timeout) = (batch.behind.remove(next), batch.timeout);
+                self.propose(now, id, index, request, timeout);
+            }
+            return;
+        }
+        let Some(batch) = self.batches.remove(&id) else { return };
+        self.effects.answers.push((id, batch.answers.into_iter().flatten().collect()));
+    }
+
+    /// A node says something by itself.
+    pub fn noticed(&mut self, now: Instant, node: usize, notice: Notice) {
+        match notice {
+            Notice::Granted { number, .. } => {
+                let (enough, patience) = (self.nodes.majority(), self.patience());
+                let heard = self.places.noticed(now, number, node, enough, patience);
+                self.heard(now, node, heard);
+            }
+            Notice::Missed => self.effects.notices.push(Notice::Missed),
+        }
+        self.send_drafts();
+    }
+
+    fn heard(&mut self, now: Instant, node: usize, heard: Heard) {
+        match heard {
+            Heard::Nothing => {}
+            Heard::Call(number) => self.effects.notices.push(Notice::Granted { number, fence: None }),
+            Heard::Look(id) => {
+                // It holds a minority, and waits for just this.
+                let Some(motion) = self.motions.get_mut(&id) else { return };
+                let Some(until) = motion.ballot.holds_until() else { return };
+                motion.ballot.awaited += 1;
+                let request = motion.ballot.request.clone();
+                let left = until.since(now).max(SHORTEST_PATIENCE);
+                self.draft(node, left, request, Tag::Vote(id));
+            }
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn tick(&mut self, now: Instant) {
+        let mut over = Vec::new();
+        self.holding.retain(|id| {
+            let until = self.motions.get(id).and_then(|motion| motion.ballot.holds_until());
+            if until.is_some_and(|until| until <= now) {
+                over.push(*id);
+            }
+            until.is_some_and(|until| now < until)
+        });
+        for id in over {
+            if let Some(motion) = self.motions.get_mut(&id) {
+                let verdict = motion.ballot.give_way(&self.nodes);
+                self.follow(now, id, verdict);
+            }
+        }
+        for number in self.places.due(now) {
+            self.effects.notices.push(Notice::Granted { number, fence: None });
+        }
+        self.pay_debts(now);
+        self.send_drafts();
+    }
+
+    /// When [`Council::tick`] has something to do next.
+    pub fn next_wake(&self) -> Option<Instant> {
+        let holds = self.holding.iter().filter_map(|id| self.motions.get(id)?.ballot.holds_until()).min();
+        [holds, self.places.next_wake(), self.debts.next_wake()].into_iter().flatten().min()
+    }
+
+    /// Takes what is to be done.
+    pub fn take_effects(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// How many things it still minds: requests under way, those who wait, releases that are owed.
+    pub fn concerns(&self) -> usize {
+        self.motions.len() + self.places.len() + self.debts.len()
+    }
+
+    /// How long to wait for the other nodes, after the first has said something.
+    fn patience(&self) -> Duration {
+        (self.trip * 3).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)
+    }
+
+    fn pay_debts(&mut self, now: Instant) {
+        for (node, releases) in self.debts.due(now) {
+            let tags = vec![Tag::Debt; releases.len()];
+            let requests = releases
+                .into_iter()
+                .map(|(key, token): (Key, Token)| Request::Release { key, token })
+                .collect();
+            // By themselves, so that their answers are all there is.
+            self.send(Draft { node, timeout: DEBT_TIMEOUT, requests, tags });
+        }
+    }
+
+    fn draft(&mut self, node: usize, timeout: Duration, request: Request, tag: Tag) {
+        let fits = |draft: &&mut Draft| draft.node == node && draft.timeout == timeout;
+        match self.drafts.iter_mut().find(fits) {
+            Some(draft) => {
+                draft.requests.push(request);
+                draft.tags.push(tag);
+            }
+            None => self.drafts.push(Draft { node, timeout, requests: vec![request], tags: vec![tag] }),
+        }
+    }
+
+    fn send_drafts(&mut self) {
+        for draft in std::mem::take(&mut self.drafts) {
+            self.send(draft);
+        }
+    }
+
+    fn send(&mut self, draft: Draft) {
+        let Draft { node, timeout, requests, tags } = draft;
+        self.serial += 1;
+        let id = self.serial;
+        self.sent.insert(id, (node, tags));
+        self.effects.calls.push(Call { id, node, requests, timeout });
+    }
+}
+
+/// Whether a release with that answer may have left something.
+fn is_owed(answer: &Answer) -> bool {
+    answer.as_ref().is_err_and(|error| error.kind.is_transient() || error.maybe_done)
+}

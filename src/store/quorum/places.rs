@@ -1,0 +1,169 @@
+//! Who waits at the nodes of a quorum, and which of them were handed the lock at how many of the nodes. Pure.
+//!
+//! A release hands the lock on at each node by itself, and the first notice comes before the last node has been told. So
+//! whoever waits is called when most nodes have handed it the lock, or a little later.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use crate::lease::{Instant, Token};
+use crate::store::WAITER_LIFE;
+
+/// How many of the numbers of a place's looks are known: a notice of a node that has missed the last ones tells an older.
+const NUMBERS: usize = 4;
+/// How long somebody is remembered of whom nothing was heard.
+const LIFE: Duration = WAITER_LIFE.saturating_mul(4);
+
+/// One who waits.
+struct Place {
+    numbers: VecDeque<u64>,
+    /// The look that is under way.
+    ballot: Option<u64>,
+    /// The nodes that have handed it the lock since its last look, as bits.
+    handed: u64,
+    /// When it is called although they are too few.
+    call_at: Option<Instant>,
+    /// When it last looked.
+    looked: Instant,
+}
+
+/// What a notice leads to.
+#[derive(Debug, PartialEq)]
+pub enum Heard {
+    /// Nothing, or nothing yet.
+    Nothing,
+    /// That look is under way and may ask the node again.
+    Look(u64),
+    /// Whoever is called so is to look now.
+    Call(u64),
+}
+
+/// All who wait. See the module.
+#[derive(Default)]
+pub struct Places {
+    places: FxHashMap<Token, Place>,
+    numbers: FxHashMap<u64, Token>,
+    /// When those are next forgotten of whom nothing was heard.
+    sweep_at: Instant,
+}
+
+impl Places {
+    /// A look by `token` begins, at a place called `number`.
+    pub fn look(&mut self, now: Instant, token: Token, number: u64, ballot: u64) {
+        self.sweep(now);
+        let place = self.places.entry(token).or_insert_with(|| Place {
+            numbers: VecDeque::with_capacity(NUMBERS),
+            ballot: None,
+            handed: 0,
+            call_at: None,
+            looked: now,
+        });
+        if place.numbers.back() != Some(&number) {
+            place.numbers.push_back(number);
+            self.numbers.insert(number, token);
+            if place.numbers.len() > NUMBERS
+                && let Some(old) = place.numbers.pop_front()
+            {
+                self.numbers.remove(&old);
+            }
+        }
+        (place.ballot, place.handed, place.call_at, place.looked) = (Some(ballot), 0, None, now);
+    }
+
+    /// That look has ended with the token in the queue, and those nodes have handed it the lock meanwhile.
+    pub fn queued(&mut self, now: Instant, token: Token, ballot: u64, patience: Duration) {
+        let Some(place) = self.places.get_mut(&token).filter(|place| place.ballot == Some(ballot)) else {
+            return;
+        };
+        place.ballot = None;
+        if place.handed != 0 {
+            place.call_at = Some(now + patience);
+        }
+    }
+
+    /// A node has handed the lock to `token` after its look had ended.
+    pub fn handed(
+        &mut self,
+        now: Instant,
+        token: Token,
+        node: usize,
+        enough: usize,
+        patience: Duration,
+    ) -> Heard {
+        let Some(place) = self.places.get_mut(&token) else { return Heard::Nothing };
+        place.handed |= 1 << node;
+        if let Some(ballot) = place.ballot {
+            return Heard::Look(ballot);
+        }
+        if place.handed.count_ones() as usize >= enough {
+            (place.handed, place.call_at) = (0, None);
+            return place.numbers.back().map_or(Heard::Nothing, |number| Heard::Call(*number));
+        }
+        place.call_at.get_or_insert(now + patience);
+        Heard::Nothing
+    }
+
+    /// A node's notice: whoever is called `number` was handed the lock there.
+    pub fn noticed(
+        &mut self,
+        now: Instant,
+        number: u64,
+        node: usize,
+        enough: usize,
+        patience: Duration,
+    ) -> Heard {
+        match self.numbers.get(&number) {
+            Some(token) => self.handed(now, *token, node, enough, patience),
+            None => Heard::Nothing,
+        }
+    }
+
+    /// The nodes that have handed `token` the lock since its last look began, as bits.
+    pub fn handed_to(&self, token: Token) -> u64 {
+        self.places.get(&token).map_or(0, |place| place.handed)
+    }
+
+    /// `token` does not wait any more.
+    pub fn forget(&mut self, token: Token) {
+        if let Some(place) = self.places.remove(&token) {
+            for number in &place.numbers {
+                self.numbers.remove(number);
+            }
+        }
+    }
+
+    /// Takes those who are to look now.
+    pub fn due(&mut self, now: Instant) -> Vec<u64> {
+        let mut due = Vec::new();
+        for place in self.places.values_mut() {
+            if place.call_at.is_some_and(|at| at <= now) {
+                (place.handed, place.call_at) = (0, None);
+                due.extend(place.numbers.back());
+            }
+        }
+        due.sort_unstable();
+        due
+    }
+
+    /// When somebody is due next.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.places.values().filter_map(|place| place.call_at).min()
+    }
+
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        if now < self.sweep_at {
+            return;
+        }
+        self.sweep_at = now + LIFE;
+        let silent = |place: &Place| place.ballot.is_none() && now >= place.looked + LIFE;
+        let silent: Vec<Token> = self.places.iter().filter(|(_, p)| silent(p)).map(|(t, _)| *t).collect();
+        silent.into_iter().for_each(|token| self.forget(token));
+    }
+}

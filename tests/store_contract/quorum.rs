@@ -1,0 +1,101 @@
+//! A quorum of three: of stores in memory, and of Redis servers.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use futures_util::future::LocalBoxFuture;
+use leasehold::store::Store;
+use leasehold::store::memory::MemoryStore;
+use leasehold::store::quorum::QuorumStore;
+use leasehold::store::redis::{RedisAddress, RedisStore};
+
+use crate::client::Client;
+use crate::fixture::Fixture;
+use crate::redis_server::RedisServer;
+
+const NODES: usize = 3;
+
+fn quorum(nodes: impl Iterator<Item = Rc<dyn Store>>) -> Client {
+    Client::of(QuorumStore::new(
+        nodes.enumerate().map(|(i, node)| (format!("node {i}").into(), node)).collect(),
+    ))
+}
+
+/// All its clients are one process, with one listener.
+struct OfMemory(RefCell<(Vec<Rc<MemoryStore>>, Client)>);
+
+impl OfMemory {
+    fn fresh() -> Self {
+        Self(RefCell::new(Self::place()))
+    }
+
+    fn place() -> (Vec<Rc<MemoryStore>>, Client) {
+        let nodes: Vec<_> = (0..NODES).map(|_| MemoryStore::new()).collect();
+        let client = quorum(nodes.iter().map(|node| node.clone() as Rc<dyn Store>));
+        (nodes, client)
+    }
+}
+
+impl Fixture for OfMemory {
+    fn open(&self) -> Client {
+        self.0.borrow().1.clone()
+    }
+
+    fn reopen(&self, _clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
+        self.0.replace(Self::place());
+        Box::pin(std::future::ready(self.open()))
+    }
+
+    fn traces(&self) -> LocalBoxFuture<'_, usize> {
+        Box::pin(std::future::ready(self.0.borrow().0.iter().map(|node| node.len()).sum()))
+    }
+
+    fn stall(&self) -> Option<Box<dyn Any>> {
+        None
+    }
+}
+
+struct OfRedis(Vec<Rc<RedisServer>>);
+
+impl OfRedis {
+    fn fresh() -> Self {
+        Self((0..NODES).map(|_| RedisServer::start(&[])).collect())
+    }
+}
+
+impl Fixture for OfRedis {
+    fn open(&self) -> Client {
+        let address = |server: &Rc<RedisServer>| RedisAddress::parse(&server.url(), None, None).unwrap();
+        quorum(self.0.iter().map(|server| RedisStore::new(address(server)) as Rc<dyn Store>))
+    }
+
+    /// The hardest restart: all servers have lost all that they knew.
+    fn reopen(&self, clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
+        Box::pin(async move {
+            for client in clients {
+                client.store.close().await;
+            }
+            self.0.iter().for_each(|server| server.restart());
+            self.open()
+        })
+    }
+
+    fn traces(&self) -> LocalBoxFuture<'_, usize> {
+        Box::pin(std::future::ready(self.0.iter().map(|server| server.keys_without_expiry()).sum()))
+    }
+
+    fn stall(&self) -> Option<Box<dyn Any>> {
+        Some(Box::new(self.0.iter().take(2).map(|server| server.stall()).collect::<Vec<_>>()))
+    }
+}
+
+mod of_memory {
+    use super::OfMemory;
+    crate::contract!(OfMemory::fresh());
+}
+
+mod of_redis {
+    use super::OfRedis;
+    crate::contract!(OfRedis::fresh());
+}
