@@ -47,8 +47,8 @@ pub struct Effects {
 struct Batch {
     answers: Vec<Option<Answer>>,
     open: usize,
-    /// How long the nodes may take.
-    timeout: Duration,
+    /// When all have to be answered.
+    deadline: Instant,
     /// Those that have to wait for an earlier one on the same key: of what takes two rounds, the second would else come
     /// after them.
     behind: Vec<(usize, Request)>,
@@ -130,7 +130,8 @@ impl Council {
             let is_first = request.key().is_none_or(|key| keys.insert(key.clone()));
             if is_first { first.push((index, request)) } else { behind.push((index, request)) }
         }
-        self.batches.insert(batch, Batch { open: answers.len(), answers, timeout, behind });
+        let deadline = now + timeout;
+        self.batches.insert(batch, Batch { open: answers.len(), answers, deadline, behind });
         for (index, request) in first {
             self.propose(now, batch, index, request, timeout);
         }
@@ -307,7 +308,8 @@ impl Council {
             let next =
                 batch.behind.iter().position(|(_, request)| key.is_some() && request.key() == key.as_ref());
             if let Some(next) = next {
-                let ((index, request), timeout) = (batch.behind.remove(next), batch.timeout);
+                let (index, request) = batch.behind.remove(next);
+                let timeout = batch.deadline.since(now).max(SHORTEST_PATIENCE);
                 self.propose(now, id, index, request, timeout);
             }
             return;
