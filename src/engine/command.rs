@@ -124,6 +124,8 @@ pub enum Command {
         client: ClientId,
         /// Its store.
         store: StoreId,
+        /// The most requests that the store is sent together, at least 1.
+        batch: usize,
         /// What it was opened with.
         settings: ClientSettings,
     },

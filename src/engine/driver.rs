@@ -205,7 +205,7 @@ impl Driver {
                 Command::OpenEnv { env, pulse, relay }
             }
             Message::OpenClient { client, spec, settings } => {
-                Command::OpenClient { client, store: self.store_of(&spec), settings }
+                Command::OpenClient { client, store: self.store_of(&spec), batch: spec.batch(), settings }
             }
         };
         self.take_command(now, command);

@@ -52,6 +52,8 @@ pub struct QuorumStore {
     /// Who waits for the answers to which batch.
     waiting: RefCell<FxHashMap<u64, oneshot::Sender<Vec<Answer>>>>,
     last_batch: Cell<u64>,
+    /// Whether [`QuorumStore::carry_out`] is about to run.
+    carrying_out: Cell<bool>,
     /// What is due next, and the task that sleeps until then.
     alarm: RefCell<Option<(Instant, JoinHandle<()>)>>,
     listener: OnceCell<Listener>,
@@ -67,6 +69,7 @@ impl QuorumStore {
             council: RefCell::new(Council::new(names, fastrand::u64(..))),
             waiting: RefCell::default(),
             last_batch: Cell::new(0),
+            carrying_out: Cell::new(false),
             alarm: RefCell::default(),
             listener: OnceCell::new(),
         });
@@ -81,6 +84,18 @@ impl QuorumStore {
         quorum
     }
 
+    /// Does what the council wants done when all that is ready has been said to it, so that what goes to the same node goes
+    /// together.
+    fn carry_out_soon(self: &Rc<Self>) {
+        if !self.carrying_out.replace(true) {
+            let quorum = self.clone();
+            spawn_local(async move {
+                quorum.carrying_out.set(false);
+                quorum.carry_out();
+            });
+        }
+    }
+
     /// Does what the council wants done.
     fn carry_out(self: &Rc<Self>) {
         let effects = self.council.borrow_mut().take_effects();
@@ -90,7 +105,7 @@ impl QuorumStore {
             spawn_local(async move {
                 let answers = answers.await;
                 quorum.council.borrow_mut().answered(clock::now(), id, answers);
-                quorum.carry_out();
+                quorum.carry_out_soon();
             });
         }
         for (batch, answers) in effects.answers {
@@ -141,7 +156,7 @@ impl Store for QuorumStore {
             let (sender, answers) = oneshot::channel();
             self.waiting.borrow_mut().insert(id, sender);
             self.council.borrow_mut().submit(clock::now(), id, batch, timeout);
-            self.carry_out();
+            self.carry_out_soon();
             answers.await.unwrap_or_else(|_| {
                 let gone = StoreError::maybe_done(StoreErrorKind::Internal, "the quorum forgot a batch");
                 all_failed(count, &gone)

@@ -96,6 +96,16 @@ impl StoreSpec {
         }
     }
 
+    /// The most requests that it is best sent together: enough to spread the cost of a round trip thin, few enough that
+    /// the store works on the next ones while the answers to these are on their way. A quorum gathers by itself what goes to the
+    /// same node, and answers each request when most nodes have: not one of them shall wait for another.
+    pub fn batch(&self) -> usize {
+        match self {
+            Self::Quorum(_) => 1,
+            _ => BATCH,
+        }
+    }
+
     /// The same for two specifications exactly when they name the same store in the same way. Not for printing.
     pub fn identity(&self) -> String {
         match self {
@@ -129,6 +139,9 @@ impl fmt::Display for StoreSpec {
         }
     }
 }
+
+/// See [`StoreSpec::batch`].
+const BATCH: usize = 64;
 
 const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://… and redis+unix://…";
 

@@ -3,6 +3,7 @@
 //! one seed, which a failure prints; `LEASEHOLD_SEED=n cargo test --test simulation` replays it alone and
 //! `LEASEHOLD_SEEDS=n` runs so many.
 
+mod node;
 mod process;
 mod world;
 
@@ -11,10 +12,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use world::{Counts, World};
+use world::{Counts, Shape, World};
 
 /// How many schedules are run unless the environment says otherwise.
 const SEEDS: u64 = 10_000;
+/// How many of them with a quorum.
+const QUORUM_SEEDS: u64 = 5_000;
 /// Each so many is a long one.
 const LONG_EVERY: u64 = 50;
 
@@ -25,15 +28,27 @@ fn from_env(name: &str) -> Option<u64> {
 }
 
 /// Runs one schedule.
-fn run(seed: u64) -> Counts {
-    let trouble = Duration::from_millis(if seed.is_multiple_of(LONG_EVERY) { 10_000 } else { 500 });
-    match catch_unwind(AssertUnwindSafe(|| World::new(seed, trouble).run())) {
+fn run(seed: u64, quorum: bool) -> Counts {
+    let (shape, trouble) = if quorum {
+        let shape = Shape { nodes: if seed % 4 < 2 { 3 } else { 5 }, lossy: seed % 16 > 11 };
+        (shape, if seed.is_multiple_of(LONG_EVERY) || shape.lossy { 10_000 } else { 1_000 })
+    } else {
+        let shape = Shape { nodes: 1, lossy: false };
+        (shape, if seed.is_multiple_of(LONG_EVERY) { 10_000 } else { 500 })
+    };
+    let trouble = Duration::from_millis(trouble);
+    match catch_unwind(AssertUnwindSafe(|| World::new(seed, shape, trouble).run())) {
         Ok(counts) => counts,
         Err(failure) => {
-            eprintln!("the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation");
+            eprintln!("the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation {}", name(quorum));
             resume_unwind(failure);
         }
     }
+}
+
+/// Which test's schedules they are.
+fn name(quorum: bool) -> &'static str {
+    if quorum { "of_a_quorum" } else { "no_schedule_overlaps" }
 }
 
 fn add(sum: Counts, counts: Counts) -> Counts {
@@ -45,30 +60,42 @@ fn add(sum: Counts, counts: Counts) -> Counts {
     }
 }
 
-#[test]
-fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
+/// Runs the schedules that the environment wants, or so many, and adds up what they came to.
+fn run_all(count: u64, quorum: bool) -> (u64, Counts) {
     let seeds = match from_env("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..from_env("LEASEHOLD_SEEDS").unwrap_or(SEEDS),
+        None => 0..from_env("LEASEHOLD_SEEDS").unwrap_or(count),
     };
     let (next, end) = (AtomicU64::new(seeds.start), seeds.end);
     let work = || {
         let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Relaxed)).filter(|seed| *seed < end));
-        mine.map(run).fold(Counts::default(), add)
+        mine.map(|seed| run(seed, quorum)).fold(Counts::default(), add)
     };
-    let Counts { leases, hand_offs, relayed, early } = std::thread::scope(|scope| {
+    let counts = std::thread::scope(|scope| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
         let counts =
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         counts.fold(Counts::default(), add)
     });
+    let Counts { leases, hand_offs, relayed, early } = counts;
     println!(
         "{leases} leases, {hand_offs} of them handed on within a process, {relayed} of those by its JavaScript thread, \
          {early} taken up on a notice"
     );
     assert!(leases > 0, "a simulation in which nobody ever gets a lock proves nothing");
-    let some = seeds.end - seeds.start > 100;
-    assert!(early > 0 || !some, "nor does one in which no lease is taken up on a notice");
+    (seeds.end - seeds.start, counts)
+}
+
+#[test]
+fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
+    let (seeds, Counts { relayed, early, .. }) = run_all(SEEDS, false);
+    let some = seeds > 100;
+    assert!(early > 0 || !some, "a simulation in which no lease is taken up on a notice proves nothing");
     assert!(relayed > 0 || !some, "nor one in which no thread hands a lease on by itself");
+}
+
+#[test]
+fn no_schedule_of_a_quorum_overlaps_two_leases_or_forgets_anyone() {
+    run_all(QUORUM_SEEDS, true);
 }

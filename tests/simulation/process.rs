@@ -7,11 +7,12 @@ use std::time::Duration;
 use leasehold::engine::command::{
     AcquireCommand, AdoptCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
-use leasehold::engine::core::Core;
+use leasehold::engine::core::{Batch, Core, Sent};
 use leasehold::engine::relay::{HandedOn, Relay};
 use leasehold::engine::stats::Stats;
 use leasehold::lease::{Fence, Instant, Key, LeaseState, Mode, Token, Ttl};
-use leasehold::store::Notice;
+use leasehold::store::quorum::council::{Call, Council};
+use leasehold::store::{Answer, Notice, Request};
 
 pub const ENV: u32 = 1;
 const CLIENT: u32 = 1;
@@ -34,6 +35,24 @@ pub struct Asked {
     detaching: bool,
 }
 
+/// What a process has sent.
+pub struct Message {
+    pub node: usize,
+    pub errand: Errand,
+    pub requests: Vec<Request>,
+    pub timeout: Duration,
+}
+
+/// Whom the answer concerns.
+pub enum Errand {
+    Batch(Sent),
+    Call(u64),
+}
+
+fn names(nodes: usize) -> Vec<Arc<str>> {
+    (0..nodes).map(|node| format!("node {node}").into()).collect()
+}
+
 /// A lease that somebody has detached.
 pub struct Parcel {
     pub key: Key,
@@ -51,6 +70,10 @@ pub struct Granted {
 
 pub struct Process {
     pub core: Core,
+    /// What stands between it and several stores.
+    council: Option<Council>,
+    /// What it has asked of those.
+    asked_there: HashMap<u64, Sent>,
     pub asked: HashMap<u32, Asked>,
     /// What it has detached, for others to adopt.
     pub detached: Vec<Parcel>,
@@ -66,13 +89,15 @@ pub struct Process {
     pub relayed: u64,
     stats: Arc<Stats>,
     slots: u32,
+    /// How many batches went to several stores.
+    batches: u64,
     /// Whether most of it competes for one lock.
     crowded: bool,
     rng: fastrand::Rng,
 }
 
 impl Process {
-    pub fn new(now: Instant, crowded: bool, rng: &mut fastrand::Rng) -> Self {
+    pub fn new(now: Instant, nodes: usize, crowded: bool, rng: &mut fastrand::Rng) -> Self {
         let pulse = Arc::new(Pulse::default());
         let stats = Arc::new(Stats::default());
         let mut core = Core::new(rng.u64(..));
@@ -82,13 +107,17 @@ impl Process {
             env: ENV,
             name: "simulated".into(),
             max_stall: Duration::from_millis(rng.u64(200..5_000)),
-            store_timeout: Duration::from_millis(rng.u64(20..500)),
+            // Of several stores most have to answer, twice.
+            store_timeout: Duration::from_millis(rng.u64(if nodes > 1 { 150..500 } else { 20..500 })),
             hand_offs: [0, 1, 32][rng.usize(..3)],
             stats: stats.clone(),
         };
-        core.command(now, Command::OpenClient { client: CLIENT, store: STORE, settings });
+        let batch = if nodes > 1 { 1 } else { 64 };
+        core.command(now, Command::OpenClient { client: CLIENT, store: STORE, batch, settings });
         Self {
             core,
+            council: (nodes > 1).then(|| Council::new(names(nodes), rng.u64(..))),
+            asked_there: HashMap::new(),
             asked: HashMap::new(),
             detached: Vec::new(),
             frozen_until: now,
@@ -99,6 +128,7 @@ impl Process {
             relayed: 0,
             stats,
             slots: 0,
+            batches: 0,
             crowded,
             rng: rng.fork(),
         }
@@ -150,10 +180,11 @@ impl Process {
         let crowd = self.crowded && self.rng.u8(..20) > 0;
         let key: Key = if crowd { "a" } else { ["a", "b"][self.rng.usize(..2)] }.into();
         let state = Arc::new(LeaseState::default());
-        let ms = [100, 1_000, 1_000, self.rng.u32(20..2_000)][self.rng.usize(..4)];
+        let shortest = if self.council.is_some() { 100 } else { 20 };
+        let ms = [100, 1_000, 1_000, self.rng.u32(shortest..2_000)][self.rng.usize(..4)];
         let ttl = Ttl::from_millis(if crowd { 10 } else { ms }).expect("in range");
         // One is a read/write lock, the other a semaphore that is also locked as a whole.
-        let most = if &*key == "a" { u32::MAX } else { 2 };
+        let most = if &*key == "a" || self.council.is_some() { u32::MAX } else { 2 };
         let mode = if !crowd && self.rng.u8(..10) < 3 { Mode::Shared { most } } else { Mode::Exclusive };
         self.remember(key.clone(), mode, state.clone());
         let wait = match self.rng.u8(..10) {
@@ -225,8 +256,75 @@ impl Process {
         self.stats.local_hand_offs.get()
     }
 
-    pub fn noticed(&mut self, now: Instant, notice: Notice) {
-        self.core.noticed(now, STORE, notice);
+    /// A store says something by itself.
+    pub fn noticed(&mut self, now: Instant, node: usize, notice: Notice) {
+        match &mut self.council {
+            Some(council) => council.noticed(now, node, notice),
+            None => self.core.noticed(now, STORE, notice),
+        }
+    }
+
+    /// A store has answered.
+    pub fn answered(&mut self, now: Instant, errand: Errand, answers: Vec<Answer>) {
+        match (errand, &mut self.council) {
+            (Errand::Call(id), Some(council)) => council.answered(now, id, answers),
+            (Errand::Batch(sent), _) => self.core.answered(now, sent, answers),
+            (Errand::Call(_), None) => unreachable!("nobody has called"),
+        }
+    }
+
+    /// Takes what is to be sent to which store.
+    pub fn take_messages(&mut self, now: Instant) -> Vec<Message> {
+        let mut messages = Vec::new();
+        for batch in self.core.take_batches(now) {
+            let Batch { sent, requests, timeout } = batch;
+            match &mut self.council {
+                Some(council) => {
+                    self.batches += 1;
+                    self.asked_there.insert(self.batches, sent);
+                    council.submit(now, self.batches, requests, timeout);
+                }
+                None => messages.push(Message { node: 0, errand: Errand::Batch(sent), requests, timeout }),
+            }
+        }
+        messages.extend(self.hear_council(now));
+        messages
+    }
+
+    /// Takes in what came of several stores' answers. Returns what is to be sent to them.
+    pub fn hear_council(&mut self, now: Instant) -> Vec<Message> {
+        let Some(council) = &mut self.council else { return Vec::new() };
+        let effects = council.take_effects();
+        for (batch, answers) in effects.answers {
+            let sent = self.asked_there.remove(&batch).expect("answered once");
+            self.core.answered(now, sent, answers);
+        }
+        for notice in effects.notices {
+            self.core.noticed(now, STORE, notice);
+        }
+        let message = |Call { id, node, requests, timeout }| {
+            Message { node, errand: Errand::Call(id), requests, timeout }
+        };
+        effects.calls.into_iter().map(message).collect()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant) {
+        if let Some(council) = &mut self.council {
+            council.tick(now);
+        }
+        self.core.tick(now);
+    }
+
+    /// When something is due next.
+    pub fn next_wake(&self) -> Option<Instant> {
+        let there = self.council.as_ref().and_then(Council::next_wake);
+        [self.core.next_wake(), there].into_iter().flatten().min()
+    }
+
+    /// How many things it still minds.
+    pub fn concerns(&self) -> usize {
+        self.core.concerns() + self.council.as_ref().map_or(0, Council::concerns)
     }
 
     /// Gives back all that it holds. Whoever waits goes on waiting.

@@ -4,27 +4,28 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-use leasehold::engine::core::{Batch, Sent};
 use leasehold::lease::{Fence, Instant, Key, Mode};
-use leasehold::store::memory::LeaseTable;
-use leasehold::store::{Answer, Notice, Reply, Request, StoreError, StoreErrorKind};
+use leasehold::store::{Answer, Notice, Request, StoreError, StoreErrorKind};
 
-use super::process::{Granted, Parcel, Process};
+use super::node::Node;
+use super::process::{Errand, Granted, Message, Parcel, Process};
 
 const PROCESSES: usize = 3;
 
 /// What happens at an instant, by its number in `World::events`.
 enum Event {
-    /// A batch reaches the store.
-    Arrive { process: usize, batch: Batch, reply_lost: bool },
-    /// A request reaches the store so late that nobody waits for it any more.
-    Stray { process: usize, request: Request },
+    /// Requests reach a store, of which the process wants to hear until then.
+    Arrive { process: usize, message: Message, until: Instant, reply_lost: bool },
+    /// A request reaches a store so late that nobody waits for it any more.
+    Stray { process: usize, node: usize, request: Request },
     /// Its answers, or the word that there are none, reach the process.
-    Answer { process: usize, sent: Sent, answers: Vec<Answer> },
+    Answer { process: usize, errand: Errand, answers: Vec<Answer> },
     /// The code of a process does something.
     Act { process: usize },
     /// The store's word that a waiter was handed a lease reaches its process.
-    Notice { process: usize, notice: Notice },
+    Notice { process: usize, node: usize, notice: Notice },
+    /// Something befalls a node, or the way to it.
+    Mishap,
     /// A process looks at its timers.
     Wake { process: usize },
 }
@@ -42,10 +43,27 @@ pub struct Counts {
     pub early: u64,
 }
 
+/// Where leases live in a world.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// One store, or the nodes of a quorum.
+    pub nodes: usize,
+    /// Whether nodes lose their data now and then. Such a one stays away until every lease that it knew has ended, and all
+    /// wall clocks agree.
+    pub lossy: bool,
+}
+
+/// The longest ttl that anybody asks for.
+const LONGEST_TTL: Duration = Duration::from_secs(3);
+
 pub struct World {
     now: Instant,
     rng: fastrand::Rng,
-    table: LeaseTable,
+    nodes: Vec<Node>,
+    /// Until when a process can't reach a node.
+    cut_until: HashMap<(usize, usize), Instant>,
+    /// Whether nodes lose their data.
+    lossy: bool,
     /// The largest fence granted for each key.
     fences: HashMap<Key, Fence>,
     processes: Vec<Process>,
@@ -70,18 +88,22 @@ pub struct World {
 
 impl World {
     /// Things go wrong for as long as `trouble`; afterwards everybody goes on on a network that works.
-    pub fn new(seed: u64, trouble: Duration) -> Self {
+    pub fn new(seed: u64, shape: Shape, trouble: Duration) -> Self {
         // Within a machine, leases are handed on; over a slow network, everything crosses everything.
         let pace = if seed % 2 == 1 { 50 } else { 1 };
         // Now and then a crowd competes for one lock and holds it for a moment.
         let crowded = seed % 8 == 7;
         let mut rng = fastrand::Rng::with_seed(seed);
         let now = Instant::from_micros(1_000_000_000);
-        let processes = (0..PROCESSES).map(|_| Process::new(now, crowded, &mut rng)).collect();
+        let Shape { nodes: count, lossy } = shape;
+        let processes = (0..PROCESSES).map(|_| Process::new(now, count, crowded, &mut rng)).collect();
+        let nodes = (0..count).map(|_| Node::new(count > 1, lossy, &mut rng)).collect();
         Self {
             now,
             rng,
-            table: LeaseTable::default(),
+            nodes,
+            cut_until: HashMap::new(),
+            lossy,
             fences: HashMap::new(),
             processes,
             lives: vec![0; PROCESSES],
@@ -91,7 +113,7 @@ impl World {
             serial: 0,
             grants: 0,
             early: 0,
-            trouble_until: now + trouble / if crowded { 20 } else { pace },
+            trouble_until: now + trouble / if crowded && count == 1 { 20 } else { pace },
             pace,
             crowded,
             waiters: HashMap::new(),
@@ -103,6 +125,9 @@ impl World {
     pub fn run(mut self) -> Counts {
         for process in 0..PROCESSES {
             self.plan(process, Duration::ZERO, Event::Act { process });
+        }
+        if self.nodes.len() > 1 {
+            self.plan(0, Duration::ZERO, Event::Mishap);
         }
         self.live_until(self.trouble_until);
         for process in 0..PROCESSES {
@@ -123,16 +148,14 @@ impl World {
         }
         self.live_until(self.now + Duration::from_secs(60));
         for process in &self.processes {
-            assert_eq!(process.core.concerns(), 0, "an engine minds what has ended");
+            assert_eq!(process.concerns(), 0, "an engine minds what has ended");
             let forgotten = process.asked.values().filter(|asked| !asked.ended).count();
             assert_eq!(forgotten, 0, "somebody was never told");
         }
-        for key in self.fences.keys().cloned().collect::<Vec<_>>() {
-            let left = self.table.apply(Request::Inspect { key }, self.now, 0);
-            assert_eq!(left.unwrap(), Reply::Inspected(None), "a lease was left behind");
+        let keys: Vec<Key> = self.fences.keys().cloned().collect();
+        for node in &mut self.nodes {
+            node.check_empty(&keys, self.now);
         }
-        self.table.apply(Request::Ping, self.now, 0).unwrap();
-        assert!(self.table.is_empty(), "a place in a queue was left behind");
         let hand_offs = self.processes.iter().map(Process::handed_on).sum();
         let relayed = self.processes.iter().map(|process| process.relayed).sum();
         Counts { leases: self.grants, hand_offs, relayed, early: self.early }
@@ -179,10 +202,14 @@ impl World {
     fn happen(&mut self, life: u64, event: Event) {
         match event {
             // The store carries out also what a dead process has sent.
-            Event::Arrive { process, batch, reply_lost } => self.arrive(life, process, batch, reply_lost),
-            Event::Stray { process, request } => {
-                let _nobody_hears = self.apply(process, life, request);
+            Event::Arrive { process, message, until, reply_lost } => {
+                self.arrive(life, process, message, until, reply_lost)
             }
+            Event::Stray { process, node, request } if self.nodes[node].down_until <= self.now => {
+                let _nobody_hears = self.apply(process, node, life, request);
+            }
+            Event::Stray { .. } => {}
+            Event::Mishap => self.mishap(),
             Event::Answer { process, .. }
             | Event::Act { process }
             | Event::Notice { process, .. }
@@ -197,12 +224,12 @@ impl World {
                 let wait = self.processes[process].frozen_until.since(self.now);
                 self.plan(process, wait, event);
             }
-            Event::Answer { process, sent, answers } => {
-                self.processes[process].core.answered(self.now, sent, answers);
+            Event::Answer { process, errand, answers } => {
+                self.processes[process].answered(self.now, errand, answers);
                 self.after(process);
             }
-            Event::Notice { process, notice } => {
-                self.processes[process].noticed(self.now, notice);
+            Event::Notice { process, node, notice } => {
+                self.processes[process].noticed(self.now, node, notice);
                 // What is granted now is granted by that alone.
                 self.early += self.after(process);
             }
@@ -214,23 +241,36 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, life: u64, process: usize, batch: Batch, reply_lost: bool) {
-        let Batch { sent, requests, timeout } = batch;
-        let count = requests.len();
-        let mut answers: Vec<Answer> =
-            requests.into_iter().map(|request| self.apply(process, life, request)).collect();
-        let back = self.delay();
-        let wait = if reply_lost { timeout } else { back };
-        if reply_lost {
-            answers = vec![Err(no_answer()); count];
-        }
+    fn arrive(&mut self, life: u64, process: usize, message: Message, until: Instant, reply_lost: bool) {
+        let Message { node, errand, requests, .. } = message;
+        let (back, thaw) = (self.delay(), self.nodes[node].frozen_until);
+        let is_down = self.nodes[node].down_until > self.now;
+        let answers: Vec<Answer> = if is_down {
+            // Refused, most of the time.
+            requests.iter().map(|_| Err(refused())).collect()
+        } else if thaw > self.now {
+            // It does it all when it goes on, whoever still waits for it.
+            let late = thaw.since(self.now);
+            for request in &requests {
+                self.plan(process, late, Event::Stray { process, node, request: request.clone() });
+            }
+            vec![Err(no_answer()); requests.len()]
+        } else {
+            let apply = |request| self.apply(process, node, life, request);
+            requests.into_iter().map(apply).collect()
+        };
+        let is_lost = reply_lost || thaw > self.now || is_down && self.rng.u8(..4) == 0;
+        let (wait, answers) = match until.since(self.now) {
+            left if is_lost || back >= left => (left, vec![Err(no_answer()); answers.len()]),
+            _ => (back, answers),
+        };
         if life == self.lives[process] {
-            self.plan(process, wait, Event::Answer { process, sent, answers });
+            self.plan(process, wait, Event::Answer { process, errand, answers });
         }
     }
 
-    /// The store carries out a request, and sends its notices.
-    fn apply(&mut self, process: usize, life: u64, mut request: Request) -> Answer {
+    /// A store carries out a request, and sends its notices.
+    fn apply(&mut self, process: usize, node: usize, life: u64, mut request: Request) -> Answer {
         if let Request::Acquire(ask) = &mut request
             && let Some(place) = &mut ask.place
         {
@@ -239,16 +279,53 @@ impl World {
             place.number = self.serial;
             self.serial += 1;
         }
-        // The wall clock stands still: that fences grow is the store's own doing.
-        let answer = self.table.apply(request, self.now, 0);
-        for notice in self.table.take_notices() {
-            self.tell(notice);
+        let answer = self.nodes[node].apply(request, self.now);
+        for notice in self.nodes[node].take_notices() {
+            self.tell(node, notice);
         }
         answer
     }
 
+    /// Something befalls a node, or the way to it.
+    fn mishap(&mut self) {
+        if !self.is_trouble() {
+            for node in &mut self.nodes {
+                (node.frozen_until, node.down_until) = (self.now, node.down_until.min(self.now));
+            }
+            self.cut_until.clear();
+            return;
+        }
+        let (node, process) = (self.rng.usize(..self.nodes.len()), self.rng.usize(..PROCESSES));
+        let span = Duration::from_micros(self.rng.u64(1_000..1_500_000)) / self.pace;
+        let until = self.now + span;
+        match self.rng.u8(..10) {
+            0..2 => self.nodes[node].frozen_until = until,
+            2..4 if self.nodes[node].down_until <= self.now => self.crash(node, span),
+            4..7 => drop(self.cut_until.insert((process, node), until)),
+            7 => self.nodes[node].set_wall_clock(&mut self.rng),
+            _ => {}
+        }
+        let pause = Duration::from_micros(self.rng.u64(1_000..400_000)) / self.pace;
+        self.plan(0, pause, Event::Mishap);
+    }
+
+    /// A node is gone for a while. One that loses its data stays away until every lease that it knew has ended.
+    fn crash(&mut self, node: usize, span: Duration) {
+        let forgets = self.lossy && self.rng.u8(..2) == 0;
+        let span = if forgets { span.max(LONGEST_TTL + LONGEST_TTL / 50) } else { span };
+        let there = &mut self.nodes[node];
+        there.down_until = self.now + span;
+        if forgets {
+            there.forget();
+        }
+        for process in 0..PROCESSES {
+            let wait = span + self.delay();
+            self.plan(process, wait, Event::Notice { process, node, notice: Notice::Missed });
+        }
+    }
+
     /// Sends a notice. It may get lost, or come twice, or after much else has happened.
-    fn tell(&mut self, notice: Notice) {
+    fn tell(&mut self, node: usize, notice: Notice) {
         let Notice::Granted { number, fence } = notice else { unreachable!("the store misses nothing") };
         let (process, life, number) = self.waiters[&number];
         if life != self.lives[process] {
@@ -263,7 +340,7 @@ impl World {
             _ => vec![soon],
         };
         for there in times {
-            self.plan(process, there, Event::Notice { process, notice });
+            self.plan(process, there, Event::Notice { process, node, notice });
         }
     }
 
@@ -307,7 +384,8 @@ impl World {
                 // It dies, and another takes its place.
                 self.lives[process] += 1;
                 self.wakes[process] = None;
-                self.processes[process] = Process::new(self.now, self.crowded, &mut self.rng);
+                let nodes = self.nodes.len();
+                self.processes[process] = Process::new(self.now, nodes, self.crowded, &mut self.rng);
             }
             5..15 => {
                 let span = Duration::from_millis(self.rng.u64(1..4_000)) / self.haste();
@@ -333,7 +411,10 @@ impl World {
     /// What the driver does after each turn of a process. Returns how many leases were granted by it.
     fn after(&mut self, process: usize) -> u64 {
         let before = self.grants;
-        self.processes[process].core.tick(self.now);
+        self.processes[process].tick(self.now);
+        for message in self.processes[process].hear_council(self.now) {
+            self.send(process, message);
+        }
         let effects = self.processes[process].core.take_effects();
         if !effects.pings.is_empty() && self.processes[process].hung_until <= self.now {
             self.processes[process].pulse.beat(self.now);
@@ -352,10 +433,10 @@ impl World {
         let detached = std::mem::take(&mut self.processes[process].detached);
         self.parcels.extend(detached);
         self.processes[process].core.relay(self.now);
-        for batch in self.processes[process].core.take_batches(self.now) {
-            self.send(process, batch);
+        for message in self.processes[process].take_messages(self.now) {
+            self.send(process, message);
         }
-        if let Some(at) = self.processes[process].core.next_wake() {
+        if let Some(at) = self.processes[process].next_wake() {
             // One for each process: every turn would else leave one more behind.
             if self.wakes[process].is_none_or(|wake| at < wake) {
                 self.wakes[process] = Some(at);
@@ -365,31 +446,51 @@ impl World {
         self.grants - before
     }
 
-    fn send(&mut self, process: usize, batch: Batch) {
+    fn send(&mut self, process: usize, message: Message) {
         let trouble = self.is_trouble();
         let there = self.delay();
-        let fate = self.rng.u8(..100);
-        match if self.spared() { u8::MAX } else { fate } {
-            0..8 if trouble => {
-                // It never arrives.
-                let Batch { sent, requests, timeout } = batch;
-                let answers = vec![Err(no_answer()); requests.len()];
-                self.plan(process, timeout, Event::Answer { process, sent, answers });
+        let until = self.now + message.timeout;
+        let is_cut = self.cut_until.get(&(process, message.node)).is_some_and(|until| self.now < *until);
+        let fate = if is_cut { 0 } else { self.rng.u8(..100) };
+        let fate = if !is_cut && self.spared() { u8::MAX } else { fate };
+        match fate {
+            0..8 if trouble => self.lose(process, message),
+            8..16 if trouble => {
+                self.plan(process, there, Event::Arrive { process, message, until, reply_lost: true })
             }
-            8..16 if trouble => self.plan(process, there, Event::Arrive { process, batch, reply_lost: true }),
             16..20 if trouble => {
                 // It arrives when nobody waits for it any more.
-                let Batch { sent, requests, timeout } = batch;
-                let late = timeout + Duration::from_micros(self.rng.u64(0..2_000_000));
-                let answers = vec![Err(no_answer()); requests.len()];
-                for request in requests {
-                    self.plan(process, late, Event::Stray { process, request });
-                }
-                self.plan(process, timeout, Event::Answer { process, sent, answers });
+                self.stray(process, &message, message.timeout);
+                self.lose(process, message);
             }
-            _ => self.plan(process, there, Event::Arrive { process, batch, reply_lost: false }),
+            _ => {
+                if fate < 24 && trouble {
+                    // It arrives twice.
+                    self.stray(process, &message, Duration::ZERO);
+                }
+                self.plan(process, there, Event::Arrive { process, message, until, reply_lost: false });
+            }
         }
     }
+
+    /// No answer will come.
+    fn lose(&mut self, process: usize, message: Message) {
+        let Message { errand, requests, timeout, .. } = message;
+        let answers = vec![Err(no_answer()); requests.len()];
+        self.plan(process, timeout, Event::Answer { process, errand, answers });
+    }
+
+    /// Each of its requests arrives some time after that.
+    fn stray(&mut self, process: usize, message: &Message, after: Duration) {
+        let late = after + Duration::from_micros(self.rng.u64(0..2_000_000));
+        for request in message.requests.iter().cloned() {
+            self.plan(process, late, Event::Stray { process, node: message.node, request });
+        }
+    }
+}
+
+fn refused() -> StoreError {
+    StoreError::not_done(StoreErrorKind::Unreachable, "nobody there")
 }
 
 fn no_answer() -> StoreError {

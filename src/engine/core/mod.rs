@@ -162,8 +162,10 @@ impl Core {
                 self.envs.insert(env, Env { pulse, relay, asked: self.now });
             }
             Command::CloseEnv { env, done, patience } => self.close_env(env, done, patience),
-            Command::OpenClient { client, store, settings } => {
-                self.stores.entry(store).or_default().clients += 1;
+            Command::OpenClient { client, store, batch, settings } => {
+                let link = self.stores.entry(store).or_default();
+                link.clients += 1;
+                link.most = batch;
                 self.clients.insert(client, Client { store, settings, outstanding: 0, closed: false });
             }
             Command::CloseClient { client, op, patience } => self.close_client(client, op, patience),

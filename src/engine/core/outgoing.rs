@@ -7,10 +7,6 @@ use crate::engine::command::{ClientId, OpId, StoreId};
 use crate::lease::{Fence, Instant, Key, Token, Ttl};
 use crate::store::Request;
 
-/// The most requests in one batch: enough to spread the cost of a round trip thin, few enough that the store works
-/// on the next one while the answers to this one are on their way.
-const MOST: usize = 64;
-
 /// What the answer to a request means.
 #[derive(Debug)]
 pub enum Tag {
@@ -134,6 +130,8 @@ pub struct Batch {
 pub struct Link {
     /// How many clients use it.
     pub clients: usize,
+    /// The most requests in one batch.
+    pub most: usize,
     /// How many batches are not answered yet.
     pub in_flight: usize,
     /// How many clean-ups are still to be done on it.
@@ -159,7 +157,7 @@ impl Link {
         let first = batches.len();
         let entries = self.renewals.drain(..).chain(self.releases.drain(..)).chain(self.others.drain(..));
         for Entry { request, tag, timeout } in entries {
-            let open = batches[first..].iter().rposition(|b| b.timeout == timeout && b.requests.len() < MOST);
+            let open = batches[first..].iter().rposition(|b| b.timeout == timeout && b.requests.len() < self.most);
             let batch = match open {
                 Some(index) => &mut batches[first + index],
                 None => {

@@ -135,7 +135,6 @@ impl Council {
         for (index, request) in first {
             self.propose(now, batch, index, request, timeout);
         }
-        self.send_drafts();
     }
 
     fn propose(&mut self, now: Instant, batch: u64, index: usize, request: Request, timeout: Duration) {
@@ -188,7 +187,6 @@ impl Council {
             }
         }
         self.pay_debts(now);
-        self.send_drafts();
     }
 
     fn voted(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
@@ -328,7 +326,6 @@ impl Council {
             }
             Notice::Missed => self.effects.notices.push(Notice::Missed),
         }
-        self.send_drafts();
     }
 
     fn heard(&mut self, now: Instant, node: usize, heard: Heard) {
@@ -367,7 +364,6 @@ impl Council {
             self.effects.notices.push(Notice::Granted { number, fence: None });
         }
         self.pay_debts(now);
-        self.send_drafts();
     }
 
     /// When [`Council::tick`] has something to do next.
@@ -378,6 +374,7 @@ impl Council {
 
     /// Takes what is to be done.
     pub fn take_effects(&mut self) -> Effects {
+        self.send_drafts();
         std::mem::take(&mut self.effects)
     }
 

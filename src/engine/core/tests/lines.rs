@@ -163,7 +163,7 @@ fn with_no_hand_offs_every_waiter_has_its_own_place_in_the_order_of_arrival() {
         hand_offs: 0,
         stats: world.stats.clone(),
     };
-    world.give(Command::OpenClient { client: CLIENT + 1, store: STORE, settings });
+    world.give(Command::OpenClient { client: CLIENT + 1, store: STORE, batch: 64, settings });
     let all: Vec<Asked> =
         (0..10).map(|_| world.acquire_with(Wait::Forever, |c| c.client = CLIENT + 1)).collect();
     let sent = world.exchange();

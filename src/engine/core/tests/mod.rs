@@ -65,6 +65,7 @@ impl World {
         world.give(Command::OpenClient {
             client: CLIENT,
             store: STORE,
+            batch: 64,
             settings: ClientSettings {
                 env: ENV,
                 name: "test".into(),

@@ -90,7 +90,7 @@ fn an_impatient_client_does_not_make_others_fail() {
         hand_offs: 32,
         stats: world.stats.clone(),
     };
-    world.give(Command::OpenClient { client: CLIENT + 1, store: STORE, settings });
+    world.give(Command::OpenClient { client: CLIENT + 1, store: STORE, batch: 64, settings });
     world.acquire(Wait::Forever);
     world.acquire_with(Wait::Forever, |c| c.client = CLIENT + 1);
     let timeouts: Vec<Duration> = world.batches().iter().map(|batch| batch.timeout).collect();
