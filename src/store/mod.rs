@@ -209,6 +209,9 @@ pub enum Reply {
         ahead: u32,
         /// Whether a [`Notice`] will come; otherwise only looking again tells.
         told: bool,
+        /// The [mark](Token::mark) of whoever has the exclusive lease in the way. By it a quorum sees whether most of its
+        /// nodes are held by the same one.
+        by: Option<u32>,
     },
     /// To [`Request::Renew`] and [`Request::Detach`].
     Renewed {

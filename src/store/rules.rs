@@ -158,7 +158,9 @@ impl Lock {
                 self.queue.len() - 1
             }
         };
-        Reply::Queued { remaining, ahead: u32::try_from(ahead).unwrap_or(u32::MAX), told: true }
+        let exclusive = self.held.first().filter(|held| held.mode == Mode::Exclusive);
+        let by = exclusive.map(|held| held.token.mark());
+        Reply::Queued { remaining, ahead: u32::try_from(ahead).unwrap_or(u32::MAX), told: true, by }
     }
 
     /// [`Request::Renew`](super::Request::Renew).

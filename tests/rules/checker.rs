@@ -254,7 +254,9 @@ impl Checker {
                     Some(waiter) => (waiter.heard, waiter.mode, waiter.ttl) = (now, ask.mode, ttl),
                     None => self.queue.push(Waiter { token, mode: ask.mode, ttl, since: now, heard: now }),
                 }
-                Reply::Queued { remaining, ahead: index as u32, told: true }
+                let exclusive = self.leases.iter().find(|lease| lease.mode == Mode::Exclusive);
+                let by = exclusive.map(|lease| lease.token.mark());
+                Reply::Queued { remaining, ahead: index as u32, told: true, by }
             }
         };
         demand!(*deed.reply == expected, "{:?} instead of {expected:?}", deed.reply);

@@ -141,10 +141,12 @@ impl Process {
             let many = if self.rng.u8(..4) == 0 { 6 } else { 1 };
             return (0..many).for_each(|_| self.acquire(now));
         }
-        let open: Vec<u32> = self.asked.iter().filter(|(_, a)| !a.ended).map(|(slot, _)| *slot).collect();
+        let mut open: Vec<u32> = self.asked.iter().filter(|(_, a)| !a.ended).map(|(slot, _)| *slot).collect();
         if open.is_empty() {
             return;
         }
+        // So that the same seed does the same.
+        open.sort_unstable();
         let mut slot = open[self.rng.usize(..open.len())];
         if self.crowded && self.rng.u8(..10) < 8 {
             let holds = |slot: &u32| {

@@ -48,7 +48,7 @@ impl Waiter {
     async fn told(&self) -> (u32, Duration) {
         for _ in 0..1_000 {
             match self.ask().await {
-                Reply::Queued { remaining, ahead, told: true } => {
+                Reply::Queued { remaining, ahead, told: true, .. } => {
                     return (ahead, remaining.expect("a lease of ours always ends"));
                 }
                 Reply::Queued { .. } => tokio::time::sleep(Duration::from_millis(5)).await,

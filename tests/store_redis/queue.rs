@@ -149,7 +149,7 @@ fn who_waits_for_a_foreign_lock_gets_it_when_it_is_gone() {
         server.command(&["SET", "lock:a", "theirs", "NX"]);
         let token = line(&[&store], "lock:a").await[0];
         match ask(&store, queue("lock:a", token, 0)).await {
-            Reply::Queued { remaining: None, ahead: 0, told: true } => {}
+            Reply::Queued { remaining: None, ahead: 0, told: true, .. } => {}
             other => panic!("{other:?}"),
         }
         server.command(&["DEL", "lock:a"]);

@@ -223,7 +223,7 @@ impl Core {
                 Serves::Line => self.look_later(tag.ticket, remaining, 0, false),
             },
             Ok(Reply::Split) => self.split(store, tag),
-            Ok(Reply::Queued { remaining, ahead, told }) => {
+            Ok(Reply::Queued { remaining, ahead, told, .. }) => {
                 ticket.place = Some((tag.number, sent));
                 self.look_later(tag.ticket, remaining, ahead, told)
             }

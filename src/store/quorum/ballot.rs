@@ -166,13 +166,14 @@ impl Ballot {
             Stage::Accepting(round) => {
                 // Late, but it may still be one of the majority, unless its own fence is larger: another lease may have had
                 // a smaller one that is not among those that were compared.
-                let Some((first, _)) = self.votes[node].as_ref().and_then(fence_of) else {
-                    return Verdict::Open;
-                };
-                if first <= round.fence {
-                    round.said[node] = Said::Asked;
+                match self.votes[node].as_ref().and_then(fence_of) {
+                    Some((first, _)) if first <= round.fence => {
+                        round.said[node] = Said::Asked;
+                        Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count }
+                    }
+                    // One less on which to count.
+                    _ => self.count_accepted(nodes),
                 }
-                Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count }
             }
             Stage::Settled { fence } => match (fence, self.votes[node].as_ref().and_then(fence_of)) {
                 (Some((fence, count)), Some(_)) => {
@@ -247,6 +248,11 @@ impl Ballot {
         match &self.request {
             Request::Acquire(ask) if yes > 0 => match (ask.place, &self.stage) {
                 (None, _) => self.give_way(nodes),
+                // What it was granted besides may go with what it will be handed.
+                (Some(_), Stage::Asking) if self.is_held(majority) => {
+                    let answer = self.in_the_way(ask, nodes);
+                    self.settle(Ok(answer), None)
+                }
                 (Some(_), Stage::Holding(_)) => Verdict::Open,
                 (Some(_), _) => Verdict::Hold,
             },
@@ -336,7 +342,17 @@ impl Ballot {
         self.settle(Err(error), None)
     }
 
-    /// What is in the way of an acquire of which no node says yes.
+    /// Whether most nodes are held by the same one.
+    fn is_held(&self, majority: usize) -> bool {
+        let by = |vote: &Option<Answer>| match vote {
+            Some(Ok(Reply::Queued { by, .. })) => *by,
+            _ => None,
+        };
+        let holders: Vec<u32> = self.votes.iter().filter_map(by).collect();
+        holders.iter().any(|one| holders.iter().filter(|other| *other == one).count() >= majority)
+    }
+
+    /// What is in the way of an acquire of which too few nodes say yes.
     fn in_the_way(&self, ask: &Ask, nodes: &Nodes) -> Reply {
         let mut ends = Vec::new();
         let mut places = Vec::new();
@@ -353,12 +369,13 @@ impl Ballot {
         // When so many will have become free as are needed; never sorts last.
         ends.sort_by_key(|end| (end.is_none(), *end));
         places.sort_unstable();
-        let remaining = ends.get(nodes.majority() - 1).or(ends.last()).copied().flatten();
+        let needed = nodes.majority() - (self.granted().count_ones() as usize).min(nodes.majority() - 1);
+        let remaining = ends.get(needed - 1).or(ends.last()).copied().flatten();
         match ask.place {
             None => Reply::Busy { remaining },
             Some(_) => {
                 let ahead = places.get(places.len().saturating_sub(1) / 2).copied().unwrap_or(0);
-                Reply::Queued { remaining, ahead, told: true }
+                Reply::Queued { remaining, ahead, told: true, by: None }
             }
         }
     }

@@ -287,7 +287,9 @@ impl Council {
                         self.debts.owe(now, node, key, token, true);
                     }
                 }
-                Ok(Reply::Queued { .. }) => self.places.queued(now, token, id, patience),
+                Ok(Reply::Queued { .. }) => {
+                    self.places.queued(now, token, id, motion.ballot.granted(), patience)
+                }
                 _ => self.places.forget(token),
             }
         }

@@ -72,15 +72,16 @@ impl Places {
         (place.ballot, place.handed, place.call_at, place.looked) = (Some(ballot), 0, None, now);
     }
 
-    /// That look has ended with the token in the queue, and those nodes have handed it the lock meanwhile.
-    pub fn queued(&mut self, now: Instant, token: Token, ballot: u64, patience: Duration) {
+    /// That look has ended with the token in the queue, and the lock granted to it at the nodes `granted`, too few.
+    pub fn queued(&mut self, now: Instant, token: Token, ballot: u64, granted: u64, patience: Duration) {
         let Some(place) = self.places.get_mut(&token).filter(|place| place.ballot == Some(ballot)) else {
             return;
         };
         place.ballot = None;
-        if place.handed != 0 {
+        if place.handed & !granted != 0 {
             place.call_at = Some(now + patience);
         }
+        place.handed |= granted;
     }
 
     /// A node has handed the lock to `token` after its look had ended.

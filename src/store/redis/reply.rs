@@ -104,12 +104,13 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
             Ok(fence) => Reply::Acquired { fence: Fence(fence), waiting: 0 },
             Err(_) => Reply::Busy { remaining: in_the_way(code) },
         },
-        (Class::Acquire(_), Value::Array(parts)) => match parts[..] {
+        (Class::Acquire(_), Value::Array(parts)) => match &parts[..] {
             [Value::Int(fence @ 0..), Value::Int(waiting)] => {
-                Reply::Acquired { fence: Fence(fence as u64), waiting: count(waiting) }
+                Reply::Acquired { fence: Fence(*fence as u64), waiting: count(*waiting) }
             }
-            [Value::Int(code), Value::Int(ahead)] => {
-                Reply::Queued { remaining: in_the_way(code), ahead: count(ahead), told }
+            [Value::Int(code), Value::Int(ahead), Value::BulkString(by)] => {
+                let by = str::from_utf8(by).ok().and_then(|mark| u32::from_str_radix(mark, 16).ok());
+                Reply::Queued { remaining: in_the_way(*code), ahead: count(*ahead), told, by }
             }
             _ => return None,
         },

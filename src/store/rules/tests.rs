@@ -90,8 +90,8 @@ fn acquired(fence: u64, waiting: u32) -> Reply {
     Reply::Acquired { fence: Fence(fence), waiting }
 }
 
-fn queued(remaining: Duration, ahead: u32) -> Reply {
-    Reply::Queued { remaining: Some(remaining), ahead, told: true }
+fn queued(remaining: Duration, ahead: u32, holder: Owner) -> Reply {
+    Reply::Queued { remaining: Some(remaining), ahead, told: true, by: Some(holder.0.mark()) }
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn a_lease_not_taken_up_ends_at_the_very_microsecond() {
     s.lock(second);
     assert_eq!(s.release(holder), Reply::Released);
     assert_eq!(s.told, [1]);
-    assert_eq!(s.after(GRANT_TTL - MICRO).lock(second), queued(MICRO, 0));
+    assert_eq!(s.after(GRANT_TTL - MICRO).lock(second), queued(MICRO, 0, first));
     assert_eq!(
         s.after(MICRO).lock(second),
         acquired(2 + u64::from(GRANT_FENCES), 0),
         "it was the next, and asks itself"
     );
     assert_eq!(s.told, [1]);
-    assert_eq!(s.lock(first), queued(ttl(TTL).as_duration(), 0), "and the first is the last now");
+    assert_eq!(s.lock(first), queued(ttl(TTL).as_duration(), 0, second), "and the first is the last now");
 }
 
 #[test]
@@ -120,10 +120,10 @@ fn a_place_is_lost_at_the_very_microsecond() {
     s.after(MICRO).lock(second);
     let left = |s: &Scene| s.lock.held[0].ends.since(s.now);
     s.after(WAITER_LIFE - MICRO * 2);
-    assert_eq!(s.lock(second), queued(left(&s), 1));
+    assert_eq!(s.lock(second), queued(left(&s), 1, holder));
     s.after(MICRO);
-    assert_eq!(s.lock(second), queued(left(&s), 0));
-    assert_eq!(s.lock(first), queued(left(&s), 1));
+    assert_eq!(s.lock(second), queued(left(&s), 0, holder));
+    assert_eq!(s.lock(first), queued(left(&s), 1, holder));
 }
 
 #[test]

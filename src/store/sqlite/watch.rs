@@ -148,7 +148,7 @@ mod tests {
         let ask = Ask::new(key.into(), token, Ttl::MIN, "h".into());
         let request = Request::Acquire(Ask { place: Some(Place { number: 1 }), ..ask });
         let remaining = Some(Duration::from_millis(remaining_ms));
-        watch.note(&request, &Ok(Reply::Queued { remaining, ahead: 0, told: true }), now);
+        watch.note(&request, &Ok(Reply::Queued { remaining, ahead: 0, told: true, by: None }), now);
     }
 
     #[test]

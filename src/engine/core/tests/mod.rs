@@ -194,7 +194,7 @@ impl World {
 }
 
 fn queued() -> Answer {
-    Ok(Reply::Queued { remaining: Some(Duration::from_secs(5)), ahead: 0, told: true })
+    Ok(Reply::Queued { remaining: Some(Duration::from_secs(5)), ahead: 0, told: true, by: None })
 }
 
 fn timed_out() -> Answer {

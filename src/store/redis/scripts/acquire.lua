@@ -4,7 +4,7 @@
 -- number for each.
 -- Answers one value for each: the fence if granted and nobody waits; else a list of the fence and how many do; if not
 -- granted, a number, -1 when what is in the way never ends, else -2 - the ms until it does; for one who waits, a list
--- of that number and how many stand before it; or the server's error.
+-- of that number, how many stand before it, and the first 8 digits of the exclusive holder's token; or the server's error.
 --
 -- This is the hot path, and the server does nothing else meanwhile. There are no functions, each of which Lua would
 -- make anew at every call: the rules are made when the first lock asks for more than to be free, and to have nobody

@@ -16,7 +16,7 @@
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
 -- word from one has to prolong them. Errors are thrown, so whoever calls a rule does it by pcall.
 local call = redis.call
-local match, format = string.match, string.format
+local match, format, sub = string.match, string.format, string.sub
 local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1000, 2500
 local DOUBT_TTL, GRANT_FENCES = 200, 64
 local MOST_FENCES = 9007199254740991 -- 2^53 - 1: Lua and JavaScript count no further
@@ -152,7 +152,7 @@ end
 
 -- The lock without what has run out. Always writes: a read-only replica must refuse, rather than tell by its old data.
 local function look(lock, side)
-  local names = string.sub(side, 1, -6)
+  local names = sub(side, 1, -6)
   local s = {
     lock = lock,
     fence = names .. 'fence',
@@ -213,7 +213,7 @@ function rules.acquire(lock, side, token, number, ask)
     local handed = whose == '-' .. token
     if held and not s.owner then
       local holder = call('HGET', s.holders, token) or ''
-      known, handed = tonumber(match(holder, '^%d+')), string.sub(holder, 1, 1) == '-'
+      known, handed = tonumber(match(holder, '^%d+')), sub(holder, 1, 1) == '-'
     end
     if held then prolong(s, token, ask.ttl, handed) end
     forget(s, token)
@@ -262,10 +262,10 @@ function rules.acquire(lock, side, token, number, ask)
   local text = call('GET', s.fence)
   if not text then
     call('SET', s.fence, 'q', 'PX', FENCE_LIFE)
-  elseif string.sub(text, 1, 1) ~= 'q' then
+  elseif sub(text, 1, 1) ~= 'q' then
     call('SET', s.fence, 'q' .. text, 'KEEPTTL')
   end
-  return { answer, ahead }
+  return { answer, ahead, sub(s.owner or '', 1, 8) }
 end
 
 function rules.renew(lock, side, token, ttl, life, count)
