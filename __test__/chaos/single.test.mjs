@@ -1,14 +1,15 @@
 // One Redis that keeps its data is killed, frozen and cut off at random under load: no overlap, fences only grow, every loss
 // is told, and work goes on soon after each heal.
 
+import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { startCrew } from '../support/chaos/crew.mjs'
-import { cut, deaf, dropped, frozen, killed, mute, silent, slow } from '../support/chaos/faults.mjs'
+import { cut, deaf, dropped, frozen, killed, mute, paused, silent, slow } from '../support/chaos/faults.mjs'
 import { assertBack, assertSafe, tell, weather } from '../support/chaos/scenario.mjs'
 import { startMasters } from '../support/masters.mjs'
 import { randomFrom } from '../support/random.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 12)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 5)
 
 describe('chaos: one Redis', { timeout: SECONDS * 2_000 + 120_000 }, () => {
   test('killed, frozen, cut off, deaf and mute at random: safe, and soon back', async (t) => {
@@ -16,10 +17,38 @@ describe('chaos: one Redis', { timeout: SECONDS * 2_000 + 120_000 }, () => {
     const nodes = await startMasters(t, 1, { keep: true })
     const crew = await startCrew(t, { store: nodes[0].url, contenders: 4, client: { storeTimeout: 250 } })
     const faults = [killed, frozen, cut, dropped, silent, deaf, mute, slow]
-    const storm = { nodes, faults, random, seconds: SECONDS, every: 2_000, atMost: 1, least: 100, most: 800 }
+    // Some outages are longer than a ttl: then leases are lost.
+    const storm = { nodes, faults, random, seconds: SECONDS, every: 2_500, atMost: 1, least: 100, most: 1_500 }
     const result = await weather(crew, storm, { limit: 1_000, exclusive: true })
     tell(t, result)
     assertSafe(result)
     assertBack(result, 1_000)
+  })
+  test('holders stand still at random, past their ttl: nobody else suffers, and no stale write is accepted', async (t) => {
+    const random = randomFrom(t)
+    const [{ url }] = await startMasters(t, 1)
+    const crew = await startCrew(t, { store: url, contenders: 4 })
+    const nodes = crew.processes.map((child, i) => ({ name: `process ${i}`, child }))
+    const storm = {
+      nodes,
+      faults: [paused],
+      random,
+      seconds: SECONDS,
+      every: 1_500,
+      atMost: 2,
+      least: 100,
+      most: 2_000,
+    }
+    const result = await weather(crew, storm)
+    tell(t, result)
+    assertSafe(result, { overrun: 2_500 })
+    // Whoever stands still has each lock for a ttl at most; then somebody else may do the same.
+    const gaps = result.rates
+      .map((count) => (count ? ' ' : '-'))
+      .join('')
+      .split(' ')
+    const longest = Math.max(...gaps.map((gap) => gap.length)) * 100
+    t.diagnostic(`the longest without a tenure: ${longest} ms`)
+    assert.ok(longest < 2_500, `nobody got in for ${longest} ms`)
   })
 })

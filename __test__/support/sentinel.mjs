@@ -69,6 +69,14 @@ class SentinelSystem {
     await killed.kill()
     return { killed, ...(await this.#followed(killed, start)) }
   }
+
+  /** Freezes the master, and waits for another: { frozen, master, ms }. Whoever thaws it has an old master that knows of nothing. */
+  async freezeMaster() {
+    const frozen = await this.master()
+    const start = now()
+    frozen.freeze()
+    return { frozen, ...(await this.#followed(frozen, start)) }
+  }
 }
 
 /**

@@ -5,9 +5,9 @@ import { until } from '../clock.mjs'
 
 const FIXTURES = '../../chaos/fixtures'
 /** The lock for which most contend, in short tenures: how often they get it is the throughput. */
-const BUSY = 'busy'
+export const BUSY = 'busy'
 /** The lock that is held for longer than its ttl, so that it has to be renewed through faults. */
-const LONG = 'long'
+export const LONG = 'long'
 
 const sum = (reports, name) => reports.reduce((total, { counts }) => total + counts[name], 0)
 
@@ -31,10 +31,10 @@ class Crew {
     await until(`${count} more tenures`, done, timeout, 20)
   }
 
-  /** Ends the work: { wrong, errors, counts, entered }. */
+  /** Ends the work: { wrong, overlaps, errors, counts, entered }. */
   async stop() {
     const reports = await Promise.all(this.#processes.map((child) => child.ask('stop', {}, 60_000)))
-    const { wrong, count, entered } = await this.#storage.ask('judge', {}, 60_000)
+    const { wrong, overlaps, overlapCount, entered } = await this.#storage.ask('judge', {}, 60_000)
     const errors = {}
     for (const [name, times] of reports.flatMap((report) => Object.entries(report.errors))) {
       errors[name] = (errors[name] ?? 0) + times
@@ -44,7 +44,8 @@ class Crew {
     counts.longestOverrun = Math.round(Math.max(...reports.map((report) => report.counts.longestOverrun)))
     return {
       wrong: [...wrong, ...reports.flatMap((report) => report.wrong)],
-      count,
+      overlaps,
+      overlapCount,
       errors,
       counts,
       entered: (entered[BUSY] ?? []).sort((a, b) => a - b),

@@ -54,3 +54,10 @@ export const mute = fault('mute', ({ relay }) => relay.bar(['toClient']), heal)
 
 /** Everything takes 30 ms longer in each direction. */
 export const slow = fault('slow', ({ relay }) => relay.slow(30), heal)
+
+/** Not of a server, but of a process that contends (a child of child.mjs): it stands still, and may hold what others get. */
+export const paused = fault(
+  'paused',
+  ({ child }) => child.signal('SIGSTOP'),
+  ({ child }) => child.signal('SIGCONT'),
+)

@@ -5,11 +5,11 @@ import { now, sleep } from '../clock.mjs'
 const pick = (list, random) => list[Math.floor(random() * list.length)]
 
 /**
- * For `seconds`, every `every` ms as many random faults of the list `faults` as keep no more than `atMost` of the `nodes` out
+ * While `going()`, every `every` ms as many random faults of the list `faults` as keep no more than `atMost` of the `nodes` out
  * of order; each lasts `least` to `most` ms, or longer where the fault itself says so. Resolves when all have healed:
  * [{ node, fault, began, healed }], in the order in which they healed. All chance comes from `random`.
  */
-export async function storm({ nodes, faults, random, seconds, every, atMost, least, most }) {
+export async function storm({ nodes, faults, random, going, every, atMost, least, most }) {
   const broken = new Set()
   const healed = []
   const running = []
@@ -23,7 +23,7 @@ export async function storm({ nodes, faults, random, seconds, every, atMost, lea
     broken.delete(node)
   }
 
-  for (const end = now() + seconds * 1_000; now() < end; ) {
+  while (going()) {
     while (broken.size < atMost) {
       const node = pick(
         nodes.filter((each) => !broken.has(each)),

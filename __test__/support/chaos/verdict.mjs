@@ -30,5 +30,11 @@ export function* wrongWithTenures(tenures) {
   }
 }
 
-/** All that is wrong: sentences, none if nothing is. */
-export const judge = ({ operations, tenures }) => [...wrongAtStorage(operations), ...wrongWithTenures(tenures)]
+/**
+ * Both: { wrong, overlaps }, sentences. What is `wrong` must never be; `overlaps` must not be where the store keeps what it
+ * has granted.
+ */
+export const judge = ({ operations, tenures }) => ({
+  wrong: [...wrongAtStorage(operations)],
+  overlaps: [...wrongWithTenures(tenures)],
+})
