@@ -3,7 +3,8 @@
 //
 //   node --expose-gc __test__/soak.mjs [memory|sqlite|redis ...]
 //   PAIRS=100000 CYCLES=10 node --expose-gc __test__/soak.mjs redis
-//   PAIRS=10000000 node __test__/soak.mjs faults    leases of a Redis that something happens to every second
+//   PAIRS=10000000 node __test__/soak.mjs faults    leases of a Redis that something happens to every second;
+//                                                   with MASTERS=5, of a quorum, to two of them
 
 import { createLockClient } from 'leasehold'
 import { soakThroughFaults } from './support/chaos/soak.mjs'
@@ -21,7 +22,7 @@ for (const name of names) {
   const endings = []
   if (name === 'faults') {
     const t = { after: (ending) => endings.push(ending), diagnostic: (text) => console.log(text) }
-    const { rows, grown, faults, seconds } = await soakThroughFaults(t, PAIRS)
+    const { rows, grown, faults, seconds } = await soakThroughFaults(t, PAIRS, Number(process.env.MASTERS ?? 1))
     console.log(`\nfaults: ${PAIRS.toLocaleString('en')} leases in ${seconds.toFixed(1)} s, ${faults} faults`)
     console.table(rows)
     if (grown.length) {

@@ -4,12 +4,13 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { startCrew } from '../support/chaos/crew.mjs'
-import { cut, deaf, dropped, frozen, killed, mute, paused, silent, slow } from '../support/chaos/faults.mjs'
-import { assertBack, assertSafe, tell, weather } from '../support/chaos/scenario.mjs'
+import { cut, deaf, dropped, flushed, frozen, killed, mute, paused, silent, slow } from '../support/chaos/faults.mjs'
+import { longestGap } from '../support/chaos/recovery.mjs'
+import { assertBack, assertSafe, assertTold, tell, weather } from '../support/chaos/scenario.mjs'
 import { startMasters } from '../support/masters.mjs'
 import { randomFrom } from '../support/random.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 5)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 10)
 
 describe('chaos: one Redis', { timeout: SECONDS * 2_000 + 120_000 }, () => {
   test('killed, frozen, cut off, deaf and mute at random: safe, and soon back', async (t) => {
@@ -29,26 +30,26 @@ describe('chaos: one Redis', { timeout: SECONDS * 2_000 + 120_000 }, () => {
     const [{ url }] = await startMasters(t, 1)
     const crew = await startCrew(t, { store: url, contenders: 4 })
     const nodes = crew.processes.map((child, i) => ({ name: `process ${i}`, child }))
-    const storm = {
-      nodes,
-      faults: [paused],
-      random,
-      seconds: SECONDS,
-      every: 1_500,
-      atMost: 2,
-      least: 100,
-      most: 2_000,
-    }
-    const result = await weather(crew, storm)
+    const times = { seconds: SECONDS / 2, every: 1_500, least: 100, most: 2_000 }
+    const result = await weather(crew, { nodes, faults: [paused], random, atMost: 1, ...times })
     tell(t, result)
     assertSafe(result, { overrun: 2_500 })
     // Whoever stands still has each lock for a ttl at most; then somebody else may do the same.
-    const gaps = result.rates
-      .map((count) => (count ? ' ' : '-'))
-      .join('')
-      .split(' ')
-    const longest = Math.max(...gaps.map((gap) => gap.length)) * 100
+    const longest = longestGap(result.rates)
     t.diagnostic(`the longest without a tenure: ${longest} ms`)
     assert.ok(longest < 2_500, `nobody got in for ${longest} ms`)
+  })
+
+  test('a Redis that forgets what it has granted is found out, and its fences still protect the storage', async (t) => {
+    const random = randomFrom(t)
+    const nodes = await startMasters(t, 1)
+    // The holder of the long lock learns of it at its next renewal, a third of this later; who waits, before.
+    const crew = await startCrew(t, { store: nodes[0].url, contenders: 4, ttl: 3_000, wait: 10_000 })
+    const storm = { nodes, faults: [flushed], random, seconds: 5, every: 1_000, atMost: 1, least: 1, most: 2 }
+    const result = await weather(crew, storm)
+    tell(t, result)
+    assertTold(result)
+    assert.ok(result.counts.lost > 0, 'the losses are told')
+    assert.ok(result.overlapCount > 0, 'these tests can find an overlap where there is one')
   })
 })

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { rates, recoveries, recovery, usualRate } from '../support/chaos/recovery.mjs'
+import { longestGap, rates, recoveries, recovery, usualRate } from '../support/chaos/recovery.mjs'
 import { judge } from '../support/chaos/verdict.mjs'
 
 const tenure = (who, fence, begin, end, more = {}) => ({ lock: 'a', most: 1, who, fence, begin, end, ...more })
@@ -53,6 +53,8 @@ describe('chaos: the recovery', () => {
     assert.deepEqual(rates([1, 2, 99, 100, 250, 300], 0, 300), [3, 1, 1])
     assert.equal(usualRate(every10, 0, 1_000), 10)
     assert.equal(usualRate([], 0, 0), 0)
+    assert.equal(longestGap([0, 0, 3, 0, 1, 0, 0, 0]), 300)
+    assert.equal(longestGap([]), 0)
   })
 
   test('is when so many came within 100 ms, not when the first came', () => {

@@ -28,6 +28,13 @@ export const frozen = fault(
   ({ server }) => server.thaw(),
 )
 
+/** It loses everything while it runs, so that locks are given away while they are held: what no store must do. */
+export const flushed = fault(
+  'flushed',
+  ({ server }) => server.ask('FLUSHALL'),
+  () => {},
+)
+
 const heal = ({ relay }) => relay.heal()
 
 /** Its connections are reset, and new ones refused. */

@@ -11,6 +11,11 @@ export function rates(times, from, to) {
   return counts
 }
 
+/** For how many ms on end nothing was done, by what rates() returned. */
+export const longestGap = (counts) =>
+  WINDOW *
+  counts.reduce(([gap, longest], count) => (count ? [0, longest] : [gap + 1, Math.max(longest, gap + 1)]), [0, 0])[1]
+
 /** The median rate in 100 ms from `from` to `to`. */
 export function usualRate(times, from, to) {
   const counts = rates(times, from, to).sort((a, b) => a - b)

@@ -27,16 +27,15 @@ const SLACK = {
   others: 0,
 }
 
-/** The keys at the server: fences, which stay for an hour, and others, which must not stay. */
-async function keysAt(server) {
-  const command = await server.command()
-  try {
-    const names = (await keysWithTtl(command)).map(([name]) => name)
-    const fences = names.filter((name) => name.endsWith(':fence')).length
-    return { fences, others: names.length - fences }
-  } finally {
+/** The keys at all servers: fences, which stay for an hour, and others, which must not stay. */
+async function keysAt(nodes) {
+  const count = { fences: 0, others: 0 }
+  for (const { server } of nodes) {
+    const command = await server.command()
+    for (const [name] of await keysWithTtl(command)) count[name.endsWith(':fence') ? 'fences' : 'others']++
     command.close()
   }
+  return count
 }
 
 /** Lets the child use `leases` while faults come and go, heals, and measures when everything is over. */
@@ -46,23 +45,28 @@ async function use(child, nodes, random, leases) {
     going = false
   })
   const faults = [killed, frozen, cut, dropped, silent, deaf, mute]
-  const weather = { nodes, faults, random, going: () => going, every: 1_000, atMost: 1, least: 50, most: 400 }
-  const [result, struck] = await Promise.all([used, storm(weather)])
-  const [{ server }] = nodes
-  await until('the last leases to end', async () => (await keysAt(server)).others === 0, 10 * TTL, 100)
+  const times = { every: 1_000, least: 50, most: 400 }
+  // As many as a quorum survives.
+  const atMost = Math.max(1, Math.floor((nodes.length - 1) / 2))
+  const [result, struck] = await Promise.all([
+    used,
+    storm({ nodes, faults, random, going: () => going, atMost, ...times }),
+  ])
+  await until('the last leases to end', async () => (await keysAt(nodes)).others === 0, 10 * TTL, 100)
   const { at, event, ...measured } = await child.ask('measure')
-  return { result, faults: struck.length, row: { ...measured, ...(await keysAt(server)) } }
+  return { result, faults: struck.length, row: { ...measured, ...(await keysAt(nodes)) } }
 }
 
 /**
- * Acquires and releases `leases` under faults, after as many as memory takes to reach its height:
+ * Acquires and releases `leases` of a Redis, or of a quorum of so many `masters`, under faults, after as many as memory takes to reach its height:
  * { rows: { before, after }, grown: the names of what has grown by more than it may, faults, seconds }.
  */
-export async function soakThroughFaults(t, leases) {
+export async function soakThroughFaults(t, leases, masters = 1) {
   const random = randomFrom(t)
   // Without its data: what a lost lease leaves behind is also to be seen.
-  const nodes = await startMasters(t, 1)
-  const options = { store: nodes[0].url, keys: KEYS, ttl: TTL }
+  const nodes = await startMasters(t, masters)
+  const urls = nodes.map(({ url }) => url)
+  const options = { store: masters === 1 ? urls[0] : urls, keys: KEYS, ttl: TTL }
   const child = startChild(t, '../../chaos/fixtures/soak.mjs', options, { nodeArgs: ['--expose-gc'] })
   await child.next('ready')
   const warm = await use(child, nodes, random, WARM_UP)
@@ -70,7 +74,7 @@ export async function soakThroughFaults(t, leases) {
   const { result, faults, row } = await use(child, nodes, random, leases)
   const seconds = (now() - start) / 1_000
   // A fence is there for each key at most, however often the server was emptied.
-  const before = { ...warm.row, fences: KEYS }
+  const before = { ...warm.row, fences: KEYS * masters }
   const grown = Object.keys(SLACK).filter((name) => row[name] - before[name] > SLACK[name])
   if (result.unhandled) grown.push(`${result.unhandled} unhandled rejections`)
   t.diagnostic(`granted ${result.granted}, failed ${result.failed}`)

@@ -2,7 +2,15 @@
 
 import { now, sleep } from '../clock.mjs'
 
-const pick = (list, random) => list[Math.floor(random() * list.length)]
+/** Takes one of `list` at random. */
+const take = (list, random) => list.splice(Math.floor(random() * list.length), 1)[0]
+
+/** All of `list` at random, then all of it again: a short storm, too, has as many kinds as it can. */
+function* shuffled(list, random) {
+  for (;;) {
+    for (const rest = [...list]; rest.length; ) yield take(rest, random)
+  }
+}
 
 /**
  * While `going()`, every `every` ms as many random faults of the list `faults` as keep no more than `atMost` of the `nodes` out
@@ -13,6 +21,7 @@ export async function storm({ nodes, faults, random, going, every, atMost, least
   const broken = new Set()
   const healed = []
   const running = []
+  const next = shuffled(faults, random)
 
   const strike = async (node, fault, lasts) => {
     const began = now()
@@ -25,12 +34,10 @@ export async function storm({ nodes, faults, random, going, every, atMost, least
 
   while (going()) {
     while (broken.size < atMost) {
-      const node = pick(
-        nodes.filter((each) => !broken.has(each)),
-        random,
-      )
+      const whole = nodes.filter((each) => !broken.has(each))
+      const node = take(whole, random)
       broken.add(node)
-      const struck = strike(node, pick(faults, random), least + random() * (most - least))
+      const struck = strike(node, next.next().value, least + random() * (most - least))
       // One that fails fails all, but not before somebody awaits it.
       struck.catch(() => {})
       running.push(struck)
