@@ -6,9 +6,9 @@
 //   npm test -- --test-name-pattern=X what begins with --test goes to node --test
 //
 // LEASEHOLD_TEST_STORES=memory,sqlite   only these stores
-// LEASEHOLD_TEST_SECONDS=60             how long the tests that count turns run (default 5 to 10)
+// LEASEHOLD_TEST_SECONDS=60             how long the tests that count turns or break servers run (default 5 to 10)
 // LEASEHOLD_TEST_REPEAT=50              how often the crashes are repeated (default 5)
-// LEASEHOLD_TEST_SEED=1                 repeats their random kills
+// LEASEHOLD_TEST_SEED=1                 repeats their random kills, and the faults of chaos/ (a failing test prints its seed)
 // REDIS_SERVER=/path/to/redis-server    the server to test with
 
 import { spawnSync } from 'node:child_process'
@@ -19,7 +19,7 @@ import { findRedis, installRedis } from './support/redis-server.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const HERE = join(ROOT, '__test__')
-const PARTS = ['contract', 'behaviour', 'process', 'worker', 'package']
+const PARTS = ['contract', 'behaviour', 'process', 'worker', 'package', 'chaos']
 
 const given = process.argv.slice(2)
 const forNode = given.filter((word) => word.startsWith('--test'))

@@ -3,8 +3,11 @@
 //
 //   node --expose-gc __test__/soak.mjs [memory|sqlite|redis ...]
 //   PAIRS=100000 CYCLES=10 node --expose-gc __test__/soak.mjs redis
+//   PAIRS=10000000 node __test__/soak.mjs faults    leases of a Redis that something happens to every second;
+//                                                   with MASTERS=5, of a quorum, to two of them
 
 import { createLockClient } from 'leasehold'
+import { soakThroughFaults } from './support/chaos/soak.mjs'
 import { measure, useClients, usePairs } from './support/soak.mjs'
 import { openStore, storeNames } from './support/stores.mjs'
 
@@ -12,10 +15,23 @@ const PAIRS = Number(process.env.PAIRS ?? 1_000_000)
 const CYCLES = Number(process.env.CYCLES ?? 100)
 const names = process.argv.length > 2 ? process.argv.slice(2) : storeNames
 
-if (!globalThis.gc) console.log('(without --expose-gc the heap shown includes garbage)')
+if (!globalThis.gc && names.some((name) => name !== 'faults'))
+  console.log('(without --expose-gc the heap shown includes garbage)')
 
 for (const name of names) {
   const endings = []
+  if (name === 'faults') {
+    const t = { after: (ending) => endings.push(ending), diagnostic: (text) => console.log(text) }
+    const { rows, grown, faults, seconds } = await soakThroughFaults(t, PAIRS, Number(process.env.MASTERS ?? 1))
+    console.log(`\nfaults: ${PAIRS.toLocaleString('en')} leases in ${seconds.toFixed(1)} s, ${faults} faults`)
+    console.table(rows)
+    if (grown.length) {
+      console.error(`has grown: ${grown.join(', ')}`)
+      process.exitCode = 1
+    }
+    for (const ending of endings) await ending()
+    continue
+  }
   const store = await openStore(name, { after: (ending) => endings.push(ending) })
   const rows = {}
   const locks = createLockClient({ store, wait: Infinity })

@@ -8,7 +8,8 @@ import { inspect } from 'node:util'
 import { createLockClient, LockError, LockTimeoutError, StoreUnavailableError } from 'leasehold'
 import { timed, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
-import { freePort, startRedis, startTcp, temporaryFolder } from '../support/servers.mjs'
+import { freePort } from '../support/ports.mjs'
+import { startRedis, startTcp, temporaryFolder } from '../support/servers.mjs'
 
 const SECRET = 'hunter2-is-a-secret'
 const STORE_TIMEOUT = 400

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { createLockClient, LockAbortedError, LockClosedError, LockTimeoutError, StoreUnavailableError } from 'leasehold'
 import { sleep, timed, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
-import { freePort } from '../support/servers.mjs'
+import { freePort } from '../support/ports.mjs'
 import { overStores } from '../support/stores.mjs'
 
 const SLACK = 2_000

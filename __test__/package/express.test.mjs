@@ -8,7 +8,8 @@ import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { until, within } from '../support/clock.mjs'
-import { freePort, startRedis, temporaryFolder } from '../support/servers.mjs'
+import { freePort } from '../support/ports.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
 const EXAMPLE = fileURLToPath(new URL('../../examples/express', import.meta.url))
 const FIRST_JOBS = 12

@@ -89,7 +89,7 @@ class Child {
   }
 }
 
-/** Starts process/fixtures/`script` with `options` in its first argument. It is killed when the test is over. */
+/** Starts `script`, a path from process/fixtures/, with `options` in its first argument. It is killed when the test is over. */
 export function startChild(t, script, options = {}, settings) {
   const child = new Child(script, options, settings)
   atEnd(t, () => child.kill())

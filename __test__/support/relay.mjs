@@ -1,43 +1,162 @@
-// A relay in front of a server that knows when each request passed and which of them were answered. The library's own
-// clock must not be the one that says when a renewal was sent.
+// A relay in front of a server: the network between, which can be slow, deaf, mute, or cut. It also knows when each request
+// passed and which of them were answered: the library's own clock must not be the one that says when a renewal was sent.
 
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import { now } from './clock.mjs'
 import { atEnd } from './endings.mjs'
+import { freePort } from './ports.mjs'
 
-/**
- * Starts a relay to 127.0.0.1:`port`. `sent` is when the newest answered request came by: no earlier than it was sent.
- */
-export async function startRelay(t, port) {
-  const relay = { port: 0, sent: 0, sockets: new Set() }
-  const server = createServer((client) => {
-    const upstream = connect({ host: '127.0.0.1', port })
+/** What passes in one direction of one connection, in its order. */
+class Lane {
+  #from
+  #to
+  #way
+  #waiting = []
+  #last = 0
+  #timer
+
+  constructor(from, to, way, passed) {
+    this.#from = from
+    this.#to = to
+    this.#way = way
+    from.on('data', (chunk) => this.#push(() => to.write(chunk), passed(chunk)))
+    // The end travels behind what was said before: a server hears of it no sooner than of the last request.
+    from.on('close', () => this.#push(() => to.destroySoon()))
+  }
+
+  #push(deliver, delivered) {
+    this.#waiting.push({ deliver, delivered, due: Math.max(this.#last, now() + this.#way.delay()) })
+    this.#last = this.#waiting.at(-1).due
+    this.pump()
+  }
+
+  /** Hands on what is due, unless the way is barred. */
+  pump() {
+    clearTimeout(this.#timer)
+    while (!this.#way.barred && this.#waiting.length && this.#waiting[0].due <= now()) {
+      const { deliver, delivered } = this.#waiting.shift()
+      delivered?.()
+      deliver()
+    }
+    if (this.#way.barred || !this.#waiting.length) return
+    this.#timer = setTimeout(() => this.pump(), Math.max(1, this.#waiting[0].due - now()))
+  }
+
+  /** Hands on what waits, due or not. */
+  hurry() {
+    for (const each of this.#waiting) each.due = 0
+    this.#last = 0
+    this.pump()
+  }
+
+  stop() {
+    clearTimeout(this.#timer)
+    this.#waiting = []
+    this.#from.destroy()
+    this.#to.destroy()
+  }
+}
+
+/** Both ways, or one of them. */
+const DIRECTIONS = ['toServer', 'toClient']
+
+class Relay {
+  #server
+  #upstream
+  #ways = Object.fromEntries(DIRECTIONS.map((name) => [name, { barred: false, delay: () => 0 }]))
+  #lanes = new Set()
+  #connections = new Set()
+  port = 0
+  /** When the newest answered request came by: no earlier than it was sent. */
+  sent = 0
+
+  constructor(upstream) {
+    this.#upstream = upstream
+    this.#server = createServer((client) => this.#connect(client))
+  }
+
+  async listen() {
+    this.port ||= await freePort()
+    this.#server.listen(this.port, '127.0.0.1')
+    await once(this.#server, 'listening')
+  }
+
+  #connect(client) {
+    const server = connect({ host: '127.0.0.1', port: this.#upstream })
+    const connection = [client, server]
+    this.#connections.add(connection)
     let asked = 0
-    for (const socket of [client, upstream]) {
+    const lanes = [
+      new Lane(client, server, this.#ways.toServer, () => {
+        asked = now()
+      }),
+      new Lane(server, client, this.#ways.toClient, () => {
+        const answered = asked
+        return () => {
+          this.sent = answered
+        }
+      }),
+    ]
+    for (const lane of lanes) this.#lanes.add(lane)
+    for (const socket of connection) {
       socket.setNoDelay()
-      relay.sockets.add(socket)
       socket.on('error', () => {})
       socket.on('close', () => {
-        relay.sockets.delete(socket)
-        client.destroy()
-        upstream.destroy()
+        if (!connection.every((each) => each.closed)) return
+        this.#connections.delete(connection)
+        for (const lane of lanes) this.#lanes.delete(lane)
       })
     }
-    client.on('data', (chunk) => {
-      asked = now()
-      upstream.write(chunk)
-    })
-    upstream.on('data', (chunk) => {
-      relay.sent = asked
-      client.write(chunk)
-    })
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  relay.port = server.address().port
-  atEnd(t, () => {
-    for (const socket of relay.sockets) socket.destroy()
-    server.close()
-  })
+  }
+
+  /** How many connections there are. */
+  get connections() {
+    return this.#connections.size
+  }
+
+  /** Each byte takes `ms`, and up to `jitter` more by `random`, in the direction 'toServer' or 'toClient', or in both. */
+  slow(ms, { jitter = 0, random = Math.random, directions = DIRECTIONS } = {}) {
+    for (const name of directions) this.#ways[name].delay = () => ms + jitter * random()
+  }
+
+  /** Nothing arrives any more, and nobody is told. What is on its way arrives when it heals, as with TCP. */
+  bar(directions = DIRECTIONS) {
+    for (const name of directions) this.#ways[name].barred = true
+  }
+
+  /** Ends all connections: by 'RST', both ends hear of an error, by 'FIN', of an end. */
+  cut(how = 'RST') {
+    for (const connection of this.#connections) {
+      for (const socket of connection) {
+        if (how === 'RST') socket.resetAndDestroy()
+        else socket.end()
+      }
+    }
+  }
+
+  /** New connections are refused; those that there are go on. */
+  refuse() {
+    this.#server.close()
+  }
+
+  /** Everything arrives again. */
+  async heal() {
+    for (const way of Object.values(this.#ways)) Object.assign(way, { barred: false, delay: () => 0 })
+    for (const lane of this.#lanes) lane.hurry()
+    if (!this.#server.listening) await this.listen()
+  }
+
+  close() {
+    for (const lane of this.#lanes) lane.stop()
+    this.#server.close()
+  }
+}
+
+/** Starts a relay to 127.0.0.1:`port` that ends with the test. */
+export async function startRelay(t, port) {
+  const relay = new Relay(port)
+  await relay.listen()
+  atEnd(t, () => relay.close())
   return relay
 }

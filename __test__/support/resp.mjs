@@ -2,6 +2,8 @@
 
 import { once } from 'node:events'
 import { connect } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { tlsOptions } from './tls.mjs'
 
 const encode = (words) =>
   `*${words.length}\r\n${words.map((word) => `$${Buffer.byteLength(String(word))}\r\n${word}\r\n`).join('')}`
@@ -41,9 +43,10 @@ function decode(buffer, at) {
   }
 }
 
-/** Connects to `{ port }` or `{ path }`. Calling the result sends one command; rejects with what the server says. */
-export async function openResp(address, ...login) {
-  const socket = connect({ host: '127.0.0.1', ...address })
+/** Connects to `{ port }`, `{ port, tls }` (see tls.mjs) or `{ path }`. Calling the result sends one command; rejects with what the server says. */
+export async function openResp({ tls, ...address }, ...login) {
+  const where = { host: '127.0.0.1', ...address }
+  const socket = tls ? connectTls({ ...where, ...tlsOptions(tls) }) : connect(where)
   socket.setNoDelay()
   const waiting = []
   let pending = Buffer.alloc(0)
@@ -63,7 +66,7 @@ export async function openResp(address, ...login) {
     }
     pending = pending.subarray(at)
   })
-  await once(socket, 'connect')
+  await once(socket, tls ? 'secureConnect' : 'connect')
   const command = (...words) =>
     new Promise((resolve, reject) => {
       waiting.push({ resolve, reject })

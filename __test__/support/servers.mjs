@@ -1,6 +1,5 @@
 // Real servers for tests: Redis on a free port of 127.0.0.1, and servers that aren't Redis.
 
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -8,7 +7,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { now, sleep } from './clock.mjs'
 import { atEnd } from './endings.mjs'
+import { freePort } from './ports.mjs'
 import { openResp } from './resp.mjs'
+import { ServerProcess } from './server-process.mjs'
+import { tlsWords } from './tls.mjs'
 
 /** A temporary folder that is gone when the test is over. */
 export function temporaryFolder(t) {
@@ -17,69 +19,47 @@ export function temporaryFolder(t) {
   return folder
 }
 
-/** A port of 127.0.0.1 on which nobody listens. */
-export async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address()
-  server.close()
-  await once(server, 'close')
-  return port
-}
-
-// The shell ends its server when our end of its stdin closes, which the kernel sees to however we die.
-const GUARD = '"$@" & server=$!; echo "$server"; read -r _; kill -KILL "$server" 2>/dev/null; wait'
-
-class RedisServer {
-  #guard
-  #gone
-
+class RedisServer extends ServerProcess {
   constructor(port, folder, settings) {
+    super()
     this.port = port
     this.folder = folder
     this.settings = settings
     this.socket = settings.unixsocket ? join(folder, 'redis.sock') : undefined
     this.password = settings.password
     this.user = settings.user
+    this.tls = settings.tls
   }
 
   /** The store's URL as a user of the library would write it. `login` is 'user:password' or ''. */
   url(login = this.password ? `:${encodeURIComponent(this.password)}` : '') {
-    return `redis://${login ? `${login}@` : ''}127.0.0.1:${this.port}`
+    return `${this.tls ? 'rediss' : 'redis'}://${login ? `${login}@` : ''}127.0.0.1:${this.port}`
   }
 
-  async start(...extra) {
-    const { password, user, replicaOf, args = [] } = this.settings
-    const words = ['--port', this.port, '--bind', '127.0.0.1', '--dir', this.folder, '--save', '', '--appendonly', 'no']
+  #words() {
+    const { password, user, replicaOf, keep = false, sentinel, args = [] } = this.settings
+    const words = [this.tls ? '--tls-port' : '--port', this.port, '--bind', '127.0.0.1', '--dir', this.folder]
+    if (this.tls) words.push('--port', 0, '--tls-replication', 'yes', ...tlsWords(this.tls))
+    // What a sentinel has learned stands in its file, which has to be there.
+    if (sentinel) return [sentinel, '--sentinel', ...words, ...args]
+    words.push('--save', '', '--appendonly', keep ? 'yes' : 'no', '--appendfsync', 'always')
     if (password) words.push('--requirepass', password)
     if (user) words.push('--user', user.name, 'on', `>${user.password}`, ...(user.rules ?? '~* &* +@all').split(' '))
     if (this.socket) words.push('--unixsocket', this.socket, '--unixsocketperm', '700')
     if (replicaOf) words.push('--replicaof', '127.0.0.1', replicaOf)
     // A master waits five seconds for more replicas before it sends them what it has.
-    words.push('--repl-diskless-sync-delay', 0, ...args, ...extra)
-    const program = process.env.REDIS_SERVER ?? 'redis-server'
-    this.#guard = spawn('/bin/sh', ['-c', GUARD, 'guard', program, ...words.map(String)], {
-      stdio: ['pipe', 'pipe', 'inherit'],
-    })
-    this.#guard.stdin.on('error', () => {})
-    this.#gone = once(this.#guard, 'exit')
-    let log = ''
-    this.#guard.stdout.setEncoding('utf8')
-    const firstLine = new Promise((resolve) => {
-      this.#guard.stdout.on('data', (text) => {
-        if (!log.includes('\n') && (log + text).includes('\n')) resolve((log + text).split('\n')[0])
-        log = (log + text).slice(-8_000)
-      })
-    })
-    this.pid = Number(await firstLine)
+    return [...words, '--repl-diskless-sync-delay', 0, ...args]
+  }
+
+  async start(...extra) {
+    await this.launch(process.env.REDIS_SERVER ?? 'redis-server', [...this.#words(), ...extra])
     const end = now() + 20_000
     for (;;) {
       try {
         await (await this.command()).close()
         return this
       } catch (error) {
-        if (now() > end || this.#guard.exitCode !== null)
-          throw new Error(`Redis did not start: ${error.message}\n${log}`)
+        if (now() > end || !this.isLaunched) throw new Error(`Redis did not start: ${error.message}\n${this.log}`)
         await sleep(10)
       }
     }
@@ -88,7 +68,7 @@ class RedisServer {
   /** A connection of ours, logged in, that has seen an answer. LOADING counts as one. */
   async command() {
     const login = this.password ? [this.password] : []
-    const command = await openResp({ port: this.port })
+    const command = await openResp({ port: this.port, tls: this.tls })
     try {
       if (login.length) await command('AUTH', ...login)
       await command('PING')
@@ -101,33 +81,41 @@ class RedisServer {
     return command
   }
 
-  /** Stops answering, as a machine does whose power or network fails: nothing is closed. */
-  freeze() {
-    process.kill(this.pid, 'SIGSTOP')
+  /** Asks one thing, on a connection for that alone. */
+  async ask(...words) {
+    const command = await this.command()
+    try {
+      return await command(...words)
+    } finally {
+      command.close()
+    }
   }
 
-  thaw() {
-    process.kill(this.pid, 'SIGCONT')
+  /** Kills the server, if it runs, and starts it on the same port with what it had (see `keep`). */
+  async restart() {
+    await this.kill()
+    return this.start()
   }
 
-  async kill() {
-    if (!this.#guard) return
-    this.#guard.stdin.destroy()
-    await this.#gone
-    this.#guard = undefined
+  /** Throws away what a killed server would find when it starts again. */
+  forget() {
+    rmSync(join(this.folder, 'dump.rdb'), { force: true })
+    rmSync(join(this.folder, 'appendonlydir'), { recursive: true, force: true })
+    rmSync(join(this.folder, 'appendonly.aof'), { force: true })
   }
 
   /** Kills the server, if it runs, and starts it on the same port with nothing in it. */
   async restartEmpty() {
     await this.kill()
-    rmSync(join(this.folder, 'dump.rdb'), { force: true })
+    this.forget()
     await this.start()
   }
 }
 
 /**
  * Starts a Redis server that ends with the test (or with this process, however that ends).
- * Settings: password, user: { name, password, rules }, unixsocket: true, replicaOf: port, port, args.
+ * Settings: password, user: { name, password, rules }, unixsocket: true, replicaOf: port, port, args, keep: true (each
+ * write is on the disk before it is answered), tls: { ca, cert, key, clients } (files; see tls.mjs), sentinel (its file).
  */
 export async function startRedis(t, settings = {}) {
   const folder = temporaryFolder(t)

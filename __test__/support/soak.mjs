@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
-import { createLockClient } from 'leasehold'
+import { createLockClient, LockError } from 'leasehold'
 
 /** Memory in MB, open files, threads and handles of this process, after a garbage collection where there is one. */
 export function measure() {
@@ -30,6 +30,30 @@ export async function usePairs(locks, pairs) {
     }
   }
   await Promise.all(Array.from({ length: Math.min(256, pairs) }, lane))
+}
+
+/**
+ * Acquires and releases so many leases, 256 at a time, each of a key of its own out of `keys`, whatever becomes of the
+ * store: { granted, failed }. A failed acquire counts for nothing and is followed by another.
+ */
+export async function useThroughFaults(locks, leases, keys) {
+  let next = 0
+  let granted = 0
+  let failed = 0
+  const lane = async () => {
+    while (granted < leases) {
+      try {
+        const lease = await locks.acquire(`soak-${next++ % keys}`)
+        granted++
+        await lease.release()
+      } catch (error) {
+        if (!(error instanceof LockError)) throw error
+        failed++
+      }
+    }
+  }
+  await Promise.all(Array.from({ length: 256 }, lane))
+  return { granted, failed }
 }
 
 /** Opens a client, uses it in every way, and closes it while it holds and waits; `cycles` times. */
