@@ -7,6 +7,7 @@
 //! - [`store`]: the contract that every place where leases live keeps, and those places.
 //! - [`engine`]: the one background thread. Its rules are a pure state machine ([`engine::core`]) that is
 //!   handed events and the time; around it a driver that talks to stores and wakes JavaScript.
+//! - [`mutants`]: mistakes that the simulation has to find; not in any build for use.
 //! - [`binding`]: the only module that says `napi`. It translates, and decides nothing.
 //!
 //! The TypeScript half, which makes promises, errors and events of what the binding reports, starts at
@@ -15,5 +16,6 @@
 pub mod binding;
 pub mod engine;
 pub mod lease;
+pub mod mutants;
 pub mod store;
 pub mod worker;

@@ -7,10 +7,14 @@
 use std::time::Duration;
 
 use super::{Instant, Ttl};
+use crate::mutants::{self, Mutant};
 
 /// How much two clocks may have drifted apart during `ttl`: 1 % of it, and 2 ms for clocks that count in
 /// milliseconds.
 pub fn drift(ttl: Ttl) -> Duration {
+    if mutants::is(Mutant::NoDrift) {
+        return Duration::ZERO;
+    }
     ttl.as_duration() / 100 + Duration::from_millis(2)
 }
 

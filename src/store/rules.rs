@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Absence, Ask, GRANT_FENCES, GRANT_TTL, LeaseInfo, LockInfo, Reply, WAITER_LIFE, WaiterInfo};
 use crate::lease::{Fence, Instant, Mode, Token, Ttl};
+use crate::mutants::{self, Mutant};
 
 /// A lease.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,7 +179,8 @@ impl Lock {
     pub fn release(&mut self, token: Token, turn: &mut Turn<'_>) -> Reply {
         self.queue.retain(|waiting| waiting.token != token);
         self.refresh(turn, None);
-        let Some(index) = self.held.iter().position(|held| held.token == token) else {
+        let is_its = |held: &Held| held.token == token || mutants::is(Mutant::ReleaseWithoutToken);
+        let Some(index) = self.held.iter().position(is_its) else {
             return self.absence();
         };
         self.held.remove(index);
@@ -208,6 +210,10 @@ impl Lock {
     /// [`Request::Accept`](super::Request::Accept).
     pub fn accept(&mut self, token: Token, fence: Fence, count: u32, turn: &mut Turn<'_>) -> Reply {
         self.refresh(turn, None);
+        if mutants::is(Mutant::AcceptWithoutToken) {
+            (turn.raise)(fence.last_of(count));
+            return Reply::Accepted;
+        }
         let Some(held) = self.held.iter_mut().find(|held| held.token == token) else {
             return self.absence();
         };

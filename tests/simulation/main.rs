@@ -3,6 +3,8 @@
 //! one seed, which a failure prints; `LEASEHOLD_SEED=n cargo test --test simulation` replays it alone and
 //! `LEASEHOLD_SEEDS=n` runs so many.
 
+#[cfg(feature = "mutants")]
+mod mutants;
 mod node;
 mod process;
 mod world;
@@ -27,20 +29,29 @@ fn from_env(name: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
+/// The world of a schedule, and for how long there is trouble in it.
+fn shape_of(seed: u64, quorum: bool) -> (Shape, Duration) {
+    let is_long = seed.is_multiple_of(LONG_EVERY);
+    let (shape, trouble) = if quorum {
+        let nodes = if seed % 4 < 2 { 3 } else { 5 };
+        let shape = Shape { nodes, lossy: matches!(seed % 16, 8..12), hasty: false };
+        (shape, if is_long || shape.lossy { 10_000 } else { 1_000 })
+    } else {
+        (Shape { nodes: 1, lossy: false, hasty: false }, if is_long { 10_000 } else { 500 })
+    };
+    (shape, Duration::from_millis(trouble))
+}
+
 /// Runs one schedule.
 fn run(seed: u64, quorum: bool) -> Counts {
-    let (shape, trouble) = if quorum {
-        let shape = Shape { nodes: if seed % 4 < 2 { 3 } else { 5 }, lossy: seed % 16 > 11 };
-        (shape, if seed.is_multiple_of(LONG_EVERY) || shape.lossy { 10_000 } else { 1_000 })
-    } else {
-        let shape = Shape { nodes: 1, lossy: false };
-        (shape, if seed.is_multiple_of(LONG_EVERY) { 10_000 } else { 500 })
-    };
-    let trouble = Duration::from_millis(trouble);
+    let (shape, trouble) = shape_of(seed, quorum);
     match catch_unwind(AssertUnwindSafe(|| World::new(seed, shape, trouble).run())) {
         Ok(counts) => counts,
         Err(failure) => {
-            eprintln!("the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation {}", name(quorum));
+            eprintln!(
+                "the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation {}",
+                name(quorum)
+            );
             resume_unwind(failure);
         }
     }

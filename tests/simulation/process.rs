@@ -304,8 +304,11 @@ impl Process {
         for notice in effects.notices {
             self.core.noticed(now, STORE, notice);
         }
-        let message = |Call { id, node, requests, timeout }| {
-            Message { node, errand: Errand::Call(id), requests, timeout }
+        let message = |Call { id, node, requests, timeout }| Message {
+            node,
+            errand: Errand::Call(id),
+            requests,
+            timeout,
         };
         effects.calls.into_iter().map(message).collect()
     }

@@ -51,6 +51,8 @@ pub struct Shape {
     /// Whether nodes lose their data now and then. Such a one stays away until every lease that it knew has ended, and all
     /// wall clocks agree.
     pub lossy: bool,
+    /// It does not stay away, which is wrong.
+    pub hasty: bool,
 }
 
 /// The longest ttl that anybody asks for.
@@ -62,8 +64,7 @@ pub struct World {
     nodes: Vec<Node>,
     /// Until when a process can't reach a node.
     cut_until: HashMap<(usize, usize), Instant>,
-    /// Whether nodes lose their data.
-    lossy: bool,
+    shape: Shape,
     /// The largest fence granted for each key.
     fences: HashMap<Key, Fence>,
     processes: Vec<Process>,
@@ -95,7 +96,7 @@ impl World {
         let crowded = seed % 8 == 7;
         let mut rng = fastrand::Rng::with_seed(seed);
         let now = Instant::from_micros(1_000_000_000);
-        let Shape { nodes: count, lossy } = shape;
+        let Shape { nodes: count, lossy, .. } = shape;
         let processes = (0..PROCESSES).map(|_| Process::new(now, count, crowded, &mut rng)).collect();
         let nodes = (0..count).map(|_| Node::new(count > 1, lossy, &mut rng)).collect();
         Self {
@@ -103,7 +104,7 @@ impl World {
             rng,
             nodes,
             cut_until: HashMap::new(),
-            lossy,
+            shape,
             fences: HashMap::new(),
             processes,
             lives: vec![0; PROCESSES],
@@ -311,8 +312,8 @@ impl World {
 
     /// A node is gone for a while. One that loses its data stays away until every lease that it knew has ended.
     fn crash(&mut self, node: usize, span: Duration) {
-        let forgets = self.lossy && self.rng.u8(..2) == 0;
-        let span = if forgets { span.max(LONGEST_TTL + LONGEST_TTL / 50) } else { span };
+        let forgets = self.shape.lossy && self.rng.u8(..2) == 0;
+        let span = if forgets && !self.shape.hasty { span.max(LONGEST_TTL + LONGEST_TTL / 50) } else { span };
         let there = &mut self.nodes[node];
         there.down_until = self.now + span;
         if forgets {

@@ -55,6 +55,7 @@ use super::relay::Relay;
 use super::timers::Timers;
 use crate::lease::queue::Arrival;
 use crate::lease::{Instant, Key};
+use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Reply, Request, StoreError, StoreErrorKind};
 
 /// What a timer wakes.
@@ -190,9 +191,15 @@ impl Core {
             self.guarded(tag.op(), |core| match tag {
                 Tag::Ping(op, client) => core.asked(op, client, None, answer),
                 Tag::Inspect(op, client, key) => core.asked(op, client, Some(key), answer),
-                Tag::Acquire(tag) => core.looked(sent.store, sent.at, tag, answer),
+                Tag::Acquire(tag) => {
+                    let at = if mutants::is(Mutant::GrantFromReply) { now } else { sent.at };
+                    core.looked(sent.store, at, tag, answer)
+                }
                 Tag::Adopt(tag) => core.adopted(sent.store, sent.at, tag, answer),
-                Tag::Renew(tag) => core.renewed(sent.at, tag, answer),
+                Tag::Renew(tag) => {
+                    let at = if mutants::is(Mutant::RenewalFromReply) { now } else { sent.at };
+                    core.renewed(at, tag, answer)
+                }
                 Tag::Release(tag) => core.gave_back(sent.store, tag, answer),
                 Tag::Cleanup(id) => core.cleaned_up(id, answer),
             });

@@ -157,7 +157,8 @@ impl Link {
         let first = batches.len();
         let entries = self.renewals.drain(..).chain(self.releases.drain(..)).chain(self.others.drain(..));
         for Entry { request, tag, timeout } in entries {
-            let open = batches[first..].iter().rposition(|b| b.timeout == timeout && b.requests.len() < self.most);
+            let open =
+                batches[first..].iter().rposition(|b| b.timeout == timeout && b.requests.len() < self.most);
             let batch = match open {
                 Some(index) => &mut batches[first + index],
                 None => {

@@ -18,6 +18,7 @@ use crate::engine::command::{ClientId, LineId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
 use crate::lease::handoff::{BLOCK, HandOff};
 use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl, validity};
+use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Ask, GRANT_TTL, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
 
 /// How often whoever is first looks at the store without a reason. Half of that it may be earlier, so that many do not look
@@ -261,7 +262,9 @@ impl Core {
     /// are asked and told at different times, that must never meet a later look by the same token.
     fn begin_anew(&mut self, store: StoreId, tag: AcquireTag, straggler: bool) {
         let Some(ticket) = self.tickets.get_mut(&tag.ticket) else { return };
-        ticket.wanted.token = Token::random();
+        if !mutants::is(Mutant::TokenUsedAgain) {
+            ticket.wanted.token = Token::random();
+        }
         (ticket.tainted, ticket.place) = (false, None);
         let left = tag.leftover(store, self.now, straggler);
         self.clean_up(left);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::votes;
 use crate::lease::{Fence, Instant};
+use crate::mutants::{self, Mutant};
 use crate::store::{Absence, Answer, Ask, LockInfo, Reply, Request};
 
 /// How many nodes there are, how they are called, and how many make a majority.
@@ -18,7 +19,7 @@ impl Nodes {
 
     /// The fewest nodes of which any two sets share one.
     pub fn majority(&self) -> usize {
-        self.count() / 2 + 1
+        self.count() / 2 + usize::from(!mutants::is(Mutant::HalfIsMost))
     }
 
     /// The fewest nodes without which no majority is left.
@@ -107,6 +108,7 @@ fn voice(answer: &Answer) -> Voice {
             | Reply::Accepted
             | Reply::Inspected(Some(_)),
         ) => Voice::Yes,
+        Ok(Reply::NotHeld(Absence::Missing)) if mutants::is(Mutant::MissingCountsAsYes) => Voice::Yes,
         Ok(
             Reply::Busy { .. }
             | Reply::Queued { .. }
@@ -167,7 +169,7 @@ impl Ballot {
                 // Late, but it may still be one of the majority, unless its own fence is larger: another lease may have had
                 // a smaller one that is not among those that were compared.
                 match self.votes[node].as_ref().and_then(fence_of) {
-                    Some((first, _)) if first <= round.fence => {
+                    Some((first, _)) if first <= round.fence || mutants::is(Mutant::LateFenceNotCompared) => {
                         round.said[node] = Said::Asked;
                         Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count }
                     }
@@ -299,6 +301,7 @@ impl Ballot {
         let said = candidates.iter().map(|candidate| match candidate {
             // It has given that very fence away, and none that is larger.
             Some((first, _)) if *first == fence => Said::Accepted,
+            Some(_) if mutants::is(Mutant::FenceNotWrittenBack) => Said::Accepted,
             Some(_) => Said::Asked,
             None => Said::Nothing,
         });

@@ -1,0 +1,77 @@
+//! Deliberately wrong variants of the rules, to show that the simulation would find such mistakes
+//! (`tests/simulation/mutants.rs`). They exist only with the feature `mutants`, which no build for use has.
+
+/// A mistake that somebody could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A lease's deadline counts from when its answer came: the time that it took to ask is not taken off.
+    GrantFromReply,
+    /// The same at a renewal.
+    RenewalFromReply,
+    /// Clocks are trusted to run alike.
+    NoDrift,
+    /// A lease that was handed over counts from when its notice came.
+    GrantFromNotice,
+    /// Whoever releases ends the lease that is there, whoever holds it.
+    ReleaseWithoutToken,
+    /// Half of the nodes are taken for most of them.
+    HalfIsMost,
+    /// A quorum's fence is the largest that a node answered, and no node is told.
+    FenceNotWrittenBack,
+    /// A node that granted late counts among those who accept, whatever its own fence.
+    LateFenceNotCompared,
+    /// A token is used again although its release may still be on its way.
+    TokenUsedAgain,
+    /// A node that knows nothing of a lease counts for its renewal.
+    MissingCountsAsYes,
+    /// A node accepts a fence whoever holds the lock.
+    AcceptWithoutToken,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Mutant; 11] = [
+        Mutant::GrantFromReply,
+        Mutant::RenewalFromReply,
+        Mutant::NoDrift,
+        Mutant::GrantFromNotice,
+        Mutant::ReleaseWithoutToken,
+        Mutant::HalfIsMost,
+        Mutant::FenceNotWrittenBack,
+        Mutant::LateFenceNotCompared,
+        Mutant::TokenUsedAgain,
+        Mutant::MissingCountsAsYes,
+        Mutant::AcceptWithoutToken,
+    ];
+}
+
+#[cfg(feature = "mutants")]
+mod active {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// This thread makes that mistake from now on, or none.
+    pub fn set(mutant: Option<Mutant>) {
+        ACTIVE.set(mutant);
+    }
+
+    /// Whether this thread makes that mistake.
+    pub fn is(mutant: Mutant) -> bool {
+        ACTIVE.get() == Some(mutant)
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub use active::{is, set};
+
+/// Whether that mistake is made: never.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub(crate) const fn is(_: Mutant) -> bool {
+    false
+}

@@ -1,0 +1,76 @@
+//! The simulation finds mistakes: each deliberately wrong variant of the rules fails within so many schedules. So does a
+//! world that breaks the one assumption of a quorum.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use leasehold::mutants::{self, Mutant};
+
+use crate::world::{Shape, World};
+use crate::{QUORUM_SEEDS, shape_of};
+
+/// A wrong variant.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    /// Of the rules.
+    Rules(Mutant),
+    /// Of the world: nodes that have lost their data come back at once.
+    Hasty,
+}
+
+/// Whether that schedule fails.
+fn fails(wrong: Wrong, seed: u64, quorum: bool) -> bool {
+    let (mut shape, trouble) = shape_of(seed, quorum);
+    match wrong {
+        Wrong::Rules(mutant) => mutants::set(Some(mutant)),
+        Wrong::Hasty => shape = Shape { lossy: true, hasty: true, ..shape },
+    }
+    let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, shape, trouble).run()));
+    mutants::set(None);
+    result.is_err()
+}
+
+/// The first schedule that finds it.
+fn found(wrong: Wrong) -> Option<(u64, bool)> {
+    let quorum = match wrong {
+        Wrong::Rules(mutant) => match mutant {
+            Mutant::GrantFromReply
+            | Mutant::RenewalFromReply
+            | Mutant::GrantFromNotice
+            | Mutant::ReleaseWithoutToken => [false, true],
+            _ => [true, true],
+        },
+        Wrong::Hasty => [true, true],
+    };
+    (0..QUORUM_SEEDS)
+        .map(|seed| (seed, quorum[seed as usize % 2]))
+        .find(|(seed, quorum)| fails(wrong, *seed, *quorum))
+}
+
+#[test]
+fn every_wrong_variant_is_found() {
+    let wrong: Vec<Wrong> = Mutant::ALL.map(Wrong::Rules).into_iter().chain([Wrong::Hasty]).collect();
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    // They are supposed to panic; what each says is of no use here.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(wrong) = wrong.get(next.fetch_add(1, Relaxed)) {
+                    match found(*wrong) {
+                        Some((seed, quorum)) => {
+                            println!("{wrong:?}: found by {seed}{}", if quorum { " of a quorum" } else { "" })
+                        }
+                        None => missed.lock().unwrap().push(*wrong),
+                    }
+                }
+            });
+        }
+    });
+    std::panic::set_hook(hook);
+    let missed = missed.into_inner().unwrap();
+    assert!(missed.is_empty(), "not found within {QUORUM_SEEDS} schedules: {missed:?}");
+}
