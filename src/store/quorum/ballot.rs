@@ -340,12 +340,14 @@ impl Ballot {
     fn in_the_way(&self, ask: &Ask, nodes: &Nodes) -> Reply {
         let mut ends = Vec::new();
         let mut places = Vec::new();
+        let mut telling = 0;
         for vote in self.votes.iter().flatten() {
             match vote {
                 Ok(Reply::Busy { remaining }) => ends.push(*remaining),
-                Ok(Reply::Queued { remaining, ahead, .. }) => {
+                Ok(Reply::Queued { remaining, ahead, told }) => {
                     ends.push(*remaining);
                     places.push(*ahead);
+                    telling += usize::from(*told);
                 }
                 _ => {}
             }
@@ -358,7 +360,7 @@ impl Ballot {
             None => Reply::Busy { remaining },
             Some(_) => {
                 let ahead = places.get(places.len().saturating_sub(1) / 2).copied().unwrap_or(0);
-                Reply::Queued { remaining, ahead, told: true }
+                Reply::Queued { remaining, ahead, told: telling >= nodes.majority() }
             }
         }
     }
