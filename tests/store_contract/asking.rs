@@ -10,6 +10,9 @@ use crate::client::Client;
 /// The time-out of every batch that is expected to succeed.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How often one looks again though nothing happened.
+pub const HEARTBEAT: Duration = Duration::from_millis(500);
+
 /// A key that no other test uses, so that a place may be shared.
 pub fn fresh_key(name: &str) -> Key {
     format!("lock:{name}:{}", Token::random()).into()
@@ -106,11 +109,14 @@ pub async fn granted_in_the_end(client: &Client, key: &Key) -> Got {
     loop {
         let token = Token::random();
         match ask(client, acquire(key, token, 60_000)).await {
-            Reply::Acquired { fence, .. } => return Got { token, fence, known: leasehold::engine::clock::now() },
+            Reply::Acquired { fence, .. } => {
+                return Got { token, fence, known: leasehold::engine::clock::now() };
+            }
             Reply::Busy { remaining } => {
-                // As soon as it may be free, looked at a little before so that a grant too early shows.
+                // As soon as it may be free, looked at a little before so that a grant too early shows. And from time to
+                // time: of a quorum, what is in the way may be a node's grant that is just being taken back.
                 let remaining = remaining.expect("a lease of ours always ends");
-                tokio::time::sleep(remaining.saturating_sub(Duration::from_millis(3))).await;
+                tokio::time::sleep(remaining.saturating_sub(Duration::from_millis(3)).min(HEARTBEAT)).await;
             }
             Reply::Split => give_way(client, key, token).await,
             other => panic!("expected a lease or busy, got {other:?}"),

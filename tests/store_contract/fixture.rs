@@ -41,6 +41,11 @@ pub trait Fixture {
         true
     }
 
+    /// Whether an acquire that is repeated at once has the fence of the first; a node of a quorum may not know that one yet.
+    fn keeps_fences(&self) -> bool {
+        true
+    }
+
     /// Whether it has shared leases of which there may be only so many.
     fn counts_permits(&self) -> bool {
         true

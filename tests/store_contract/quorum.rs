@@ -16,6 +16,8 @@ use crate::fixture::Fixture;
 use crate::redis_server::RedisServer;
 
 const NODES: usize = 3;
+/// In ms: a lease takes two rounds.
+const SHORTEST_TTL: u32 = 100;
 
 fn quorum(nodes: impl Iterator<Item = Rc<dyn Store>>) -> Client {
     let under_way = Rc::<UnderWay>::default();
@@ -33,7 +35,11 @@ struct Node {
 }
 
 impl Store for Node {
-    fn execute(self: Rc<Self>, batch: Vec<Request>, timeout: Duration) -> LocalBoxFuture<'static, Vec<Answer>> {
+    fn execute(
+        self: Rc<Self>,
+        batch: Vec<Request>,
+        timeout: Duration,
+    ) -> LocalBoxFuture<'static, Vec<Answer>> {
         // From now on, and not from the first poll: what follows from an answer is asked for before that one ends.
         let one = self.under_way.one();
         Box::pin(async move {
@@ -93,8 +99,16 @@ impl Fixture for OfMemory {
         false
     }
 
+    fn keeps_fences(&self) -> bool {
+        false
+    }
+
     fn counts_permits(&self) -> bool {
         false
+    }
+
+    fn shortest_ttl(&self) -> u32 {
+        SHORTEST_TTL
     }
 }
 
@@ -139,13 +153,16 @@ impl Fixture for OfRedis {
         false
     }
 
+    fn keeps_fences(&self) -> bool {
+        false
+    }
+
     fn counts_permits(&self) -> bool {
         false
     }
 
-    /// A lease takes two rounds.
     fn shortest_ttl(&self) -> u32 {
-        100
+        SHORTEST_TTL
     }
 }
 

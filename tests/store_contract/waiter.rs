@@ -7,11 +7,8 @@ use std::time::Duration;
 use leasehold::lease::{Fence, Key, Mode, Token};
 use leasehold::store::{Ask, Place, Reply, Request};
 
-use crate::asking::{ask, ask_in_a_crowd, ttl};
+use crate::asking::{HEARTBEAT, ask, ask_in_a_crowd, ttl};
 use crate::client::Client;
-
-/// How often a waiter looks again though nothing happened.
-const HEARTBEAT: Duration = Duration::from_millis(500);
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 

@@ -166,13 +166,16 @@ impl Ballot {
             Stage::Accepting(round) => {
                 // Late, but it may still be one of the majority, unless its own fence is larger: another lease may have had
                 // a smaller one that is not among those that were compared.
-                let Some((first, _)) = self.votes[node].as_ref().and_then(fence_of) else {
-                    return Verdict::Open;
-                };
-                if first <= round.fence {
+                let first = self.votes[node].as_ref().and_then(fence_of).map(|(first, _)| first);
+                if first.is_some_and(|first| first <= round.fence) {
                     round.said[node] = Said::Asked;
                 }
-                Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count }
+                let accept = Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count };
+                // It may have been the last hope of a majority.
+                match self.count_accepted(nodes) {
+                    Verdict::Open if first.is_some() => accept,
+                    verdict => verdict,
+                }
             }
             Stage::Settled { fence } => match (fence, self.votes[node].as_ref().and_then(fence_of)) {
                 (Some((fence, count)), Some(_)) => {
@@ -325,11 +328,12 @@ impl Ballot {
             return Verdict::Open;
         }
         let mut said = self.votes.clone();
-        if let Stage::Accepting(round) = &self.stage {
-            for (vote, said) in said.iter_mut().zip(&round.said) {
-                if let Said::Refused(answer) = said {
-                    *vote = Some(answer.clone());
-                }
+        for (vote, what) in said.iter_mut().zip(&round.said) {
+            match what {
+                Said::Refused(answer) => *vote = Some(answer.clone()),
+                // It granted the lease too late to have a say in the fence.
+                Said::Nothing if vote.as_ref().and_then(fence_of).is_some() => *vote = None,
+                _ => {}
             }
         }
         let error = votes::error(nodes, &said, nodes.majority());
@@ -390,3 +394,7 @@ fn inspected(reply: &Reply) -> Option<&LockInfo> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+#[path = "ballot_tests.rs"]
+mod tests;

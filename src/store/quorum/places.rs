@@ -180,3 +180,7 @@ impl Places {
         silent.into_iter().for_each(|token| self.forget(token));
     }
 }
+
+#[cfg(test)]
+#[path = "places_tests.rs"]
+mod tests;

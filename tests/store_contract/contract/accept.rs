@@ -192,10 +192,13 @@ pub async fn many_fences_are_accepted_in_one_batch(place: &dyn Fixture) {
     let said = replies(&client, all(&|i, key, token| accept(key, token, of(i).0, of(i).1))).await;
     let seen = replies(&client, all(&|_, key, _| inspect(key))).await;
     replies(&client, all(&|_, key, token| release(key, token))).await;
-    let next = replies(&client, all(&|i, key, _| match i % 3 {
-        0 => Request::Acquire(waiters[i / 3].wants.clone()),
-        _ => acquire(key, Token::random(), LONG),
-    }))
+    let next = replies(
+        &client,
+        all(&|i, key, _| match i % 3 {
+            0 => Request::Acquire(waiters[i / 3].wants.clone()),
+            _ => acquire(key, Token::random(), LONG),
+        }),
+    )
     .await;
     for (i, next) in next.into_iter().enumerate() {
         let ((first, count), next) = (of(i), fence(next));

@@ -169,7 +169,10 @@ pub async fn a_lease_that_was_handed_over_lives_for_its_own_ttl(place: &dyn Fixt
     let left = remaining(&one, &key).await;
     assert!(left <= brief, "{left:?} of {brief:?}");
     let span = granted_in_the_end(&one, &key).await.known.since(before);
-    assert!(span + GRAIN >= brief && span < brief + SLACK, "two leases overlap, or it lives too long: {span:?}");
+    assert!(
+        span + GRAIN >= brief && span < brief + SLACK,
+        "two leases overlap, or it lives too long: {span:?}"
+    );
 }
 
 pub async fn a_lease_not_taken_up_goes_to_the_next(place: &dyn Fixture) {

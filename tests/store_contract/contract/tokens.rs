@@ -148,7 +148,12 @@ pub async fn an_old_token_cannot_touch_the_next_lease(place: &dyn Fixture) {
     let fence = granted_in_the_end(&store, &key).await.fence;
     assert_eq!(ask(&store, renew(&key, a, 10)).await, Reply::NotHeld(Absence::Taken));
     assert_eq!(ask(&store, release(&key, a)).await, Reply::NotHeld(Absence::Taken));
-    assert!(matches!(ask(&store, acquire(&key, a, 10)).await, Reply::Busy { .. }));
+    match ask(&store, acquire(&key, a, LONG)).await {
+        Reply::Busy { .. } => {}
+        // The next lease began when it had ended at most nodes, and maybe not yet at all.
+        Reply::Split if !place.has_one_order() => drop(ask(&store, release(&key, a)).await),
+        other => panic!("somebody else holds it: {other:?}"),
+    }
     assert_eq!(lease(&store, &key).await.fence, Some(fence));
     assert!(remaining(&store, &key).await > SLACK);
 }
