@@ -32,6 +32,17 @@
 //!    process or its connection is gone, passes it over as long as there are others, and keeps its place.
 //! 8. *It ends.* Every request is answered within the time-out given with its batch, with
 //!    [`StoreError`] if need be, and an error says whether the request may have been carried out.
+//!
+//! **Where a [quorum] promises less**, since most of its nodes settle what it answers:
+//!
+//! - 1: it has no counted permits. [`Mode::Shared`] with a `most` other than `u32::MAX` is [`StoreErrorKind::Unsupported`].
+//! - 3: a repeated acquire keeps its fence or gets a larger one, should a node not have accepted the first one yet; so does
+//!   the acquire of a lease that was renewed for more fences. After [`Reply::Busy`], [`Reply::Split`] and an error of the
+//!   kind [`StoreErrorKind::Quorum`] a token has had its day.
+//! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
+//!   nodes ([`Reply::Split`]).
+//! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no
+//!   fence: that shown before the lease is taken up is a node's own.
 
 pub mod error;
 pub mod memory;

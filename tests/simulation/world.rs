@@ -291,7 +291,8 @@ impl World {
     fn mishap(&mut self) {
         if !self.is_trouble() {
             for node in &mut self.nodes {
-                (node.frozen_until, node.down_until) = (self.now, node.down_until.min(self.now));
+                // One that stays away because it has lost its data does so to the end.
+                node.frozen_until = self.now;
             }
             self.cut_until.clear();
             return;

@@ -10,6 +10,9 @@ use crate::client::Client;
 /// The time-out of every batch that is expected to succeed.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How often one looks again though nothing happened.
+pub const HEARTBEAT: Duration = Duration::from_millis(500);
+
 /// A key that no other test uses, so that a place may be shared.
 pub fn fresh_key(name: &str) -> Key {
     format!("lock:{name}:{}", Token::random()).into()
@@ -45,6 +48,11 @@ pub fn adopt(key: &Key, token: Token, heir: Token, ttl_ms: u32) -> Request {
     Request::Adopt { key: key.clone(), token, heir, ttl: ttl(ttl_ms), holder: "heir".into() }
 }
 
+/// Lets a lease have that many fences from `fence` on.
+pub fn accept(key: &Key, token: Token, fence: Fence, count: u32) -> Request {
+    Request::Accept { key: key.clone(), token, fence, count }
+}
+
 pub fn inspect(key: &Key) -> Request {
     Request::Inspect { key: key.clone() }
 }
@@ -52,7 +60,7 @@ pub fn inspect(key: &Key) -> Request {
 /// To a renewal that wanted no fences.
 pub const RENEWED: Reply = Reply::Renewed { block: None };
 
-/// Asks for all of `batch` and expects an answer to each.
+/// Asks for all of `batch` and expects an answer to each. What is asked next may overtake it at the slowest of several nodes.
 pub async fn answers(client: &Client, batch: Vec<Request>) -> Vec<Answer> {
     let count = batch.len();
     let answers = client.store.clone().execute(batch, TIMEOUT).await;
@@ -60,9 +68,16 @@ pub async fn answers(client: &Client, batch: Vec<Request>) -> Vec<Answer> {
     answers
 }
 
-/// Asks for all of `batch` and expects no error.
+/// Asks for all of `batch` and expects no error. Whatever is asked next comes after it.
 pub async fn replies(client: &Client, batch: Vec<Request>) -> Vec<Reply> {
-    answers(client, batch).await.into_iter().map(|answer| answer.expect("the store answers")).collect()
+    let answers = answers(client, batch).await;
+    client.caught_up().await;
+    answers.into_iter().map(|answer| answer.expect("the store answers")).collect()
+}
+
+/// Asks for one thing among others who ask at the same time, and expects no error.
+pub async fn ask_in_a_crowd(client: &Client, request: Request) -> Reply {
+    answers(client, vec![request]).await.pop().unwrap().expect("the store answers")
 }
 
 pub async fn ask(client: &Client, request: Request) -> Reply {
@@ -81,19 +96,38 @@ pub async fn granted(client: &Client, key: &Key, token: Token, ttl_ms: u32) -> F
     fence(ask(client, acquire(key, token, ttl_ms)).await)
 }
 
-/// Asks for the lease until it is granted. Returns its fence and the instant at which it was known.
-pub async fn granted_in_the_end(client: &Client, key: &Key, token: Token) -> (Fence, Instant) {
+/// A lease that was got in the end.
+pub struct Got {
+    pub token: Token,
+    pub fence: Fence,
+    /// When that was known.
+    pub known: Instant,
+}
+
+/// Asks for the lease until it is granted, with a new token each time.
+pub async fn granted_in_the_end(client: &Client, key: &Key) -> Got {
     loop {
+        let token = Token::random();
         match ask(client, acquire(key, token, 60_000)).await {
-            Reply::Acquired { fence, .. } => return (fence, leasehold::engine::clock::now()),
-            Reply::Busy { remaining } => {
-                // As soon as it may be free, looked at a little before so that a grant too early shows.
-                let remaining = remaining.expect("a lease of ours always ends");
-                tokio::time::sleep(remaining.saturating_sub(Duration::from_millis(3))).await;
+            Reply::Acquired { fence, .. } => {
+                return Got { token, fence, known: leasehold::engine::clock::now() };
             }
+            Reply::Busy { remaining } => {
+                // As soon as it may be free, looked at a little before so that a grant too early shows. And from time to
+                // time: of a quorum, what is in the way may be a node's grant that is just being taken back.
+                let remaining = remaining.expect("a lease of ours always ends");
+                tokio::time::sleep(remaining.saturating_sub(Duration::from_millis(3)).min(HEARTBEAT)).await;
+            }
+            Reply::Split => give_way(client, key, token).await,
             other => panic!("expected a lease or busy, got {other:?}"),
         }
     }
+}
+
+/// Gives back what `token` has got of a quorum, and leaves the others some time, by chance shorter or longer than theirs.
+pub async fn give_way(client: &Client, key: &Key, token: Token) {
+    ask_in_a_crowd(client, release(key, token)).await;
+    tokio::time::sleep(Duration::from_micros(fastrand::u64(..4_000))).await;
 }
 
 pub async fn info(client: &Client, key: &Key) -> Option<LockInfo> {

@@ -1,6 +1,6 @@
 //! A client of a place, and what the place tells it without being asked.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Client {
     pub store: Rc<dyn Store>,
     pub notices: Rc<Notices>,
+    under_way: Rc<UnderWay>,
 }
 
 impl Client {
@@ -24,12 +25,53 @@ impl Client {
     pub fn of(store: Rc<dyn Store>) -> Self {
         let notices = Rc::<Notices>::default();
         store.listen(notices.clone().listener());
-        Self { store, notices }
+        Self { store, notices, under_way: Rc::default() }
+    }
+
+    /// For a store that answers before all its nodes have, of which `under_way` knows.
+    pub fn of_nodes(store: Rc<dyn Store>, under_way: Rc<UnderWay>) -> Self {
+        Self { under_way, ..Self::of(store) }
+    }
+
+    /// Resolves when nothing that was asked is under way any more. What one asks then comes after it at every node,
+    /// and not only at most of them.
+    pub async fn caught_up(&self) {
+        self.under_way.none().await;
     }
 
     /// Whether both are one process to the place, so that it has one listener for both.
     pub fn is_one_with(&self, other: &Client) -> bool {
         Rc::ptr_eq(&self.notices, &other.notices)
+    }
+}
+
+/// How many calls of nodes have not been answered.
+#[derive(Default)]
+pub struct UnderWay {
+    count: Cell<usize>,
+    bell: Notify,
+}
+
+impl UnderWay {
+    /// One more, until the guard is dropped.
+    pub fn one(self: &Rc<Self>) -> impl Drop + use<> {
+        self.count.set(self.count.get() + 1);
+        OneUnderWay(self.clone())
+    }
+
+    async fn none(&self) {
+        while self.count.get() > 0 {
+            self.bell.notified().await;
+        }
+    }
+}
+
+struct OneUnderWay(Rc<UnderWay>);
+
+impl Drop for OneUnderWay {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+        self.0.bell.notify_waiters();
     }
 }
 

@@ -29,6 +29,32 @@ pub trait Fixture {
 
     /// Makes the place answer nobody until the guard is dropped; `None` if nothing can make it so.
     fn stall(&self) -> Option<Box<dyn Any>>;
+
+    /// Whether all see the requests on a lock in one order; what nodes of a quorum are asked at the same moment may come
+    /// to each in another, so that nobody has most of them.
+    fn has_one_order(&self) -> bool {
+        true
+    }
+
+    /// Whether a notice of an exclusive lease tells its fence.
+    fn tells_fences(&self) -> bool {
+        true
+    }
+
+    /// Whether an acquire that is repeated at once has the fence of the first; a node of a quorum may not know that one yet.
+    fn keeps_fences(&self) -> bool {
+        true
+    }
+
+    /// Whether it has shared leases of which there may be only so many.
+    fn counts_permits(&self) -> bool {
+        true
+    }
+
+    /// The shortest ttl, in ms, with which a lease is granted before it has run out, even on a busy machine.
+    fn shortest_ttl(&self) -> u32 {
+        10
+    }
 }
 
 /// One `#[test]` for each promise in a module named after the store; the argument makes the fixture.
@@ -59,6 +85,13 @@ macro_rules! contract {
             a_renewal_never_creates_a_lease
             a_block_of_fences_is_below_every_later_grant
             a_renewal_reserves_fences_and_tells_how_many_wait
+            an_accepted_fence_is_the_leases_own
+            an_accepted_fence_is_below_every_later_grant
+            an_accepted_fence_is_below_that_of_whoever_is_next_in_the_queue
+            a_smaller_accepted_fence_lowers_nothing
+            a_fence_is_accepted_from_the_holder_alone
+            a_shared_lease_accepts_a_fence_of_its_own
+            many_fences_are_accepted_in_one_batch
             only_one_of_two_heirs_adopts_a_lease
             an_adopted_lease_is_the_heirs_alone
             a_detached_lease_outlives_its_process

@@ -3,23 +3,59 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use leasehold::store::Store;
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::quorum::QuorumStore;
 use leasehold::store::redis::{RedisAddress, RedisStore};
+use leasehold::store::{Answer, Listener, Request, Store};
 
-use crate::client::Client;
+use crate::client::{Client, UnderWay};
 use crate::fixture::Fixture;
 use crate::redis_server::RedisServer;
 
 const NODES: usize = 3;
+/// In ms: a lease takes two rounds.
+const SHORTEST_TTL: u32 = 100;
 
 fn quorum(nodes: impl Iterator<Item = Rc<dyn Store>>) -> Client {
-    Client::of(QuorumStore::new(
-        nodes.enumerate().map(|(i, node)| (format!("node {i}").into(), node)).collect(),
-    ))
+    let under_way = Rc::<UnderWay>::default();
+    let node = |(i, store)| {
+        let store: Rc<dyn Store> = Rc::new(Node { store, under_way: under_way.clone() });
+        (format!("node {i}").into(), store)
+    };
+    Client::of_nodes(QuorumStore::new(nodes.enumerate().map(node).collect()), under_way.clone())
+}
+
+/// A node of which the client knows what it is still doing: the quorum answers as soon as most nodes have.
+struct Node {
+    store: Rc<dyn Store>,
+    under_way: Rc<UnderWay>,
+}
+
+impl Store for Node {
+    fn execute(
+        self: Rc<Self>,
+        batch: Vec<Request>,
+        timeout: Duration,
+    ) -> LocalBoxFuture<'static, Vec<Answer>> {
+        // From now on, and not from the first poll: what follows from an answer is asked for before that one ends.
+        let one = self.under_way.one();
+        Box::pin(async move {
+            let answers = self.store.clone().execute(batch, timeout).await;
+            drop(one);
+            answers
+        })
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.store.listen(listener);
+    }
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        self.store.clone().close()
+    }
 }
 
 /// All its clients are one process, with one listener.
@@ -54,6 +90,26 @@ impl Fixture for OfMemory {
     fn stall(&self) -> Option<Box<dyn Any>> {
         None
     }
+
+    fn has_one_order(&self) -> bool {
+        false
+    }
+
+    fn tells_fences(&self) -> bool {
+        false
+    }
+
+    fn keeps_fences(&self) -> bool {
+        false
+    }
+
+    fn counts_permits(&self) -> bool {
+        false
+    }
+
+    fn shortest_ttl(&self) -> u32 {
+        SHORTEST_TTL
+    }
 }
 
 struct OfRedis(Vec<Rc<RedisServer>>);
@@ -87,6 +143,26 @@ impl Fixture for OfRedis {
 
     fn stall(&self) -> Option<Box<dyn Any>> {
         Some(Box::new(self.0.iter().take(2).map(|server| server.stall()).collect::<Vec<_>>()))
+    }
+
+    fn has_one_order(&self) -> bool {
+        false
+    }
+
+    fn tells_fences(&self) -> bool {
+        false
+    }
+
+    fn keeps_fences(&self) -> bool {
+        false
+    }
+
+    fn counts_permits(&self) -> bool {
+        false
+    }
+
+    fn shortest_ttl(&self) -> u32 {
+        SHORTEST_TTL
     }
 }
 

@@ -7,11 +7,8 @@ use std::time::Duration;
 use leasehold::lease::{Fence, Key, Mode, Token};
 use leasehold::store::{Ask, Place, Reply, Request};
 
-use crate::asking::{ask, ttl};
+use crate::asking::{HEARTBEAT, ask, ask_in_a_crowd, ttl};
 use crate::client::Client;
-
-/// How often a waiter looks again though nothing happened.
-const HEARTBEAT: Duration = Duration::from_millis(500);
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
@@ -76,11 +73,11 @@ impl Waiter {
         }
     }
 
-    /// Waits until it is served.
+    /// Waits until it is served, be it in a crowd.
     pub async fn served(&self) -> Fence {
         loop {
             let seen = self.client.notices.count();
-            match self.ask().await {
+            match ask_in_a_crowd(&self.client, Request::Acquire(self.wants.clone())).await {
                 Reply::Acquired { fence, .. } => return fence,
                 Reply::Queued { remaining, .. } => {
                     let pause = remaining.unwrap_or(HEARTBEAT).clamp(Duration::from_millis(1), HEARTBEAT);

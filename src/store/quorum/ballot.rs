@@ -168,13 +168,16 @@ impl Ballot {
             Stage::Accepting(round) => {
                 // Late, but it may still be one of the majority, unless its own fence is larger: another lease may have had
                 // a smaller one that is not among those that were compared.
-                match self.votes[node].as_ref().and_then(fence_of) {
-                    Some((first, _)) if first <= round.fence || mutants::is(Mutant::LateFenceNotCompared) => {
-                        round.said[node] = Said::Asked;
-                        Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count }
-                    }
-                    // One less on which to count.
-                    _ => self.count_accepted(nodes),
+                let first = self.votes[node].as_ref().and_then(fence_of).map(|(first, _)| first);
+                let fits = |first| first <= round.fence || mutants::is(Mutant::LateFenceNotCompared);
+                if first.is_some_and(fits) {
+                    round.said[node] = Said::Asked;
+                }
+                let accept = Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count };
+                // It may have been the last hope of a majority.
+                match self.count_accepted(nodes) {
+                    Verdict::Open if first.is_some() => accept,
+                    verdict => verdict,
                 }
             }
             Stage::Settled { fence } => match (fence, self.votes[node].as_ref().and_then(fence_of)) {
@@ -334,11 +337,12 @@ impl Ballot {
             return Verdict::Open;
         }
         let mut said = self.votes.clone();
-        if let Stage::Accepting(round) = &self.stage {
-            for (vote, said) in said.iter_mut().zip(&round.said) {
-                if let Said::Refused(answer) = said {
-                    *vote = Some(answer.clone());
-                }
+        for (vote, what) in said.iter_mut().zip(&round.said) {
+            match what {
+                Said::Refused(answer) => *vote = Some(answer.clone()),
+                // It granted the lease too late to have a say in the fence.
+                Said::Nothing if vote.as_ref().and_then(fence_of).is_some() => *vote = None,
+                _ => {}
             }
         }
         let error = votes::error(nodes, &said, nodes.majority());
@@ -359,12 +363,14 @@ impl Ballot {
     fn in_the_way(&self, ask: &Ask, nodes: &Nodes) -> Reply {
         let mut ends = Vec::new();
         let mut places = Vec::new();
+        let mut telling = 0;
         for vote in self.votes.iter().flatten() {
             match vote {
                 Ok(Reply::Busy { remaining }) => ends.push(*remaining),
-                Ok(Reply::Queued { remaining, ahead, .. }) => {
+                Ok(Reply::Queued { remaining, ahead, told, .. }) => {
                     ends.push(*remaining);
                     places.push(*ahead);
+                    telling += usize::from(*told);
                 }
                 _ => {}
             }
@@ -378,7 +384,8 @@ impl Ballot {
             None => Reply::Busy { remaining },
             Some(_) => {
                 let ahead = places.get(places.len().saturating_sub(1) / 2).copied().unwrap_or(0);
-                Reply::Queued { remaining, ahead, told: true, by: None }
+                let told = telling + self.granted().count_ones() as usize >= nodes.majority();
+                Reply::Queued { remaining, ahead, told, by: None }
             }
         }
     }
@@ -408,3 +415,7 @@ fn inspected(reply: &Reply) -> Option<&LockInfo> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+#[path = "ballot_tests.rs"]
+mod tests;

@@ -432,3 +432,7 @@ impl Council {
 fn is_owed(answer: &Answer) -> bool {
     answer.as_ref().is_err_and(|error| error.kind.is_transient() || error.maybe_done)
 }
+
+#[cfg(test)]
+#[path = "council_tests.rs"]
+mod tests;

@@ -138,3 +138,7 @@ impl Account {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "debts_tests.rs"]
+mod tests;

@@ -25,8 +25,18 @@ struct Place {
     handed: u64,
     /// When it is called although they are too few.
     call_at: Option<Instant>,
+    /// Whether it was called since its last look: the nodes that hand it the lock later are no news.
+    called: bool,
     /// When it last looked.
     looked: Instant,
+}
+
+impl Place {
+    /// Calls it, by the number of its last look.
+    fn call(&mut self) -> Option<u64> {
+        (self.call_at, self.called) = (None, true);
+        self.numbers.back().copied()
+    }
 }
 
 /// What a notice leads to.
@@ -58,6 +68,7 @@ impl Places {
             ballot: None,
             handed: 0,
             call_at: None,
+            called: false,
             looked: now,
         });
         if place.numbers.back() != Some(&number) {
@@ -69,7 +80,8 @@ impl Places {
                 self.numbers.remove(&old);
             }
         }
-        (place.ballot, place.handed, place.call_at, place.looked) = (Some(ballot), 0, None, now);
+        (place.ballot, place.looked) = (Some(ballot), now);
+        (place.handed, place.call_at, place.called) = (0, None, false);
     }
 
     /// That look has ended with the token in the queue, and the lock granted to it at the nodes `granted`, too few.
@@ -98,9 +110,11 @@ impl Places {
         if let Some(ballot) = place.ballot {
             return Heard::Look(ballot);
         }
+        if place.called {
+            return Heard::Nothing;
+        }
         if place.handed.count_ones() as usize >= enough {
-            (place.handed, place.call_at) = (0, None);
-            return place.numbers.back().map_or(Heard::Nothing, |number| Heard::Call(*number));
+            return place.call().map_or(Heard::Nothing, Heard::Call);
         }
         place.call_at.get_or_insert(now + patience);
         Heard::Nothing
@@ -140,8 +154,7 @@ impl Places {
         let mut due = Vec::new();
         for place in self.places.values_mut() {
             if place.call_at.is_some_and(|at| at <= now) {
-                (place.handed, place.call_at) = (0, None);
-                due.extend(place.numbers.back());
+                due.extend(place.call());
             }
         }
         due.sort_unstable();
@@ -168,3 +181,7 @@ impl Places {
         silent.into_iter().for_each(|token| self.forget(token));
     }
 }
+
+#[cfg(test)]
+#[path = "places_tests.rs"]
+mod tests;

@@ -50,3 +50,7 @@ fn said(answer: Option<&Answer>) -> Said {
         Some(Ok(_)) => Said::Granted,
     }
 }
+
+#[cfg(test)]
+#[path = "votes_tests.rs"]
+mod tests;

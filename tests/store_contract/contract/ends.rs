@@ -20,8 +20,8 @@ pub async fn it_ends_when_the_place_does_not_answer(place: &dyn Fixture) {
     let timeout = Duration::from_millis(150);
     let before = clock::now();
     let batches = tokens.iter().map(|token| {
-        let request = acquire(&key, *token, LONG);
-        client.store.clone().execute(vec![request.clone(), Request::Ping, request], timeout)
+        let batch = vec![acquire(&key, *token, LONG), Request::Ping, inspect(&key)];
+        client.store.clone().execute(batch, timeout)
     });
     let all = join_all(batches).await;
     let span = clock::now().since(before);

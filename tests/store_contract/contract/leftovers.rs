@@ -24,7 +24,8 @@ pub async fn nothing_piles_up(place: &dyn Fixture) {
         assert_eq!(place.traces().await, before, "released leases leave nothing");
     }
     // These run out, and nobody asks about them again; the store goes on being used for something else.
-    let forgotten = (0..1000).map(|_| acquire(&fresh_key("k"), Token::random(), 10)).collect();
+    let brief = 10 * place.shortest_ttl();
+    let forgotten = (0..1000).map(|_| acquire(&fresh_key("k"), Token::random(), brief)).collect();
     replies(&store, forgotten).await;
     vanishes(place, &store, before).await;
 }
@@ -51,7 +52,7 @@ pub async fn nothing_remains_of_those_who_waited(place: &dyn Fixture) {
     let before = place.traces().await;
     let keys: Vec<Key> = (0..50).map(|_| fresh_key("k")).collect();
     for key in &keys {
-        let waiters = [Mode::Exclusive, Mode::Shared { most: 2 }, Mode::Exclusive]
+        let waiters = [Mode::Exclusive, Mode::Shared { most: u32::MAX }, Mode::Exclusive]
             .map(|mode| Waiter::new(&client, key, "w", mode));
         for (ahead, waiter) in waiters.iter().enumerate() {
             match ahead {
@@ -69,7 +70,7 @@ pub async fn nothing_remains_of_those_who_waited(place: &dyn Fixture) {
     // These are never heard of again: neither who holds, nor who is handed the lease, nor who waits behind.
     let mut forgotten = Vec::new();
     for (i, key) in keys.iter().enumerate() {
-        forgotten.push(acquire(key, Token::random(), 10));
+        forgotten.push(acquire(key, Token::random(), 10 * place.shortest_ttl()));
         for j in 0..3 {
             let place = Some(Place { number: 1_000_000 + 3 * i as u64 + j });
             let ask = Ask::new(key.clone(), Token::random(), ttl(LONG), "gone".into());

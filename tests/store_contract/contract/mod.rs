@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+mod accept;
 mod batches;
 mod ends;
 mod exclusion;
@@ -12,6 +13,7 @@ mod queue;
 mod shared;
 mod tokens;
 
+pub use accept::*;
 pub use batches::*;
 pub use ends::*;
 pub use exclusion::*;

@@ -74,7 +74,7 @@ pub async fn a_newcomer_never_overtakes(place: &dyn Fixture) {
     for with_place in [false, true] {
         let key = fresh_key("run-out");
         let waiter = Waiter::exclusive(&other, &key, "waiter");
-        granted(&one, &key, Token::random(), 30).await;
+        granted(&one, &key, Token::random(), 3 * place.shortest_ttl()).await;
         let left = waiter.queued_for().await;
         tokio::time::sleep(left + Duration::from_millis(2)).await;
         if with_place {

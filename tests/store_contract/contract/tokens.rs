@@ -25,10 +25,9 @@ pub async fn fences_grow_over_release_expiry_and_handles(place: &dyn Fixture) {
         assert_eq!(ask(&stores[(i + 1) % 2], release(&key, token)).await, Reply::Released);
     }
     for i in 0..3 {
-        let fence = granted(&stores[i % 2], &key, Token::random(), 10).await;
+        let fence = granted(&stores[i % 2], &key, Token::random(), place.shortest_ttl()).await;
         assert!(fence > last, "{fence:?} after {last:?}");
-        let token = Token::random();
-        let (fence, _) = granted_in_the_end(&stores[i % 2], &key, token).await;
+        let Got { fence, token, .. } = granted_in_the_end(&stores[i % 2], &key).await;
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
         ask(&stores[0], release(&key, token)).await;
@@ -69,7 +68,7 @@ pub async fn a_block_of_fences_is_below_every_later_grant(place: &dyn Fixture) {
         assert_eq!(ask(&stores[(i + 1) % 2], release(&key, token)).await, Reply::Released);
     }
     // Handed over, too, and after a restart, which takes longer than to count through a block.
-    let holder = granted(&stores[0], &key, Token::random(), 20).await;
+    let holder = granted(&stores[0], &key, Token::random(), 2 * place.shortest_ttl()).await;
     assert!(holder > end, "{holder:?} after {end:?}");
     let mut waiter = Waiter::exclusive(&stores[1], &key, "waiter");
     waiter.wants.fences = BLOCK;
@@ -144,12 +143,17 @@ pub async fn a_repeated_release_or_renewal_is_harmless(place: &dyn Fixture) {
 
 pub async fn an_old_token_cannot_touch_the_next_lease(place: &dyn Fixture) {
     let store = place.open();
-    let (key, a, b) = (fresh_key("k"), Token::random(), Token::random());
-    granted(&store, &key, a, 10).await;
-    let (fence, _) = granted_in_the_end(&store, &key, b).await;
+    let (key, a) = (fresh_key("k"), Token::random());
+    granted(&store, &key, a, place.shortest_ttl()).await;
+    let fence = granted_in_the_end(&store, &key).await.fence;
     assert_eq!(ask(&store, renew(&key, a, 10)).await, Reply::NotHeld(Absence::Taken));
     assert_eq!(ask(&store, release(&key, a)).await, Reply::NotHeld(Absence::Taken));
-    assert!(matches!(ask(&store, acquire(&key, a, 10)).await, Reply::Busy { .. }));
+    match ask(&store, acquire(&key, a, LONG)).await {
+        Reply::Busy { .. } => {}
+        // The next lease began when it had ended at most nodes, and maybe not yet at all.
+        Reply::Split if !place.has_one_order() => drop(ask(&store, release(&key, a)).await),
+        other => panic!("somebody else holds it: {other:?}"),
+    }
     assert_eq!(lease(&store, &key).await.fence, Some(fence));
     assert!(remaining(&store, &key).await > SLACK);
 }
@@ -164,8 +168,9 @@ pub async fn a_renewal_never_creates_a_lease(place: &dyn Fixture) {
     granted(&store, &key, a, LONG).await;
     ask(&store, release(&key, a)).await;
     assert_eq!(ask(&store, renew(&key, a, LONG)).await, missing, "released");
-    granted(&store, &key, a, 10).await;
-    tokio::time::sleep(Duration::from_millis(12)).await;
+    let a = Token::random();
+    granted(&store, &key, a, place.shortest_ttl()).await;
+    tokio::time::sleep(ttl(place.shortest_ttl() + 2).as_duration()).await;
     assert_eq!(ask(&store, renew(&key, a, LONG)).await, missing, "run out");
     assert_eq!(ask(&store, release(&key, a)).await, missing);
     assert_eq!(info(&store, &key).await, None);
@@ -192,7 +197,7 @@ pub async fn inspect_tells_the_holder(place: &dyn Fixture) {
 pub async fn inspect_tells_leases_and_waiters_with_their_ages(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");
-    let reader = Mode::Shared { most: 2 };
+    let reader = Mode::Shared { most: u32::MAX };
     let holders = [("h1", &one), ("h2", &other)].map(|(name, of)| Waiter::new(of, &key, name, reader));
     let fences = [holders[0].granted().await, holders[1].granted().await];
     let came = clock::now();

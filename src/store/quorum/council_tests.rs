@@ -1,0 +1,321 @@
+use super::*;
+use crate::lease::Ttl;
+use crate::store::{Absence, Place};
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A council of which the test answers for the nodes.
+struct Chamber {
+    council: Council,
+    now: Instant,
+    /// What the nodes were asked and have not answered: the call, its node, and the requests.
+    calls: Vec<Call>,
+    answers: FxHashMap<u64, Vec<Answer>>,
+    notices: Vec<Notice>,
+}
+
+impl Chamber {
+    fn of(nodes: usize) -> Self {
+        let names = (0..nodes).map(|node| format!("n{node}").into()).collect();
+        Self {
+            council: Council::new(names, 1),
+            now: Instant::from_micros(1_000_000),
+            calls: Vec::new(),
+            answers: FxHashMap::default(),
+            notices: Vec::new(),
+        }
+    }
+
+    fn gather(&mut self) {
+        let effects = self.council.take_effects();
+        self.calls.extend(effects.calls);
+        self.answers.extend(effects.answers);
+        self.notices.extend(effects.notices);
+    }
+
+    fn submit(&mut self, batch: u64, requests: Vec<Request>) {
+        self.council.submit(self.now, batch, requests, TIMEOUT);
+        self.gather();
+    }
+
+    /// What `node` was asked first of all that it has not answered.
+    fn asked(&self, node: usize) -> Option<&Call> {
+        self.calls.iter().find(|call| call.node == node)
+    }
+
+    /// `node` answers its oldest call.
+    fn answer(&mut self, node: usize, answers: Vec<Answer>) {
+        let place = self.calls.iter().position(|call| call.node == node).expect("it was asked");
+        let call = self.calls.remove(place);
+        self.council.answered(self.now, call.id, answers);
+        self.gather();
+    }
+
+    fn answer_one(&mut self, node: usize, reply: Reply) {
+        self.answer(node, vec![Ok(reply)]);
+    }
+
+    /// Lets the time pass until something is due; `None` if nothing ever is.
+    fn wait(&mut self) -> Option<Duration> {
+        let next = self.council.next_wake()?;
+        let waited = next.since(self.now);
+        self.now = self.now.max(next);
+        self.council.tick(self.now);
+        self.gather();
+        Some(waited)
+    }
+
+    /// `node` tells that it has handed the lock on.
+    fn notice(&mut self, node: usize, number: u64) {
+        let notice = Notice::Granted { number, fence: Some(Fence(number)) };
+        self.council.noticed(self.now, node, notice);
+        self.gather();
+    }
+
+    /// The answers to a batch, which is over.
+    fn settled(&mut self, batch: u64) -> Vec<Answer> {
+        self.answers.remove(&batch).expect("it is settled")
+    }
+
+    fn settled_one(&mut self, batch: u64) -> Reply {
+        let mut answers = self.settled(batch);
+        assert_eq!(answers.len(), 1);
+        answers.remove(0).expect("no error")
+    }
+}
+
+fn acquire(token: Token, number: Option<u64>) -> Request {
+    let ask = Ask::new("k".into(), token, Ttl::MIN, "h".into());
+    Request::Acquire(Ask { place: number.map(|number| Place { number }), ..ask })
+}
+
+fn got(fence: u64) -> Reply {
+    Reply::Acquired { fence: Fence(fence), waiting: 0 }
+}
+
+fn queued() -> Reply {
+    Reply::Queued { remaining: Some(TIMEOUT), ahead: 0, told: true, by: None }
+}
+
+const BUSY: Reply = Reply::Busy { remaining: Some(TIMEOUT) };
+
+/// Whether that is what one asks for whose lease is to go.
+fn releases(call: Option<&Call>, whose: Token) -> bool {
+    let is_it = |request: &Request| matches!(request, Request::Release { token, .. } if *token == whose);
+    call.is_some_and(|call| call.requests.len() == 1 && is_it(&call.requests[0]))
+}
+
+fn accepts(call: Option<&Call>, wanted: u64) -> bool {
+    let is_it = |request: &Request| matches!(request, Request::Accept { fence, .. } if fence.0 == wanted);
+    call.is_some_and(|call| call.requests.len() == 1 && is_it(&call.requests[0]))
+}
+
+#[test]
+fn all_nodes_are_asked_at_once_and_the_last_one_need_not_answer() {
+    let mut chamber = Chamber::of(3);
+    chamber.submit(1, vec![Request::Ping]);
+    assert_eq!(chamber.calls.len(), 3);
+    chamber.answer_one(2, Reply::Ready);
+    assert!(chamber.answers.is_empty());
+    chamber.answer_one(0, Reply::Ready);
+    assert_eq!(chamber.settled_one(1), Reply::Ready);
+    assert_eq!(chamber.council.concerns(), 1, "an answer is still to come");
+    chamber.answer_one(1, Reply::Ready);
+    assert_eq!((chamber.council.concerns(), chamber.wait()), (0, None));
+}
+
+#[test]
+fn a_lease_takes_two_rounds_within_the_time_of_its_batch() {
+    let mut chamber = Chamber::of(3);
+    chamber.submit(1, vec![acquire(Token::random(), None)]);
+    let first = chamber.asked(0).unwrap().timeout;
+    chamber.answer_one(0, got(10));
+    chamber.answer_one(1, got(20));
+    assert!(accepts(chamber.asked(0), 20));
+    assert!(first + chamber.asked(0).unwrap().timeout <= TIMEOUT);
+    assert!(chamber.answers.is_empty(), "not before most have accepted it");
+    chamber.answer_one(0, Reply::Accepted);
+    assert_eq!(chamber.settled_one(1), got(20));
+    // Whoever grants it late learns the fence.
+    chamber.answer_one(2, got(30));
+    assert!(accepts(chamber.asked(2), 20));
+    chamber.answer_one(2, Reply::Accepted);
+    assert_eq!((chamber.council.concerns(), chamber.wait()), (0, None));
+}
+
+#[test]
+fn what_a_node_grants_after_all_was_refused_is_taken_back() {
+    for late in [Ok(got(10)), Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late"))] {
+        let (mut chamber, token) = (Chamber::of(3), Token::random());
+        chamber.submit(1, vec![acquire(token, None)]);
+        chamber.answer_one(0, BUSY);
+        chamber.answer_one(1, BUSY);
+        assert_eq!(chamber.settled_one(1), BUSY);
+        let times = if late.is_err() { 2 } else { 1 };
+        chamber.answer(2, vec![late]);
+        // One that may still come is released twice.
+        for _ in 0..times {
+            chamber.wait();
+            assert!(releases(chamber.asked(2), token), "{:?}", chamber.calls);
+            chamber.answer_one(2, Reply::Released);
+        }
+        assert_eq!((chamber.council.concerns(), chamber.wait()), (0, None));
+    }
+}
+
+#[test]
+fn what_a_node_may_have_granted_before_all_was_refused_is_taken_back() {
+    let (mut chamber, token) = (Chamber::of(3), Token::random());
+    chamber.submit(1, vec![acquire(token, None)]);
+    chamber.answer(0, vec![Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late"))]);
+    chamber.answer_one(1, BUSY);
+    chamber.answer_one(2, BUSY);
+    assert_eq!(chamber.settled_one(1), BUSY);
+    chamber.wait();
+    assert!(releases(chamber.asked(0), token));
+    assert_eq!(chamber.calls.len(), 1, "and nowhere else");
+}
+
+#[test]
+fn a_release_that_a_node_did_not_hear_is_repeated_there() {
+    let (mut chamber, token) = (Chamber::of(3), Token::random());
+    chamber.submit(1, vec![Request::Release { key: "k".into(), token }]);
+    chamber.answer_one(0, Reply::Released);
+    chamber.answer_one(1, Reply::Released);
+    assert_eq!(chamber.settled_one(1), Reply::Released);
+    chamber.answer(2, vec![Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))]);
+    for _ in 0..3 {
+        chamber.wait();
+        assert!(releases(chamber.asked(2), token));
+        chamber.answer(2, vec![Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))]);
+    }
+    chamber.wait();
+    chamber.answer_one(2, Reply::NotHeld(Absence::Missing));
+    assert_eq!((chamber.council.concerns(), chamber.wait()), (0, None));
+}
+
+#[test]
+fn who_has_a_minority_gives_way_after_a_while() {
+    let mut chamber = Chamber::of(3);
+    chamber.submit(1, vec![acquire(Token::random(), Some(7))]);
+    chamber.answer_one(0, got(10));
+    chamber.answer_one(1, queued());
+    chamber.answer_one(2, queued());
+    assert!(chamber.answers.is_empty(), "it may still come");
+    let waited = chamber.wait().expect("not for ever");
+    assert!(!waited.is_zero() && waited <= 2 * LONGEST_PATIENCE, "{waited:?}");
+    assert_eq!(chamber.settled_one(1), Reply::Split);
+    assert_eq!(chamber.council.concerns(), 0);
+    // Who does not wait gives way at once.
+    chamber.submit(2, vec![acquire(Token::random(), None)]);
+    chamber.answer_one(0, got(10));
+    chamber.answer_one(1, BUSY);
+    chamber.answer_one(2, BUSY);
+    assert_eq!(chamber.settled_one(2), Reply::Split);
+}
+
+#[test]
+fn who_has_a_minority_takes_the_nodes_that_are_handed_to_it_meanwhile() {
+    // The notice comes while it holds a minority, or before the last node has answered.
+    for early in [false, true] {
+        let mut chamber = Chamber::of(3);
+        chamber.submit(1, vec![acquire(Token::random(), Some(7))]);
+        chamber.answer_one(0, got(10));
+        chamber.answer_one(1, queued());
+        if early {
+            chamber.notice(1, 7);
+            chamber.answer_one(2, queued());
+        } else {
+            chamber.answer_one(2, queued());
+            chamber.notice(1, 7);
+        }
+        let Some(Call { requests, .. }) = chamber.asked(1) else { panic!("it is asked again") };
+        assert!(matches!(&requests[..], [Request::Acquire(_)]), "{requests:?}");
+        chamber.answer_one(1, got(20));
+        assert!(accepts(chamber.asked(0), 20));
+        chamber.answer_one(0, Reply::Accepted);
+        assert_eq!(chamber.settled_one(1), got(20));
+        assert_eq!((chamber.council.concerns(), chamber.notices.len()), (0, 0));
+        assert_eq!(chamber.wait(), None);
+    }
+}
+
+#[test]
+fn notices_are_gathered_until_most_nodes_have_sent_one() {
+    let mut chamber = Chamber::of(3);
+    chamber.submit(1, vec![acquire(Token::random(), Some(7))]);
+    for node in 0..3 {
+        chamber.answer_one(node, queued());
+    }
+    assert_eq!(chamber.settled_one(1), queued());
+    chamber.notice(0, 7);
+    assert_eq!(chamber.notices, []);
+    chamber.notice(2, 7);
+    let called = [Notice::Granted { number: 7, fence: None }];
+    assert_eq!(chamber.notices, called, "and tells no fence: every node has another");
+    chamber.notice(1, 7);
+    assert_eq!((chamber.wait(), &chamber.notices[..]), (None, &called[..]));
+    // Who may have missed one looks again.
+    chamber.council.noticed(chamber.now, 1, Notice::Missed);
+    chamber.gather();
+    assert_eq!(chamber.notices[1..], [Notice::Missed]);
+}
+
+#[test]
+fn a_node_that_answers_late_that_it_has_granted_the_lock_is_as_good_as_a_notice() {
+    let mut chamber = Chamber::of(3);
+    chamber.submit(1, vec![acquire(Token::random(), Some(7))]);
+    chamber.answer_one(0, queued());
+    chamber.answer_one(1, queued());
+    assert_eq!(chamber.settled_one(1), queued());
+    chamber.answer_one(2, got(10));
+    chamber.notice(0, 7);
+    assert_eq!(chamber.notices, [Notice::Granted { number: 7, fence: None }]);
+}
+
+#[test]
+fn requests_on_one_key_wait_for_the_one_before() {
+    let (mut chamber, token) = (Chamber::of(3), Token::random());
+    let release = Request::Release { key: "k".into(), token };
+    let other = Request::Inspect { key: "other".into() };
+    chamber.submit(1, vec![acquire(token, None), release, other, Request::Inspect { key: "k".into() }]);
+    for node in 0..3 {
+        let kinds: usize = chamber.calls.iter().filter(|c| c.node == node).map(|c| c.requests.len()).sum();
+        assert_eq!(kinds, 2, "the first of each key");
+    }
+    let nobody = || Reply::Inspected(None);
+    // The acquire has less time than the rest, so it is sent by itself.
+    for node in 0..3 {
+        chamber.answer_one(node, got(10));
+        chamber.answer_one(node, nobody());
+    }
+    for node in 0..3 {
+        assert!(releases(chamber.asked(node), token), "after the second round: {:?}", chamber.calls);
+        chamber.answer_one(node, Reply::Released);
+    }
+    // The last node granted it when it was decided, and was asked to accept the fence, too.
+    assert!(accepts(chamber.asked(2), 10), "{:?}", chamber.calls);
+    chamber.answer_one(2, Reply::NotHeld(Absence::Missing));
+    for node in 0..3 {
+        assert!(matches!(chamber.asked(node).unwrap().requests[..], [Request::Inspect { .. }]));
+        chamber.answer_one(node, nobody());
+    }
+    assert_eq!(chamber.settled(1), [got(10), Reply::Released, nobody(), nobody()].map(Ok));
+    assert_eq!(chamber.council.concerns(), 0);
+}
+
+#[test]
+fn counted_permits_are_refused_without_asking_anybody() {
+    let mut chamber = Chamber::of(3);
+    let Request::Acquire(ask) = acquire(Token::random(), None) else { unreachable!() };
+    let permit = Request::Acquire(Ask { mode: Mode::Shared { most: 3 }, ..ask.clone() });
+    let reader = Request::Acquire(Ask { mode: Mode::Shared { most: u32::MAX }, ..ask });
+    chamber.submit(1, vec![permit, reader]);
+    for node in 0..2 {
+        chamber.answer_one(node, got(10));
+    }
+    let answers = chamber.settled(1);
+    let error = answers[0].as_ref().unwrap_err();
+    assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unsupported, false));
+    assert_eq!(answers[1], Ok(got(10)));
+}

@@ -1,0 +1,118 @@
+use super::*;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_micros(ms * 1000)
+}
+
+fn key() -> Key {
+    "k".into()
+}
+
+/// Whose releases are due at `ms`, at the only node that owes any.
+fn due(debts: &mut Debts, ms: u64) -> Vec<Token> {
+    let mut due = debts.due(at(ms));
+    assert!(due.len() <= 1, "{due:?}");
+    due.pop().map_or(Vec::new(), |(_, paid)| paid.into_iter().map(|(_, token)| token).collect())
+}
+
+#[test]
+fn a_release_that_failed_is_paid_a_little_later_and_then_forgotten() {
+    let (mut debts, token) = (Debts::new(3), Token::random());
+    debts.released(at(0), 0, &key(), token, false);
+    assert_eq!((debts.len(), debts.next_wake()), (0, None), "what is done is done");
+    debts.released(at(0), 2, &key(), token, true);
+    assert_eq!((debts.len(), debts.next_wake()), (1, Some(at(50))));
+    assert_eq!(debts.due(at(49)), []);
+    assert_eq!(debts.due(at(50)), [(2, vec![(key(), token)])]);
+    assert_eq!((debts.len(), debts.next_wake()), (1, None), "it is being paid, once");
+    assert_eq!(debts.due(at(10_000)), []);
+    debts.paid(at(60), 2, &[false], 1.0);
+    assert_eq!((debts.len(), debts.next_wake()), (0, None));
+}
+
+#[test]
+fn what_is_in_doubt_is_released_twice() {
+    let (mut debts, token) = (Debts::new(3), Token::random());
+    // The acquire may come after the first release, whether that one was done or not.
+    debts.doubt(at(0), 1, token);
+    debts.released(at(1), 1, &key(), token, false);
+    assert_eq!(due(&mut debts, 51), [token]);
+    debts.paid(at(52), 1, &[false], 1.0);
+    assert_eq!(debts.len(), 0, "the doubt is gone");
+
+    debts.doubt(at(100), 1, token);
+    debts.released(at(101), 1, &key(), token, true);
+    assert_eq!(due(&mut debts, 151), [token]);
+    debts.paid(at(152), 1, &[false], 1.0);
+    assert_eq!((debts.len(), debts.next_wake()), (1, Some(at(202))));
+    assert_eq!(due(&mut debts, 202), [token]);
+    debts.paid(at(203), 1, &[false], 1.0);
+    assert_eq!(debts.len(), 0);
+    // Another node, and another token, are not meant.
+    debts.doubt(at(300), 1, token);
+    debts.released(at(301), 0, &key(), token, false);
+    debts.released(at(301), 1, &key(), Token::random(), false);
+    assert_eq!(debts.len(), 0);
+}
+
+#[test]
+fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_it() {
+    let (mut debts, token) = (Debts::new(1), Token::random());
+    debts.owe(at(0), 0, &key(), token, false);
+    let (mut pauses, mut last) = (Vec::new(), 0);
+    while let Some(next) = debts.next_wake() {
+        let now = next.as_micros() / 1000;
+        pauses.push(now - last);
+        last = now;
+        if debts.due(next).is_empty() {
+            break;
+        }
+        debts.paid(next, 0, &[true], 1.0);
+    }
+    assert_eq!(pauses[..6], [50, 100, 200, 400, 500, 500]);
+    assert!(pauses[4..].iter().all(|pause| *pause == 500), "{pauses:?}");
+    assert_eq!(debts.len(), 0, "after {last} ms");
+    assert!((60_000..60_600).contains(&last), "{last}");
+    // By chance up to half of a pause sooner.
+    let mut debts = Debts::new(1);
+    debts.owe(at(0), 0, &key(), token, false);
+    due(&mut debts, 50);
+    debts.paid(at(50), 0, &[true], 0.0);
+    assert_eq!(debts.next_wake(), Some(at(100)));
+}
+
+#[test]
+fn debts_are_paid_in_portions_and_in_order() {
+    let mut debts = Debts::new(1);
+    let tokens: Vec<Token> = (0..MOST_AT_ONCE + 5).map(|_| Token::random()).collect();
+    tokens.iter().for_each(|token| debts.owe(at(0), 0, &key(), *token, false));
+    assert_eq!(due(&mut debts, 50), tokens[..MOST_AT_ONCE]);
+    // The first of them failed: it comes behind the others.
+    let mut failed = vec![false; MOST_AT_ONCE];
+    failed[0] = true;
+    debts.paid(at(60), 0, &failed, 1.0);
+    let mut rest = tokens[MOST_AT_ONCE..].to_vec();
+    rest.push(tokens[0]);
+    assert_eq!(debts.len(), rest.len());
+    assert_eq!(due(&mut debts, 160), rest);
+}
+
+#[test]
+fn no_more_is_owed_to_a_node_than_it_can_ever_be_paid() {
+    let mut debts = Debts::new(2);
+    let first = Token::random();
+    debts.owe(at(0), 0, &key(), first, false);
+    for _ in 0..2 * MOST {
+        debts.owe(at(0), 0, &key(), Token::random(), false);
+        debts.doubt(at(0), 1, Token::random());
+    }
+    assert_eq!(debts.len(), MOST);
+    assert!(!due(&mut debts, 50).contains(&first), "the oldest goes");
+    assert_eq!(debts.accounts[1].doubts.len(), MOST);
+    // Doubts of which nobody will hear any more make room.
+    let token = Token::random();
+    debts.doubt(at(61_000), 1, token);
+    assert_eq!(debts.accounts[1].doubts.len(), 1);
+    debts.released(at(61_001), 1, &key(), token, false);
+    assert_eq!(debts.accounts[1].debts.len(), 1);
+}

@@ -1,0 +1,67 @@
+use super::*;
+use crate::lease::Fence;
+use crate::store::Absence;
+
+fn nodes(count: usize) -> Nodes {
+    Nodes { names: (0..count).map(|node| format!("n{node}").into()).collect() }
+}
+
+fn yes() -> Option<Answer> {
+    Some(Ok(Reply::Acquired { fence: Fence(1), waiting: 0 }))
+}
+
+fn failed(kind: StoreErrorKind) -> Option<Answer> {
+    Some(Err(StoreError::not_done(kind, format!("it is {kind:?}"))))
+}
+
+const BUSY: Option<Answer> = Some(Ok(Reply::Busy { remaining: None }));
+const MISSING: Option<Answer> = Some(Ok(Reply::NotHeld(Absence::Missing)));
+
+#[test]
+fn it_tells_what_each_node_said() {
+    let answers = [yes(), BUSY, MISSING, None, failed(StoreErrorKind::TimedOut)];
+    let error = error(&nodes(5), &answers, 3);
+    let said: Vec<_> = error.votes.iter().map(|vote| (&*vote.store, &vote.said)).collect();
+    let late = Said::Failed(StoreErrorKind::TimedOut, "it is TimedOut".into());
+    assert_eq!(
+        said,
+        [
+            ("n0", &Said::Granted),
+            ("n1", &Said::Busy),
+            ("n2", &Said::Missing),
+            ("n3", &Said::Slow),
+            ("n4", &late)
+        ]
+    );
+    assert_eq!(
+        &*error.message,
+        "no quorum: 1 of 5 nodes agreed, 3 are needed; n1: busy; n2: knows nothing of the lease; n3: no answer yet; \
+         it is TimedOut"
+    );
+    assert_eq!(error.kind, StoreErrorKind::Quorum);
+}
+
+#[test]
+fn what_does_not_pass_by_itself_is_told_if_it_prevents_a_majority() {
+    let denied = || failed(StoreErrorKind::Denied);
+    let away = || failed(StoreErrorKind::Unreachable);
+    let kind = |answers: &[Option<Answer>]| error(&nodes(answers.len()), answers, 2).kind;
+    assert_eq!(kind(&[denied(), denied(), yes()]), StoreErrorKind::Denied);
+    assert_eq!(kind(&[denied(), away(), yes()]), StoreErrorKind::Quorum, "the other one may come back");
+    assert_eq!(kind(&[denied(), away(), denied(), yes()]), StoreErrorKind::Denied, "of four two are enough");
+    assert_eq!(kind(&[denied(), away(), denied(), away(), yes()]), StoreErrorKind::Quorum, "of five not");
+}
+
+#[test]
+fn it_may_have_been_done_if_any_node_may_have_done_it() {
+    let maybe = |answers: &[Option<Answer>]| error(&nodes(answers.len()), answers, 2).maybe_done;
+    let away = || failed(StoreErrorKind::Unreachable);
+    let late = Some(Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late")));
+    assert!(!maybe(&[away(), away(), BUSY]));
+    assert!(!maybe(&[away(), away(), MISSING]));
+    assert!(maybe(&[away(), away(), yes()]));
+    assert!(maybe(&[away(), away(), None]), "an answer may still be on its way");
+    assert!(maybe(&[away(), late, BUSY]));
+    let queued = Some(Ok(Reply::Queued { remaining: None, ahead: 0, told: true, by: None }));
+    assert!(maybe(&[away(), away(), queued]), "it may stand in a queue");
+}
