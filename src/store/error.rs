@@ -28,6 +28,21 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
+    /// Its name in JavaScript.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timeout",
+            Self::Loading => "loading",
+            Self::ReadOnly => "readonly",
+            Self::Full => "full",
+            Self::Denied => "denied",
+            Self::Unsupported => "unsupported",
+            Self::WrongType => "wrongtype",
+            Self::Internal => "internal",
+        }
+    }
+
     /// Whether the same request may well succeed a little later, without anyone changing anything.
     pub fn is_transient(self) -> bool {
         matches!(self, Self::Unreachable | Self::TimedOut | Self::Loading | Self::ReadOnly | Self::Full)

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 use rustc_hash::FxHashMap;
 
+use super::diagnosis::{Facts, Report};
 use super::rules::{Lock, Turn, Waiting};
 use super::{Absence, Answer, Listener, Notice, Reply, Request, Store};
 use crate::engine::clock;
@@ -71,6 +72,9 @@ impl LeaseTable {
         let mut turn = Turn { now, fences: &mut fences, handed: &mut handed };
         let (key, known) = match &request {
             Request::Ping => return Ok(Reply::Ready),
+            Request::Diagnose { ttl } => {
+                return Ok(Reply::Diagnosed(vec![Report::new("memory:", Facts::Process, *ttl, false)]));
+            }
             Request::Inspect { key } => {
                 return Ok(self.locks.get(key).map_or(Reply::Inspected(None), |lock| lock.inspect(now)));
             }
@@ -98,7 +102,9 @@ impl LeaseTable {
             Request::Adopt { token, heir, ttl, holder, .. } => {
                 lock.adopt(token, heir, ttl, &holder, &mut turn)
             }
-            Request::Ping | Request::Inspect { .. } => unreachable!("answered above"),
+            Request::Ping | Request::Inspect { .. } | Request::Diagnose { .. } => {
+                unreachable!("answered above")
+            }
         };
         if lock.is_empty() {
             entry.remove();

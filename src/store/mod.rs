@@ -33,7 +33,10 @@
 //! 8. *It ends.* Every request is answered within the time-out given with its batch, with
 //!    [`StoreError`] if need be, and an error says whether the request may have been carried out.
 
+pub mod breaker;
+pub mod diagnosis;
 pub mod error;
+pub mod guarded;
 pub mod memory;
 pub mod redis;
 pub mod rules;
@@ -48,6 +51,8 @@ use futures_util::future::LocalBoxFuture;
 
 pub use error::{StoreError, StoreErrorKind};
 
+use self::breaker::Health;
+use self::diagnosis::Report;
 use crate::lease::handoff::BLOCK;
 use crate::lease::{Fence, Key, Mode, Token, Ttl};
 
@@ -151,6 +156,11 @@ pub enum Request {
         /// Which lock.
         key: Key,
     },
+    /// Look at the store, and tell what may go wrong with leases of that ttl.
+    Diagnose {
+        /// The ttl that leases usually have.
+        ttl: Ttl,
+    },
 }
 
 /// What a store says when it did what it was asked, or found that it could not be done.
@@ -195,6 +205,9 @@ pub enum Reply {
     NotHeld(Absence),
     /// To [`Request::Inspect`]: the leases and the queue, or `None` if nobody holds the lock.
     Inspected(Option<LockInfo>),
+    /// To [`Request::Diagnose`]: what was found, a report for each server. One that can't be reached or used is no error but a
+    /// report that says so.
+    Diagnosed(Vec<Report>),
 }
 
 /// Why a token does not hold a key.
@@ -244,7 +257,7 @@ pub struct WaiterInfo {
 pub type Answer = Result<Reply, StoreError>;
 
 /// What a store says without being asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The waiter of a [`Place`] was handed a lease, or may be.
     Granted {
@@ -256,6 +269,8 @@ pub enum Notice {
     },
     /// Notices may have been lost, for instance with a connection: all waiters are to repeat their acquires.
     Missed,
+    /// The circuit breaker before a server has changed its state.
+    Breaker(Arc<Health>),
 }
 
 /// Takes notices. Called on the engine's thread.

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::Store;
+use super::breaker::Limits;
+use super::guarded::Guarded;
 use super::memory::MemoryStore;
 // Renamed, so that a search for the crate of that name finds only the module that may use it.
 use super::redis as redis_store;
@@ -55,7 +57,18 @@ impl StoreSpec {
         match self {
             Self::Memory(_) => MemoryStore::new(),
             Self::Sqlite(path) => SqliteStore::open(path.clone()),
-            Self::Redis(address) => redis_store::RedisStore::new(address.clone()),
+            Self::Redis(address) => {
+                let store = redis_store::RedisStore::new(address.clone());
+                Guarded::new(store, address.to_string(), Limits::default())
+            }
+        }
+    }
+
+    /// The servers behind circuit breakers, as those call them: URLs without passwords.
+    pub fn servers(&self) -> Vec<String> {
+        match self {
+            Self::Memory(_) | Self::Sqlite(_) => Vec::new(),
+            Self::Redis(address) => vec![address.to_string()],
         }
     }
 
