@@ -198,6 +198,9 @@ export function events(): void {
   locks.once('error', (error) => {
     same<string | undefined, typeof error.code>()
   })
+  locks.on('breaker', (health) => {
+    same<typeof health, StoreHealth>()
+  })
   // @ts-expect-error: one parameter too many
   locks.on('error', (_error, _more) => {})
 }

@@ -97,9 +97,9 @@ pub struct Breaker {
     state: BreakerState,
     /// Rounds of failures since the last answer, probes included.
     failures: u32,
-    /// When the first of them began, and the last of them failed.
+    /// When the first of them began, and when the first request of the last round failed.
     first: Option<Instant>,
-    last: Option<Instant>,
+    round: Option<Instant>,
     error: Option<StoreError>,
     /// Since when it is open or half-open.
     opened: Option<Instant>,
@@ -117,7 +117,7 @@ impl Breaker {
             state: BreakerState::Closed,
             failures: 0,
             first: None,
-            last: None,
+            round: None,
             error: None,
             opened: None,
             probe_at: None,
@@ -161,10 +161,12 @@ impl Breaker {
         if error.kind == StoreErrorKind::TimedOut && timeout < self.limits.patience && !probe {
             return false;
         }
-        if probe || self.last.is_none_or(|last| began >= last) {
+        // Those that were under way when the round ended belong to it, and don't make it longer: else requests that
+        // overlap would be one round for ever.
+        if probe || self.round.is_none_or(|ended| began >= ended) {
             self.failures = self.failures.saturating_add(1);
+            self.round = Some(now);
         }
-        self.last = Some(now);
         let first = *self.first.get_or_insert(began);
         self.error = Some(error.clone());
         let enough = self.failures >= self.limits.rounds

@@ -79,6 +79,18 @@ fn requests_that_fail_together_are_one_failure() {
 }
 
 #[test]
+fn requests_that_overlap_without_end_open_it_nevertheless() {
+    let mut world = World::new();
+    let (start, time_out) = (world.now, Duration::from_millis(200));
+    let opened = (0..100).find(|n| {
+        let began = start + Duration::from_millis(10 * n);
+        world.now = began + time_out;
+        world.fail(StoreErrorKind::TimedOut, began, time_out, false)
+    });
+    assert_eq!(opened, Some(40), "three time-outs after each other, whatever was sent between them");
+}
+
+#[test]
 fn two_time_outs_after_each_other_open_it_when_they_took_long() {
     let mut world = World::new();
     assert!(!world.time_out(1000), "that may have been the connection's fault");

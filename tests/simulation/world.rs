@@ -263,7 +263,7 @@ impl World {
             _ => vec![soon],
         };
         for there in times {
-            self.plan(process, there, Event::Notice { process, notice });
+            self.plan(process, there, Event::Notice { process, notice: notice.clone() });
         }
     }
 
