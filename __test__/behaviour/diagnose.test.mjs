@@ -2,12 +2,13 @@
 
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { inspect } from 'node:util'
 import { createLockClient, LockClosedError } from 'leasehold'
 import { timed, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
-import { freePort, startRedis, startTcp } from '../support/servers.mjs'
+import { freePort, startRedis, startTcp, temporaryFolder } from '../support/servers.mjs'
 import { overStores } from '../support/stores.mjs'
 
 const SECRET = 'hunter2-is-a-secret'
@@ -51,13 +52,19 @@ overStores('diagnose', (store) => {
       assert.ok(facts.roundTrip > 0 && facts.roundTrip < 500, `${facts.roundTrip}`)
       assert.ok(Math.abs(facts.clockOffset) < 500, `${facts.clockOffset}`)
     } else {
-      assert.deepEqual({ ...facts, store: '' }, { store: '', version: null, roundTrip: null, clockOffset: null })
+      assert.deepEqual(facts, { store: store.url, version: null, roundTrip: null, clockOffset: null })
       assert.equal(findings[0].code, store.name === 'memory' ? 'process-only' : 'host-only')
-      assert.ok(facts.store.startsWith(store.name), facts.store)
     }
     await locks.close()
     await assert.rejects(locks.diagnose(), LockClosedError)
   })
+})
+
+test('diagnose: a lock file that can not be', async (t) => {
+  const found = await diagnose(t, `sqlite:${join(temporaryFolder(t), 'missing', 'locks.db')}`)
+  assert.equal(found.findings.length, 1)
+  assert.equal(found.findings[0].level, 'error')
+  assert.equal(found.ok, false)
 })
 
 describe('diagnose: one Redis server', { timeout: 240_000 }, () => {

@@ -131,7 +131,8 @@ fn describe_health(health: &Health) -> Value {
 /// What was found, as JSON: `{ ok, findings: [{ store, level, code, message }], stores: [{ store, version, roundTrip,
 /// clockOffset }] }`, times in ms, what is not known `null`.
 fn describe_reports(reports: &[Report]) -> String {
-    let findings = || reports.iter().flat_map(|report| report.findings.iter().map(|found| (&report.store, found)));
+    let findings =
+        || reports.iter().flat_map(|report| report.findings.iter().map(|found| (&report.store, found)));
     let ok = findings().all(|(_, found)| found.level == Level::Info);
     let findings: Vec<_> = findings()
         .map(|(store, Finding { level, code, message })| {

@@ -81,7 +81,8 @@ fn what_a_restart_forgets_is_told_and_is_worse_under_a_quorum() {
         messages.push(message);
         let mut facts = sound();
         state(&mut facts);
-        let [Finding { level: Level::Warning, code: "persistence", message }] = &found(facts, true)[..] else {
+        let [Finding { level: Level::Warning, code: "persistence", message }] = &found(facts, true)[..]
+        else {
             panic!("under a quorum it is a warning");
         };
         assert!(message.contains("quorum"), "{message}");

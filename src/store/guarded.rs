@@ -9,6 +9,7 @@
 //! with them, and has the server probed at once: it is tried again long before its lease ends.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::panic::AssertUnwindSafe;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,9 @@ use crate::engine::clock;
 const IDLE: Duration = Duration::from_secs(10);
 /// How long a probe may take at least: it may have to connect.
 const SHORTEST_PROBE: Duration = Duration::from_millis(250);
+/// How long it may take at most, however patient those are who ask: while it waits for an answer that got lost, the server may
+/// be back.
+const LONGEST_PROBE: Duration = Duration::from_secs(2);
 
 /// A store behind a breaker. It needs a local tokio runtime with time.
 pub struct Guarded {
@@ -94,7 +98,7 @@ impl Guarded {
             return Admission::LetThrough;
         }
         let idle = self.asked.replace(Instant::now()).elapsed() >= IDLE;
-        self.patience.set(self.patience.get().max(timeout));
+        self.patience.set(self.patience.get().max(timeout.min(LONGEST_PROBE)));
         if batch.iter().all(|request| matches!(request, Request::Renew { .. } | Request::Diagnose { .. })) {
             return Admission::LetThrough;
         }
@@ -115,8 +119,7 @@ impl Guarded {
         let _ = timeout_at(deadline, told).await;
     }
 
-    async fn run(&self, batch: Vec<Request>, timeout: Duration) -> Vec<Answer> {
-        let began = Instant::now();
+    async fn run(&self, batch: Vec<Request>, began: Instant, timeout: Duration) -> Vec<Answer> {
         let answers = self.store.clone().execute(batch, timeout).await;
         self.judge(&answers, began, timeout, false);
         answers
@@ -185,7 +188,11 @@ impl Guarded {
         }
         self.took(true);
         let (began, timeout) = (Instant::now(), self.patience.get());
-        let answers = self.store.clone().execute(vec![Request::Ping], timeout).await;
+        let store = self.store.clone();
+        let ping =
+            AssertUnwindSafe(async move { store.execute(vec![Request::Ping], timeout).await }).catch_unwind();
+        // A store that panics is one that is there: whoever asks it next shall be told of that.
+        let answers = ping.await.unwrap_or_else(|_| vec![Ok(Reply::Ready)]);
         self.judge(&answers, began, timeout, true);
         self.probed.notify_waiters();
     }
@@ -239,15 +246,16 @@ impl Store for Guarded {
         timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>> {
         async move {
-            let deadline = Instant::now() + timeout;
+            let began = Instant::now();
             match self.admit(&batch, timeout) {
-                Admission::LetThrough => return self.run(batch, timeout).await,
-                Admission::Probe => self.probe_by(deadline).await,
+                Admission::LetThrough => return self.run(batch, began, timeout).await,
+                Admission::Probe => self.probe_by(began + timeout).await,
                 Admission::Refused => {}
             }
             if self.state() == BreakerState::Closed {
-                let left = deadline.saturating_duration_since(Instant::now());
-                return self.run(batch, left).await;
+                let now = Instant::now();
+                let left = (began + timeout).saturating_duration_since(now);
+                return self.run(batch, now, left).await;
             }
             self.refuse(&batch)
         }

@@ -18,6 +18,7 @@ enum Mood {
     Refuses,
     Hangs,
     Loads,
+    Panics,
 }
 
 /// A server that does what the test says, and remembers what it was asked.
@@ -40,6 +41,7 @@ impl Store for Fake {
                 sleep(Duration::from_millis(1)).await;
             }
             let answer = match self.mood.get() {
+                Mood::Panics => panic!("on purpose"),
                 Mood::Answers => Ok(Reply::Ready),
                 Mood::Refuses => Err(StoreError::not_done(StoreErrorKind::Unreachable, "it is gone")),
                 Mood::Hangs => Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "it hangs")),
@@ -305,6 +307,34 @@ fn to_diagnose_goes_through_or_is_told_what_stands_against_it() {
         let answers = world.guarded.clone().execute(batch, TIMEOUT).await;
         let Ok(Reply::Diagnosed(reports)) = &answers[1] else { panic!("{answers:?}") };
         assert_eq!((&*reports[0].store, reports[0].findings[0].code), (NAME, "unreachable"));
+    });
+}
+
+#[test]
+fn a_store_that_panics_when_probed_is_asked_again() {
+    run(async {
+        let world = World::new(Mood::Refuses);
+        world.open().await;
+        world.fake.mood.set(Mood::Panics);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.guarded.state(), BreakerState::Closed);
+        world.fake.mood.set(Mood::Answers);
+        assert!(world.ask(acquire()).await.is_ok());
+    });
+}
+
+#[test]
+fn a_probe_gives_up_in_time_however_patient_those_are_who_ask() {
+    run(async {
+        let world = World::new(Mood::Refuses);
+        world.open().await;
+        world.fake.mood.set(Mood::Hangs);
+        let minute = Duration::from_secs(60);
+        world.guarded.clone().execute(vec![acquire()], minute).await;
+        sleep(Duration::from_millis(201)).await;
+        assert_eq!(world.guarded.state(), BreakerState::HalfOpen);
+        sleep(LONGEST_PROBE).await;
+        assert_eq!(world.guarded.state(), BreakerState::Open);
     });
 }
 

@@ -55,7 +55,7 @@ impl StoreSpec {
     /// Opens the store. It connects when it is first asked something.
     pub fn open(&self) -> Rc<dyn Store> {
         match self {
-            Self::Memory(_) => MemoryStore::new(),
+            Self::Memory(name) => MemoryStore::named(&format!("memory:{name}")),
             Self::Sqlite(path) => SqliteStore::open(path.clone()),
             Self::Redis(address) => {
                 let store = redis_store::RedisStore::new(address.clone());

@@ -277,7 +277,9 @@ impl World {
                 lock.adopt(*token, *heir, *ttl, holder, &mut turn)
             }
             Request::Inspect { .. } => lock.inspect(now),
-            Request::Detach { .. } | Request::Ping | Request::Diagnose { .. } => unreachable!("nobody asks for it"),
+            Request::Detach { .. } | Request::Ping | Request::Diagnose { .. } => {
+                unreachable!("nobody asks for it")
+            }
         };
         if struck && self.sabotage == Some(Sabotage::TellNobody) {
             handed.clear();

@@ -45,7 +45,9 @@ pub async fn facts(link: &Link, deadline: Instant, timeout: Duration) -> Result<
 
 fn read_info(facts: &mut ServerFacts, info: &str) {
     let word = |name: &str| {
-        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|said| said.trim().to_owned())
+        info.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(|said| said.trim().to_owned())
     };
     let number = |name| word(name).and_then(|said| said.parse::<u64>().ok());
     let redis = word("redis_version");
