@@ -28,7 +28,7 @@ export async function freePort() {
 }
 
 // The shell ends its server when our end of its stdin closes, which the kernel sees to however we die.
-const GUARD = '"$@" & server=$!; echo "$server"; read -r _; kill -KILL "$server" 2>/dev/null; wait'
+const GUARD = '"$@" & server=$!; echo "pid $server"; read -r _; kill -KILL "$server" 2>/dev/null; wait'
 
 class RedisServer {
   #guard
@@ -65,13 +65,15 @@ class RedisServer {
     this.#gone = once(this.#guard, 'exit')
     let log = ''
     this.#guard.stdout.setEncoding('utf8')
-    const firstLine = new Promise((resolve) => {
+    // The server may have said something before the shell does.
+    const pid = new Promise((resolve) => {
       this.#guard.stdout.on('data', (text) => {
-        if (!log.includes('\n') && (log + text).includes('\n')) resolve((log + text).split('\n')[0])
         log = (log + text).slice(-8_000)
+        const told = /^pid (\d+)$/m.exec(log)
+        if (told) resolve(Number(told[1]))
       })
     })
-    this.pid = Number(await firstLine)
+    this.pid = await pid
     const end = now() + 20_000
     for (;;) {
       try {

@@ -77,7 +77,12 @@ impl LeaseTable {
         let (key, known) = match &request {
             Request::Ping => return Ok(Reply::Ready),
             Request::Diagnose { ttl } => {
-                return Ok(Reply::Diagnosed(vec![Report::new(self.name.clone(), Facts::Process, *ttl, false)]));
+                return Ok(Reply::Diagnosed(vec![Report::new(
+                    self.name.clone(),
+                    Facts::Process,
+                    *ttl,
+                    false,
+                )]));
             }
             Request::Inspect { key } => {
                 return Ok(self.locks.get(key).map_or(Reply::Inspected(None), |lock| lock.inspect(now)));
