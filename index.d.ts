@@ -3,7 +3,7 @@
 //
 // In this order: the two functions, createLockClient() and createLockWorker(); LockClient, its options and events; what may be
 // asked for (AcquireOptions, RetryOptions, AdoptOptions, LockCallback); what is asked (Lock, Semaphore, ReadWriteLock);
-// what is held (Lease, MultiLease); what is told (LockInfo, LockStats); LockWorker; the errors.
+// what is held (Lease, MultiLease); what is told (LockInfo, LockStats, StoreHealth, Diagnosis); LockWorker; the errors.
 //
 // Every time is in milliseconds; those that are given are whole, those that are told may not be. Promise-returning
 // methods reject, also with the TypeError or RangeError of a bad argument, and callbacks are called with it;
@@ -223,8 +223,18 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    */
   inspect(key: string): Promise<LockInfo | null>
 
-  /** What this client did so far. */
+  /** What this client did so far, and how its servers are. */
   stats(): LockStats
+
+  /**
+   * Looks at the store and tells in plain words what may go wrong with locks there, for leases of the client's `ttl`. A store
+   * that can't be reached or used is a finding, not an error. Reads settings and asks for the time a few times; changes nothing.
+   *
+   * @throws {LockClosedError}
+   * @example
+   * for (const { level, store, message } of (await locks.diagnose()).findings) console.log(level, store, message)
+   */
+  diagnose(): Promise<Diagnosis>
 
   /**
    * Resolves when the store was reached and can be used. Calling it is not required.
@@ -254,6 +264,12 @@ export interface LockClientEvents {
    * take that. Not thrown when there is no listener.
    */
   error: [error: NodeJS.ErrnoException]
+  /**
+   * The circuit breaker before a server of the store has changed its state: see {@link StoreHealth}. Told at once of a server
+   * that is already known to be gone when the client is opened. While a server is gone and somebody asks for it, `half-open`
+   * and `open` take turns, up to a few times a second.
+   */
+  breaker: [health: StoreHealth]
 }
 
 /** What {@link LockClient.acquire} takes beside the key. */
@@ -549,6 +565,67 @@ export interface LockStats {
   renewals: number
   /** Requests that the store answered with an error, or not at all. */
   errors: number
+  /** The servers of the store; none for stores without a network, `memory:` and `sqlite:`. */
+  stores: StoreHealth[]
+}
+
+/**
+ * How one server is, as the circuit breaker before it sees it. A server that was out of reach several times in a row
+ * (`unreachable`, or `timeout` for long enough) is not asked again until a probe has found it: meanwhile
+ * {@link LockClient.tryAcquire} and the like fail at once, and calls that wait go on waiting. It is looked for at least twice a
+ * second while somebody asks. Renewals are tried all the same. All clients of one store in a process share the breakers.
+ */
+export interface StoreHealth {
+  /** Which server: its URL without a password. */
+  store: string
+  /** `closed`: it is asked. `open`: it is not. `half-open`: it is not, but a probe is under way. */
+  state: 'closed' | 'open' | 'half-open'
+  /** How many times in a row it had failed when the state changed; 0 when it is `closed`. */
+  failures: number
+  /** Since when it is there, or is not there (`open` and `half-open` are one): ms since 1970, by this host's clock. */
+  since: number
+  /** How it failed last; missing when it is `closed`. */
+  reason?: StoreUnavailableReason
+}
+
+/** What {@link LockClient.diagnose} found. */
+export interface Diagnosis {
+  /** Whether there is nothing worse than `info` among the findings. */
+  ok: boolean
+  /** What may go wrong. */
+  findings: Finding[]
+  /** What was measured: one for each server, or for the place where the leases lie if that is no server. */
+  stores: StoreFacts[]
+}
+
+/** One thing that was found. */
+export interface Finding {
+  /** Where: a URL without a password. */
+  store: string
+  /**
+   * `info`: good to know. `warning`: locks may fail, or be had twice, under circumstances that the message names. `error`: locks
+   * can't be had there.
+   */
+  level: 'info' | 'warning' | 'error'
+  /**
+   * Which it is, for programs: `eviction`, `persistence`, `clock`, `slow`, `notices`, `clients`, `replicas`, `old`, `unchecked`,
+   * `process-only`, `host-only`, `network-filesystem`, or a {@link StoreUnavailableReason}. There may be others in later versions.
+   */
+  code: string
+  /** For people: what it is, what it may lead to, and what to do about it. */
+  message: string
+}
+
+/** What was measured of one server; `null` where it is none or would not tell. */
+export interface StoreFacts {
+  /** Its URL without a password. */
+  store: string
+  /** The server's version. */
+  version: string | null
+  /** How long a question and its answer take: the middle of five. */
+  roundTrip: number | null
+  /** By how much its clock is ahead of this host's, to within half a round trip. */
+  clockOffset: number | null
 }
 
 /** What {@link createLockWorker} takes. */

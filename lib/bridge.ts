@@ -13,6 +13,7 @@ const Operation = {
   CloseClient: 6,
   Adopt: 7,
   Detach: 8,
+  Diagnose: 9,
 } as const
 
 /** How many numbers an operation has: its code, its slot, and up to five more. */
@@ -48,9 +49,18 @@ export class Bridge {
     this.#drain = drain
   }
 
-  /** Connects to nothing yet. Throws if the store's URL is malformed. */
-  openClient(options: ClientConfig): number {
-    return this.#native.openClient(options)
+  /**
+   * Connects to nothing yet. Throws if the store's URL is malformed. The slot -> Breaker, now and then, and Done when the
+   * client is closed.
+   */
+  openClient(options: ClientConfig): { client: number; watch: number } {
+    const watch = this.#slot()
+    try {
+      return { client: this.#native.openClient({ ...options, watch }), watch }
+    } catch (error) {
+      this.free(watch)
+      throw error
+    }
   }
 
   /** -> Done */
@@ -61,6 +71,11 @@ export class Bridge {
   /** -> Done | Failed */
   ping(client: number): number {
     return this.#begin(Operation.Ping, client, 0, 0, 0, 0)
+  }
+
+  /** -> Diagnosed | Failed */
+  diagnose(client: number, ttl: number): number {
+    return this.#begin(Operation.Diagnose, client, ttl, 0, 0, 0)
   }
 
   /** -> Inspected | Failed */
@@ -160,8 +175,12 @@ export class Bridge {
     this.#free.push(slot)
   }
 
+  #slot(): number {
+    return this.#free.pop() ?? this.#slots++
+  }
+
   #begin(code: number, a: number, b: number, c: number, d: number, e: number): number {
-    const slot = this.#free.pop() ?? this.#slots++
+    const slot = this.#slot()
     this.#push(code, slot, a, b, c, d, e)
     return slot
   }

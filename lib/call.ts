@@ -1,4 +1,4 @@
-// A question that is answered once: ping, inspect, close.
+// A question that is answered once: ping, inspect, diagnose, close.
 
 import * as errors from './errors'
 import { bridge, Kind, note, type Slot, slots, tell } from './native'
@@ -24,7 +24,8 @@ class Call implements Slot {
     } else if (kind === Kind.Closed) {
       reject(() => errors.closed(key))
     } else {
-      resolve(kind === Kind.Inspected && a === 1 ? bridge.text(b) : null)
+      const told = (kind === Kind.Inspected || kind === Kind.Diagnosed) && a === 1
+      resolve(told ? bridge.text(b) : null)
     }
   }
 }

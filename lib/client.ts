@@ -14,6 +14,7 @@ import { guarded } from './rethrow'
 import type { Work } from './section'
 import { ReadWriteLock, Semaphore } from './shared'
 import { readTicket } from './ticket'
+import { watch } from './watch'
 
 type Options = api.AcquireOptions | undefined
 
@@ -34,8 +35,10 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     const { config, asked, releaseOnSignal } = parseClient(options)
     super()
     if (open()) releaseOnExit()
-    this.#id = openClient(config)
+    const { client, watch: slot } = openClient(config)
+    this.#id = client
     this.#isQuorum = config.stores.length > 1
+    watch(slot, (health) => guarded(() => this.emit('breaker', health)))
     this.#host = this.#asHost()
     this.#acquirer = new Acquirer(this.#host, asked)
     closeOnSignals(this, releaseOnSignal)
@@ -107,6 +110,12 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     await call(bridge.ping(this.#id))
   }
 
+  async diagnose(): Promise<api.Diagnosis> {
+    this.#checkOpen()
+    const text = await call(bridge.diagnose(this.#id, this.#acquirer.defaults.ttl))
+    return JSON.parse(text as string)
+  }
+
   close(): Promise<void> {
     if (this.#closing === undefined) {
       this.#closing = this.#close()
@@ -147,7 +156,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
   }
 }
 
-function openClient(config: ClientConfig): number {
+function openClient(config: ClientConfig): { client: number; watch: number } {
   try {
     return bridge.openClient(config)
   } catch (error) {

@@ -8,7 +8,7 @@ import { rethrow } from './rethrow'
 
 /** The class that native code exports, one instance for each environment. */
 export interface NativeBridge {
-  openClient(options: ClientConfig): number
+  openClient(options: OpenedClient): number
   submit(operations: Float64Array, count: number, keys: string): boolean
   isHeld(slot: number): boolean
   remaining(slot: number): number
@@ -32,6 +32,11 @@ export interface ClientConfig {
   maxStall: number
   storeTimeout: number
   handOffs: number
+}
+
+/** What `openClient` is given: the slot that is told of breakers, too. */
+export interface OpenedClient extends ClientConfig {
+  watch: number
 }
 
 /** The pure state machine of src/worker.rs. */
@@ -73,6 +78,10 @@ export const Kind = {
   Done: 12,
   /** last */
   Detached: 13,
+  /** text with JSON */
+  Breaker: 14,
+  /** 1 and a text with JSON; last */
+  Diagnosed: 15,
 } as const
 
 /** How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase - FirstLoss]`. */
@@ -179,5 +188,5 @@ function drainAll(): void {
 }
 
 function isLast(kind: number): boolean {
-  return kind !== Kind.Acquired && !(kind >= Kind.Renewed && kind <= Kind.AutoRenewed)
+  return kind !== Kind.Acquired && kind !== Kind.Breaker && !(kind >= Kind.Renewed && kind <= Kind.AutoRenewed)
 }

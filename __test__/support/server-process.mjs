@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 
 // The shell ends its server when our end of its stdin closes, which the kernel sees to however we die.
-const GUARD = '"$@" & server=$!; echo "$server"; read -r _; kill -KILL "$server" 2>/dev/null; wait'
+const GUARD = '"$@" & server=$!; echo "pid $server"; read -r _; kill -KILL "$server" 2>/dev/null; wait'
 
 export class ServerProcess {
   #guard
@@ -22,13 +22,15 @@ export class ServerProcess {
     this.#guard.stdin.on('error', () => {})
     this.#gone = once(this.#guard, 'exit')
     this.#guard.stdout.setEncoding('utf8')
-    const firstLine = new Promise((resolve) => {
+    // The server may have said something before the shell does.
+    const pid = new Promise((resolve) => {
       this.#guard.stdout.on('data', (text) => {
-        if (!this.log.includes('\n') && (this.log + text).includes('\n')) resolve((this.log + text).split('\n')[0])
         this.log = (this.log + text).slice(-8_000)
+        const told = /^pid (\d+)$/m.exec(this.log)
+        if (told) resolve(Number(told[1]))
       })
     })
-    this.pid = Number(await firstLine)
+    this.pid = await pid
   }
 
   /** Whether it was started and not killed. */

@@ -4,6 +4,7 @@ import { EventEmitter } from 'node:events'
 import {
   type AcquireOptions,
   createLockClient,
+  type Diagnosis,
   type Done,
   type Lease,
   type LeaseInfo,
@@ -17,6 +18,7 @@ import {
   type ReadWriteLock,
   type RetryOptions,
   type Semaphore,
+  type StoreHealth,
   type WaiterInfo,
 } from 'leasehold'
 import { same } from './equal'
@@ -42,6 +44,10 @@ same<LockInfo['waiters'], WaiterInfo[]>()
 same<LockInfo['fence'], number | null>()
 same<WaiterInfo['age'], number>()
 same<LockStats['localHandOffs'], number>()
+same<LockStats['stores'], StoreHealth[]>()
+same<StoreHealth['state'], 'closed' | 'open' | 'half-open'>()
+same<ReturnType<LockClient['diagnose']>, Promise<Diagnosis>>()
+same<Diagnosis['findings'][number]['level'], 'info' | 'warning' | 'error'>()
 
 export async function acquiring(signal: AbortSignal): Promise<void> {
   const options: AcquireOptions = { ttl: 1_000, wait: 0, signal, autoRenew: false, maxHold: 60_000 }
@@ -191,6 +197,9 @@ export function events(): void {
   })
   locks.once('error', (error) => {
     same<string | undefined, typeof error.code>()
+  })
+  locks.on('breaker', (health) => {
+    same<typeof health, StoreHealth>()
   })
   // @ts-expect-error: one parameter too many
   locks.on('error', (_error, _more) => {})

@@ -25,6 +25,7 @@ use crate::engine::driver::{Engine, Message};
 use crate::engine::relay::Relay;
 use crate::engine::stats::Stats;
 use crate::lease::Phase;
+use crate::store::breaker::Health;
 use crate::store::spec::StoreSpec;
 
 /// How long an end may take: after that the ttl has to do it.
@@ -49,6 +50,8 @@ pub struct ClientOptions {
     pub store_timeout: f64,
     /// How often in a row a lease is handed on within the process while others wait elsewhere.
     pub hand_offs: u32,
+    /// The slot that is told how the store's servers are, until the client is closed.
+    pub watch: u32,
 }
 
 pub(super) struct ClientHandle {
@@ -132,6 +135,9 @@ impl Bridge {
                 .map_err(Error::from_reason)?;
         let client = LAST_CLIENT.fetch_add(1, Ordering::Relaxed) + 1;
         let stats = Arc::new(Stats::default());
+        for server in spec.servers() {
+            stats.servers.tell(Arc::new(Health::good(server.into(), clock::wall_us() / 1000)));
+        }
         let settings = ClientSettings {
             env: self.env,
             name: options.name.into(),
@@ -142,6 +148,8 @@ impl Bridge {
         };
         self.clients.insert(client, ClientHandle { prefix: options.prefix, stats });
         self.engine.send(Message::OpenClient { client, spec, settings });
+        let op = OpId { env: self.env, slot: options.watch };
+        self.engine.send(Message::Commands(vec![Command::Watch { op, client }]));
         Ok(client)
     }
 

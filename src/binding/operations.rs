@@ -78,6 +78,10 @@ impl Bridge {
                 self.slots.wait(slot, true);
                 Command::Detach { op, ttl: ttl(a) }
             }
+            9 => {
+                self.slots.open(slot, None);
+                Command::Diagnose { op, client: a as ClientId, ttl: ttl(b)? }
+            }
             _ => {
                 self.slots.open(slot, None);
                 let client = a as ClientId;

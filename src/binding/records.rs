@@ -10,6 +10,8 @@ use super::slots::Slots;
 use crate::engine::command::{Outcome, Settlement};
 use crate::engine::stats::Stats;
 use crate::lease::Phase;
+use crate::store::breaker::{BreakerState, Health};
+use crate::store::diagnosis::{Facts, Finding, Level, Report};
 use crate::store::{LeaseInfo, LockInfo, Said, StoreError, StoreErrorKind, Vote};
 
 /// How many numbers a record has.
@@ -34,6 +36,9 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
                 .renewed(slot)
                 .then(|| record(slot, 9, error_number(&error), text(describe_error(&error))));
         }
+        Outcome::Breaker(health) => {
+            return Some(record(slot, 14, text(describe_health(&health).to_string()), 0.0));
+        }
         Outcome::AutoRenewed => return Some(record(slot, 10, 0.0, 0.0)),
         Outcome::Busy => (1, 0.0, 0.0),
         Outcome::TimedOut { by_itself } => (2, f64::from(u8::from(by_itself)), 0.0),
@@ -46,6 +51,7 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
             (Some(info), waiters) => (11, 1.0, text(describe(&info, waiters))),
             (None, _) => (11, 0.0, 0.0),
         },
+        Outcome::Diagnosed(reports) => (15, 1.0, text(describe_reports(&reports))),
         Outcome::Done => (12, 0.0, 0.0),
         Outcome::Detached => (13, 0.0, 0.0),
     };
@@ -132,8 +138,57 @@ fn ms(span: Duration) -> f64 {
 
 /// A client's counters as JSON, with their names as JavaScript writes names.
 pub fn describe_stats(stats: &Stats) -> String {
-    let all: Map<_, _> = stats.all().map(|(name, count)| (camel_case(name), count.into())).collect();
+    let mut all: Map<_, _> = stats.all().map(|(name, count)| (camel_case(name), count.into())).collect();
+    all.insert("stores".into(), stats.servers.all().iter().map(|health| describe_health(health)).collect());
     Value::Object(all).to_string()
+}
+
+fn describe_health(health: &Health) -> Value {
+    let Health { store, state, failures, since, reason } = health;
+    let state = match state {
+        BreakerState::Closed => "closed",
+        BreakerState::Open => "open",
+        BreakerState::HalfOpen => "half-open",
+    };
+    let mut said = json!({ "store": &**store, "state": state, "failures": failures, "since": since });
+    if let Some(reason) = reason {
+        said["reason"] = reason.name().into();
+    }
+    said
+}
+
+/// What was found, as JSON: `{ ok, findings: [{ store, level, code, message }], stores: [{ store, version, roundTrip,
+/// clockOffset }] }`, times in ms, what is not known `null`.
+fn describe_reports(reports: &[Report]) -> String {
+    let findings =
+        || reports.iter().flat_map(|report| report.findings.iter().map(|found| (&report.store, found)));
+    let ok = findings().all(|(_, found)| found.level == Level::Info);
+    let findings: Vec<_> = findings()
+        .map(|(store, Finding { level, code, message })| {
+            let level = match level {
+                Level::Info => "info",
+                Level::Warning => "warning",
+                Level::Error => "error",
+            };
+            json!({ "store": &**store, "level": level, "code": code, "message": message })
+        })
+        .collect();
+    let stores: Vec<_> = reports
+        .iter()
+        .map(|report| {
+            let server = match &report.facts {
+                Facts::Server(server) => Some(server),
+                _ => None,
+            };
+            json!({
+                "store": &*report.store,
+                "version": server.and_then(|server| server.version.as_deref()),
+                "roundTrip": server.and_then(|server| server.round_trip).map(ms),
+                "clockOffset": server.and_then(|server| server.clock_ahead).map(|ahead| ahead as f64 / 1e3),
+            })
+        })
+        .collect();
+    json!({ "ok": ok, "findings": findings, "stores": stores }).to_string()
 }
 
 fn camel_case(name: &str) -> String {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use super::relay::Relay;
 use super::stats::Stats;
 use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Mode, Token, Ttl};
+use crate::store::breaker::Health;
+use crate::store::diagnosis::Report;
 use crate::store::{LockInfo, StoreError};
 
 /// One JavaScript environment: the main thread or a worker thread.
@@ -145,6 +147,23 @@ pub enum Command {
         /// Whose.
         client: ClientId,
     },
+    /// Look at the store, and tell what may go wrong with leases of that ttl.
+    Diagnose {
+        /// The operation.
+        op: OpId,
+        /// Whose.
+        client: ClientId,
+        /// The ttl.
+        ttl: Ttl,
+    },
+    /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever that changes, and at once if one is not
+    /// well. Ends with the client, in [`Outcome::Done`].
+    Watch {
+        /// The operation.
+        op: OpId,
+        /// Whose; it has no other such operation.
+        client: ClientId,
+    },
     /// Ask who holds a lock.
     Inspect {
         /// The operation.
@@ -194,6 +213,8 @@ impl Command {
             Command::Adopt(adopt) => Some(adopt.asked.op),
             Command::CloseClient { op, .. }
             | Command::Ping { op, .. }
+            | Command::Diagnose { op, .. }
+            | Command::Watch { op, .. }
             | Command::Inspect { op, .. }
             | Command::Cancel { op }
             | Command::Detach { op, .. }
@@ -204,7 +225,7 @@ impl Command {
     }
 }
 
-/// What became of an operation. Everything but the four that say otherwise is its last word.
+/// What became of an operation. Everything but the five that say otherwise is its last word.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The lock is held, by a lease of that token: not the last word, the operation goes on as the lease.
@@ -236,6 +257,10 @@ pub enum Outcome {
     Detached,
     /// Who holds the lock, and how many wait for it in this process.
     Inspected(Box<(Option<LockInfo>, usize)>),
+    /// What was found at the store.
+    Diagnosed(Vec<Report>),
+    /// A server of the store is well, or not, or being looked at: not the last word.
+    Breaker(Arc<Health>),
     /// It is done.
     Done,
 }

@@ -1,13 +1,20 @@
 //! What a client did, in numbers that any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::store::breaker::Health;
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters of one client since it was opened. The engine counts, and who hands on for it; anyone reads.
         #[derive(Debug, Default)]
-        pub struct Stats { $($(#[$doc])* pub $name: Counter,)* }
+        pub struct Stats {
+            $($(#[$doc])* pub $name: Counter,)*
+            /// How the store's servers are.
+            pub servers: Servers,
+        }
 
         impl Stats {
             /// Every counter with its name.
@@ -64,6 +71,26 @@ impl Stats {
     pub fn handed_on(&self, span: Duration) {
         self.local_hand_offs.up();
         self.waited_for(span);
+    }
+}
+
+/// How servers are that have circuit breakers.
+#[derive(Debug, Default)]
+pub struct Servers(Mutex<Vec<Arc<Health>>>);
+
+impl Servers {
+    /// One of them is like that now.
+    pub fn tell(&self, health: Arc<Health>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.iter_mut().find(|known| known.store == health.store) {
+            Some(known) => *known = health,
+            None => known.push(health),
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<Health>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

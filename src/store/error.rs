@@ -30,6 +30,22 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
+    /// Its name in JavaScript.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timeout",
+            Self::Loading => "loading",
+            Self::ReadOnly => "readonly",
+            Self::Full => "full",
+            Self::Denied => "denied",
+            Self::Unsupported => "unsupported",
+            Self::WrongType => "wrongtype",
+            Self::Internal => "internal",
+            Self::Quorum => "quorum",
+        }
+    }
+
     /// Whether the same request may well succeed a little later, without anyone changing anything.
     pub fn is_transient(self) -> bool {
         matches!(

@@ -6,11 +6,13 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
 use rustc_hash::FxHashMap;
 
+use super::diagnosis::{Facts, Report};
 use super::rules::{Lock, Turn, Waiting};
 use super::{Absence, Answer, Listener, Notice, Reply, Request, Store};
 use crate::engine::clock;
@@ -27,6 +29,8 @@ const SWEEP_AFTER: usize = 1024;
 /// Locks by key, under the rules of the store contract.
 #[derive(Debug)]
 pub struct LeaseTable {
+    /// What it is called in a diagnosis.
+    name: Arc<str>,
     locks: FxHashMap<Key, Lock>,
     /// One counter for all keys, so that nothing has to be remembered of a key whose lease has ended.
     last: Fence,
@@ -41,6 +45,7 @@ pub struct LeaseTable {
 impl Default for LeaseTable {
     fn default() -> Self {
         Self {
+            name: "memory:".into(),
             locks: FxHashMap::default(),
             last: Fence(0),
             sweep_at: Instant::from_micros(0),
@@ -72,6 +77,14 @@ impl LeaseTable {
         let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
         let (key, known) = match &request {
             Request::Ping => return Ok(Reply::Ready),
+            Request::Diagnose { ttl } => {
+                return Ok(Reply::Diagnosed(vec![Report::new(
+                    self.name.clone(),
+                    Facts::Process,
+                    *ttl,
+                    false,
+                )]));
+            }
             Request::Inspect { key } => {
                 return Ok(self.locks.get(key).map_or(Reply::Inspected(None), |lock| lock.inspect(now)));
             }
@@ -101,7 +114,9 @@ impl LeaseTable {
                 lock.adopt(token, heir, ttl, &holder, &mut turn)
             }
             Request::Accept { token, fence, count, .. } => lock.accept(token, fence, count, &mut turn),
-            Request::Ping | Request::Inspect { .. } => unreachable!("answered above"),
+            Request::Ping | Request::Inspect { .. } | Request::Diagnose { .. } => {
+                unreachable!("answered above")
+            }
         };
         if lock.is_empty() {
             entry.remove();
@@ -148,6 +163,12 @@ impl MemoryStore {
     /// A store in which nothing is held.
     pub fn new() -> Rc<Self> {
         Rc::default()
+    }
+
+    /// The same, with the URL that a diagnosis calls it by.
+    pub fn named(url: &str) -> Rc<Self> {
+        let table = LeaseTable { name: url.into(), ..LeaseTable::default() };
+        Rc::new(Self { table: RefCell::new(table), listener: OnceCell::new() })
     }
 
     /// How many locks are remembered, those included that ran out and were not swept yet.

@@ -44,7 +44,10 @@
 //! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no
 //!   fence: that shown before the lease is taken up is a node's own.
 
+pub mod breaker;
+pub mod diagnosis;
 pub mod error;
+pub mod guarded;
 pub mod memory;
 pub mod quorum;
 pub mod redis;
@@ -60,6 +63,8 @@ use futures_util::future::LocalBoxFuture;
 
 pub use error::{Said, StoreError, StoreErrorKind, Vote};
 
+use self::breaker::Health;
+use self::diagnosis::Report;
 use crate::lease::handoff::BLOCK;
 use crate::lease::{Fence, Key, Mode, Token, Ttl};
 
@@ -175,13 +180,18 @@ pub enum Request {
         /// Which lock.
         key: Key,
     },
+    /// Look at the store, and tell what may go wrong with leases of that ttl.
+    Diagnose {
+        /// The ttl that leases usually have.
+        ttl: Ttl,
+    },
 }
 
 impl Request {
     /// The lock that it is about, if it is about one.
     pub fn key(&self) -> Option<&Key> {
         match self {
-            Request::Ping => None,
+            Request::Ping | Request::Diagnose { .. } => None,
             Request::Acquire(Ask { key, .. })
             | Request::Renew { key, .. }
             | Request::Release { key, .. }
@@ -244,6 +254,9 @@ pub enum Reply {
     NotHeld(Absence),
     /// To [`Request::Inspect`]: the leases and the queue, or `None` if nobody holds the lock.
     Inspected(Option<LockInfo>),
+    /// To [`Request::Diagnose`]: what was found, a report for each server. One that can't be reached or used is no error but a
+    /// report that says so.
+    Diagnosed(Vec<Report>),
 }
 
 /// Why a token does not hold a key.
@@ -293,7 +306,7 @@ pub struct WaiterInfo {
 pub type Answer = Result<Reply, StoreError>;
 
 /// What a store says without being asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The waiter of a [`Place`] was handed a lease, or may be.
     Granted {
@@ -305,6 +318,8 @@ pub enum Notice {
     },
     /// Notices may have been lost, for instance with a connection: all waiters are to repeat their acquires.
     Missed,
+    /// The circuit breaker before a server has changed its state.
+    Breaker(Arc<Health>),
 }
 
 /// Takes notices. Called on the engine's thread.

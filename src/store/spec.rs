@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::Store;
+use super::breaker::Limits;
+use super::guarded::Guarded;
 use super::memory::MemoryStore;
 use super::quorum::{self, QuorumStore};
 // Renamed, so that a search for the crate of that name finds only the module that may use it.
@@ -87,9 +89,12 @@ impl StoreSpec {
     /// Opens the store. It connects when it is first asked something.
     pub fn open(&self) -> Rc<dyn Store> {
         match self {
-            Self::Memory(_) => MemoryStore::new(),
+            Self::Memory(name) => MemoryStore::named(&format!("memory:{name}")),
             Self::Sqlite(path) => SqliteStore::open(path.clone()),
-            Self::Redis(address) => redis_store::RedisStore::new(address.clone()),
+            Self::Redis(address) => {
+                let store = redis_store::RedisStore::new(address.clone());
+                Guarded::new(store, address.to_string(), Limits::default())
+            }
             Self::Quorum(nodes) => {
                 QuorumStore::new(nodes.iter().map(|node| (node.to_string().into(), node.open())).collect())
             }
@@ -103,6 +108,15 @@ impl StoreSpec {
         match self {
             Self::Quorum(_) => 1,
             _ => BATCH,
+        }
+    }
+
+    /// The servers behind circuit breakers, as those call them: URLs without passwords.
+    pub fn servers(&self) -> Vec<String> {
+        match self {
+            Self::Memory(_) | Self::Sqlite(_) => Vec::new(),
+            Self::Redis(address) => vec![address.to_string()],
+            Self::Quorum(nodes) => nodes.iter().flat_map(Self::servers).collect(),
         }
     }
 

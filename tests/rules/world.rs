@@ -278,7 +278,7 @@ impl World {
                 lock.adopt(*token, *heir, *ttl, holder, &mut turn)
             }
             Request::Inspect { .. } => lock.inspect(now),
-            Request::Accept { .. } | Request::Detach { .. } | Request::Ping => {
+            Request::Accept { .. } | Request::Detach { .. } | Request::Ping | Request::Diagnose { .. } => {
                 unreachable!("nobody asks for it")
             }
         };

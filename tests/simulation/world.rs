@@ -342,7 +342,7 @@ impl World {
             _ => vec![soon],
         };
         for there in times {
-            self.plan(process, there, Event::Notice { process, node, notice });
+            self.plan(process, there, Event::Notice { process, node, notice: notice.clone() });
         }
     }
 

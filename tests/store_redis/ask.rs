@@ -131,6 +131,7 @@ impl Notices {
         match self.next().await {
             Notice::Granted { number, fence } => (number, fence),
             Notice::Missed => panic!("notices were missed"),
+            Notice::Breaker(_) => panic!("a breaker is put around it by others"),
         }
     }
 

@@ -150,9 +150,12 @@ impl Core {
     fn forget_client(&mut self, client: ClientId) {
         let Some(known) = self.clients.get_mut(&client).filter(|client| !client.closed) else { return };
         known.closed = true;
-        let store = known.store;
+        let (store, watch) = (known.store, known.watch.take());
         if known.outstanding == 0 {
             self.clients.remove(&client);
+        }
+        if let Some(watch) = watch {
+            self.settle(watch, Outcome::Done);
         }
         if let Some(link) = self.stores.get_mut(&store) {
             link.clients -= 1;

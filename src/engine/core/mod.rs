@@ -6,6 +6,7 @@
 //! - [`waiting`]: waiters, from asking for a lock to their lease;
 //! - [`tickets`]: what stands in the queue at the store for them;
 //! - [`notices`]: what stores say by themselves;
+//! - [`health`]: whether a store's servers are there;
 //! - [`early`]: leases that are taken up on a notice alone;
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
 //! - [`relaying`]: hand-offs that are left to JavaScript threads;
@@ -20,6 +21,7 @@ mod adopting;
 mod cleanup;
 mod early;
 mod ending;
+mod health;
 mod holding;
 mod lines;
 mod notices;
@@ -84,6 +86,8 @@ struct Client {
     /// Requests without an answer that may make or end a lease at the store. Whoever waits for the client's end waits
     /// for them.
     outstanding: usize,
+    /// The operation that is told how the store's servers are.
+    watch: Option<OpId>,
     /// It takes no more commands, and is forgotten with its last outstanding request.
     closed: bool,
 }
@@ -167,10 +171,16 @@ impl Core {
                 let link = self.stores.entry(store).or_default();
                 link.clients += 1;
                 link.most = batch;
-                self.clients.insert(client, Client { store, settings, outstanding: 0, closed: false });
+                link.health.iter().for_each(|health| settings.stats.servers.tell(health.clone()));
+                let known = Client { store, settings, outstanding: 0, watch: None, closed: false };
+                self.clients.insert(client, known);
             }
             Command::CloseClient { client, op, patience } => self.close_client(client, op, patience),
             Command::Ping { op, client } => self.ask(op, client, Request::Ping, Tag::Ping(op, client)),
+            Command::Diagnose { op, client, ttl } => {
+                self.ask(op, client, Request::Diagnose { ttl }, Tag::Ping(op, client));
+            }
+            Command::Watch { op, client } => self.watch(op, client),
             Command::Inspect { op, client, key } => {
                 self.ask(op, client, Request::Inspect { key: key.clone() }, Tag::Inspect(op, client, key));
             }
@@ -325,6 +335,7 @@ impl Core {
                 let waiting = key.map_or(0, |key| self.waiting_for(client, &key));
                 Outcome::Inspected(Box::new((info, waiting)))
             }
+            Ok(Reply::Diagnosed(reports)) => Outcome::Diagnosed(reports),
             Ok(_) => Outcome::Done,
             Err(error) => {
                 self.count_error(client);

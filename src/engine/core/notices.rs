@@ -29,6 +29,7 @@ impl Core {
                     core.look(ticket_of(number));
                 }
             }),
+            Notice::Breaker(health) => self.health_changed(store, health),
             Notice::Missed => {
                 let mut numbers: Vec<u64> = self
                     .tickets

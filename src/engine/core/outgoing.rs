@@ -1,16 +1,18 @@
 //! Requests on their way to a store, and what their answers will mean.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
 use crate::engine::command::{ClientId, OpId, StoreId};
 use crate::lease::{Fence, Instant, Key, Token, Ttl};
 use crate::store::Request;
+use crate::store::breaker::Health;
 
 /// What the answer to a request means.
 #[derive(Debug)]
 pub enum Tag {
-    /// To a question whether the store is there.
+    /// To a question whether the store is there, or what is wrong with it.
     Ping(OpId, ClientId),
     /// To a question who holds a lock.
     Inspect(OpId, ClientId, Key),
@@ -136,6 +138,8 @@ pub struct Link {
     pub in_flight: usize,
     /// How many clean-ups are still to be done on it.
     pub cleanups: usize,
+    /// How its servers are, as far as that has ever changed.
+    pub health: Vec<Arc<Health>>,
     /// What the next batch asks. Renewals come first, because their leases run out, then releases,
     /// because they make room for the acquires of the same batch, which come last.
     renewals: Vec<Entry>,
@@ -190,9 +194,11 @@ impl Core {
         let list = match request {
             Request::Renew { .. } | Request::Adopt { .. } | Request::Detach { .. } => &mut link.renewals,
             Request::Release { .. } => &mut link.releases,
-            Request::Acquire(_) | Request::Accept { .. } | Request::Inspect { .. } | Request::Ping => {
-                &mut link.others
-            }
+            Request::Acquire(_)
+            | Request::Accept { .. }
+            | Request::Inspect { .. }
+            | Request::Ping
+            | Request::Diagnose { .. } => &mut link.others,
         };
         list.push(Entry { request, tag, timeout });
     }

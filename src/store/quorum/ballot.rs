@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::votes;
-use crate::lease::{Fence, Instant};
+use crate::lease::{Fence, Instant, Ttl};
 use crate::mutants::{self, Mutant};
+use crate::store::diagnosis::{Finding, Level, Report};
 use crate::store::{Absence, Answer, Ask, LockInfo, Reply, Request};
 
 /// How many nodes there are, how they are called, and how many make a majority.
@@ -106,7 +107,8 @@ fn voice(answer: &Answer) -> Voice {
             | Reply::Released
             | Reply::Adopted
             | Reply::Accepted
-            | Reply::Inspected(Some(_)),
+            | Reply::Inspected(Some(_))
+            | Reply::Diagnosed(_),
         ) => Voice::Yes,
         Ok(Reply::NotHeld(Absence::Missing)) if mutants::is(Mutant::MissingCountsAsYes) => Voice::Yes,
         Ok(
@@ -230,6 +232,13 @@ impl Ballot {
 
     fn decide(&mut self, nodes: &Nodes) -> Verdict {
         let Tally { yes, no, failed, open } = self.tally();
+        if let Request::Diagnose { ttl } = self.request {
+            // Everybody is heard.
+            return match open {
+                0 => self.settle(Ok(Reply::Diagnosed(reports(nodes, &self.votes, ttl))), None),
+                _ => Verdict::Open,
+            };
+        }
         let (majority, veto) = (nodes.majority(), nodes.veto());
         if yes >= majority {
             return match (&self.request, &self.stage) {
@@ -283,7 +292,7 @@ impl Ballot {
     fn agreed(&mut self, nodes: &Nodes) -> Verdict {
         let said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
         let reply = match &self.request {
-            Request::Ping => Reply::Ready,
+            Request::Ping | Request::Diagnose { .. } => Reply::Ready,
             Request::Release { .. } => Reply::Released,
             Request::Adopt { .. } => Reply::Adopted,
             Request::Accept { .. } => Reply::Accepted,
@@ -398,6 +407,35 @@ fn fence_of(answer: &Answer) -> Option<(Fence, u32)> {
         Ok(Reply::Renewed { block }) => *block,
         _ => None,
     }
+}
+
+/// What is to be said of each node, as one of several.
+fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report> {
+    let mut all = Vec::new();
+    for (name, vote) in nodes.names.iter().zip(votes) {
+        match vote {
+            Some(Ok(Reply::Diagnosed(reports))) => {
+                all.extend(
+                    reports
+                        .iter()
+                        .map(|known| Report::new(known.store.clone(), known.facts.clone(), ttl, true)),
+                );
+            }
+            Some(Err(error)) => all.push(Report::unusable(name.clone(), error)),
+            _ => {}
+        }
+    }
+    if nodes.count().is_multiple_of(2)
+        && let Some(first) = all.first_mut()
+    {
+        let message = format!(
+            "it is one of {} nodes of a quorum: no more of them may fail than of {}, and another one would be of use",
+            nodes.count(),
+            nodes.count() - 1
+        );
+        first.findings.push(Finding::new(Level::Warning, "even", message));
+    }
+    all
 }
 
 /// What most nodes say of a lock, by the last fence: one that has not accepted it shows another. The larger if as many say

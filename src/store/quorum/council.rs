@@ -326,7 +326,7 @@ impl Council {
                 let heard = self.places.noticed(now, number, node, enough, patience);
                 self.heard(now, node, heard);
             }
-            Notice::Missed => self.effects.notices.push(Notice::Missed),
+            other => self.effects.notices.push(other),
         }
     }
 

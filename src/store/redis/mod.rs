@@ -16,10 +16,12 @@
 //! - [`scripts`]: what the server runs;
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers;
+//! - [`diagnose`]: what there is to know about the server;
 //! - [`fault`]: the server's errors in the contract's words.
 
 mod address;
 mod connect;
+mod diagnose;
 mod fault;
 mod greeting;
 mod link;
@@ -41,7 +43,8 @@ pub use address::RedisAddress;
 
 use self::link::{Cut, Link};
 use self::plan::Group;
-use super::{Answer, Listener, Notice, Request, Store, StoreError, StoreErrorKind, all_failed};
+use super::diagnosis::{self, Facts, Report, ServerFacts};
+use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};
 
 type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError>>>;
 
@@ -217,6 +220,12 @@ impl RedisStore {
         Ok(())
     }
 
+    async fn facts(&self, limit: Limit) -> Result<Box<ServerFacts>, StoreError> {
+        let link = self.link(limit).await?;
+        let facts = diagnose::facts(&link, limit.deadline, limit.timeout).await;
+        facts.map_err(|cut| self.cut(&cut, limit))
+    }
+
     fn cut(&self, cut: &Cut, limit: Limit) -> StoreError {
         match cut {
             Cut::TimedOut => {
@@ -246,7 +255,22 @@ impl Store for RedisStore {
                 return Vec::new();
             }
             let limit = Limit { deadline: Instant::now() + timeout, timeout };
-            self.run(&batch, limit).await
+            let asked = diagnosis::asked(&batch);
+            if asked.is_empty() {
+                return self.run(&batch, limit).await;
+            }
+            let facts = self.facts(limit);
+            let (mut answers, facts) = futures_util::join!(self.run(&batch, limit), facts);
+            for (index, ttl) in asked {
+                let report = match &facts {
+                    Ok(facts) => {
+                        Report::new(self.address.to_string(), Facts::Server(facts.clone()), ttl, false)
+                    }
+                    Err(error) => Report::unusable(self.address.to_string(), error),
+                };
+                answers[index] = Ok(Reply::Diagnosed(vec![report]));
+            }
+            answers
         }
         .boxed_local()
     }

@@ -44,7 +44,8 @@ pub struct Terms<'a> {
 impl<'a> Class<'a> {
     fn of(request: &'a Request) -> (Self, Option<&'a Key>) {
         match request {
-            Request::Ping => (Class::Ping, None),
+            // What is to be diagnosed is asked beside the batch.
+            Request::Ping | Request::Diagnose { .. } => (Class::Ping, None),
             Request::Acquire(Ask { key, ttl, holder, mode, fences, place, .. }) => {
                 let (ttl, mode, fences, queue) = (*ttl, *mode, *fences, place.is_some());
                 (Class::Acquire(Terms { ttl, holder, mode, fences, queue }), Some(key))

@@ -111,6 +111,8 @@ impl<'a> Turn<'a> {
         let me = self.me;
         match request {
             Request::Ping => Ok(Reply::Ready),
+            // That the file could be opened and read is what there is to find out here.
+            Request::Diagnose { .. } => Ok(Reply::Diagnosed(Vec::new())),
             Request::Inspect { key } => {
                 let now = self.now;
                 Ok(self.load(key)?.lock.inspect(now))

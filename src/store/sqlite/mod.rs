@@ -44,7 +44,7 @@ mod thread;
 mod watch;
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -54,8 +54,10 @@ use tokio::task::spawn_local;
 
 pub use self::directory::default_path;
 use self::thread::{Claim, Inbox, Job, Message};
-use super::{Answer, Listener, Notice, Request, Store, StoreError, StoreErrorKind, all_failed};
+use super::diagnosis::{self, Facts, Report};
+use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};
 use crate::engine::clock;
+use crate::lease::Ttl;
 
 /// How long [`Store::close`] waits for the thread at most.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -99,6 +101,30 @@ impl SqliteStore {
         }
     }
 
+    async fn run(&self, batch: Vec<Request>, timeout: Duration) -> Vec<Answer> {
+        let count = batch.len();
+        let (claim, (sender, answers)) = (Claim::default(), oneshot::channel());
+        let deadline = clock::now() + timeout;
+        let job = Job { batch, deadline, claim: claim.clone(), answers: sender };
+        if let Err(error) = self.send(Message::Run(job)) {
+            return all_failed(count, &error);
+        }
+        match tokio::time::timeout(timeout, answers).await {
+            Ok(Ok(answers)) => answers,
+            Ok(Err(_)) => all_failed(count, &self.gone(true)),
+            Err(_) => all_failed(count, &self.late(&claim)),
+        }
+    }
+
+    /// What there is to say about the file, when that is what it `answered` to the question.
+    fn report(&self, ttl: Ttl, answered: &Answer) -> Report {
+        let name = format!("sqlite:{}", self.path.display());
+        match answered {
+            Ok(_) => Report::new(name, Facts::Host { network: network_of(&self.path) }, ttl, false),
+            Err(error) => Report::unusable(name, error),
+        }
+    }
+
     /// The thread has ended, which it does not do by itself.
     fn gone(&self, maybe_done: bool) -> StoreError {
         let message = format!("the thread of the lock file {} is gone", self.path.display());
@@ -112,6 +138,27 @@ impl SqliteStore {
         let maybe_done = !claim.take();
         StoreError { maybe_done, ..StoreError::not_done(StoreErrorKind::TimedOut, message) }
     }
+}
+
+/// The network filesystem that the file lies on, if it is known to. Asked of a file that has just been read, so that it does not
+/// block.
+#[cfg(target_os = "linux")]
+fn network_of(path: &Path) -> Option<&'static str> {
+    // As <linux/magic.h> and the kernel's sources of CIFS name them.
+    match rustix::fs::statfs(path).ok()?.f_type as u32 {
+        0x6969 => Some("NFS"),
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => Some("SMB"),
+        0x00c3_6400 => Some("Ceph"),
+        0x5346_414f => Some("AFS"),
+        0x0102_1997 => Some("9P"),
+        _ => None,
+    }
+}
+
+/// Not known here.
+#[cfg(not(target_os = "linux"))]
+fn network_of(_: &Path) -> Option<&'static str> {
+    None
 }
 
 /// Hands on what the thread says, on the engine's, until the thread ends.
@@ -128,21 +175,15 @@ impl Store for SqliteStore {
         timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>> {
         Box::pin(async move {
-            let count = batch.len();
-            if count == 0 {
+            if batch.is_empty() {
                 return Vec::new();
             }
-            let (claim, (sender, answers)) = (Claim::default(), oneshot::channel());
-            let deadline = clock::now() + timeout;
-            let job = Job { batch, deadline, claim: claim.clone(), answers: sender };
-            if let Err(error) = self.send(Message::Run(job)) {
-                return all_failed(count, &error);
+            let asked = diagnosis::asked(&batch);
+            let mut answers = self.run(batch, timeout).await;
+            for (index, ttl) in asked {
+                answers[index] = Ok(Reply::Diagnosed(vec![self.report(ttl, &answers[index])]));
             }
-            match tokio::time::timeout(timeout, answers).await {
-                Ok(Ok(answers)) => answers,
-                Ok(Err(_)) => all_failed(count, &self.gone(true)),
-                Err(_) => all_failed(count, &self.late(&claim)),
-            }
+            answers
         })
     }
 

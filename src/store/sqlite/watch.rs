@@ -192,7 +192,7 @@ mod tests {
         let handed = [Handed { token, number: 7, fence: None }];
         let told = Notice::Granted { number: 7, fence: None };
         wait(&mut watch, "k", token, 60_000, at(0));
-        assert_eq!(watch.tell(&handed, at(1)), [told]);
+        assert_eq!(watch.tell(&handed, at(1)), std::slice::from_ref(&told));
         assert!(watch.is_empty());
         assert_eq!(watch.tell_all(&handed, at(2)), []);
         let repeated = Request::Acquire(Ask::new("k".into(), token, Ttl::MIN, "h".into()));

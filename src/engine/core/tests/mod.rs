@@ -3,6 +3,7 @@
 mod adopting;
 mod early;
 mod ending;
+mod health;
 mod holding;
 mod lines;
 mod relaying;

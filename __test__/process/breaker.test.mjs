@@ -1,0 +1,223 @@
+// Circuit breakers: a server that is gone costs no time-outs, whoever waits goes on waiting, and service is back within a
+// second of the server. All on a real one, which is frozen, killed, started again, or never was there.
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { describe, test } from 'node:test'
+import { createLockClient, LockTimeoutError, StoreUnavailableError } from 'leasehold'
+import { startChild } from '../support/child.mjs'
+import { now, sleep, timed, until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { freePort, startRedis } from '../support/servers.mjs'
+
+const SECRET = 'hunter2-is-a-secret'
+
+const clientOf = (t, store, options = {}) => {
+  const client = createLockClient({ store, ...options })
+  atEnd(t, () => client.close())
+  return client
+}
+
+/** What a client tells of its breaker, from now on. */
+const watch = (locks) => {
+  const told = []
+  locks.on('breaker', (health) => told.push({ ...health, at: now() }))
+  return told
+}
+
+const states = (told) => told.map(({ state }) => state)
+
+/** Asks in vain until the breaker is open; says how often it had to. */
+async function untilOpen(locks) {
+  for (let tries = 1; ; tries++) {
+    await assert.rejects(locks.tryAcquire('k'), StoreUnavailableError)
+    if (locks.stats().stores[0].state !== 'closed') return tries
+    assert.ok(tries < 10, 'it does not open')
+  }
+}
+
+/** Nothing but turns of half-open and open stands between the first open and the closed at the end. */
+function assertSequence(told) {
+  const all = states(told)
+  assert.equal(all[0], 'open', all.join())
+  assert.deepEqual(all.slice(-2), ['half-open', 'closed'], all.join())
+  const between = all.slice(1, -2)
+  assert.ok(
+    between.every((state, i) => state === (i % 2 === 0 ? 'half-open' : 'open')),
+    all.join(),
+  )
+}
+
+describe('process: circuit breakers', { timeout: 240_000 }, () => {
+  test('nobody listens: after three tries it fails at once, saying why and since when', async (t) => {
+    const port = await freePort()
+    const locks = clientOf(t, `redis://someone:${SECRET}@127.0.0.1:${port}`)
+    const told = watch(locks)
+    assert.equal(locks.stats().stores[0].state, 'closed')
+    assert.equal(await untilOpen(locks), 3)
+    for (let i = 0; i < 50; i++) {
+      const { error, ms } = await timed(() => locks.tryAcquire('k'))
+      assert.equal(error.reason, 'unreachable')
+      assert.match(error.message, /refused.*failed \d+ times in a row and been given up for \d+ ms/)
+      assert.ok(!error.message.includes(SECRET))
+      assert.ok(ms < 100, `${ms} ms`)
+    }
+    const [health] = locks.stats().stores
+    assert.equal(health.store, `redis://someone@127.0.0.1:${port}`)
+    assert.equal(health.reason, 'unreachable')
+    assert.ok(health.failures >= 3)
+    assert.ok(Math.abs(Date.now() - health.since) < 10_000, `${health.since}`)
+    await until('it to be told', () => told.length > 0)
+    const { at: _, ...first } = told[0]
+    assert.deepEqual({ ...first, since: 0 }, { ...health, since: 0, state: 'open', failures: 3 })
+  })
+
+  for (const [how, fail, mend] of [
+    ['frozen', (server) => server.freeze(), (server) => server.thaw()],
+    ['killed', (server) => server.kill(), (server) => server.start()],
+  ]) {
+    test(`a server that is ${how}: tryAcquire fails at once, and service is back within a second of it`, async (t) => {
+      const server = await startRedis(t)
+      const locks = clientOf(t, server.url(), { storeTimeout: 500 })
+      const told = watch(locks)
+      await locks.ready()
+      await fail(server)
+      await untilOpen(locks)
+      const end = now() + 2_500
+      let slowest = 0
+      while (now() < end) {
+        const { error, ms } = await timed(() => locks.tryAcquire('k'))
+        assert.ok(error instanceof StoreUnavailableError, error?.stack)
+        slowest = Math.max(slowest, ms)
+        await sleep(20)
+      }
+      assert.ok(slowest < 300, `the slowest of them took ${slowest} ms`)
+      await mend(server)
+      const back = now()
+      const lease = await until('the lock', () => locks.tryAcquire('k').catch(() => null), 5_000)
+      const ms = now() - back
+      assert.ok(ms < 1_000, `${ms} ms`)
+      await lease.release()
+      await until('the last word', () => states(told).at(-1) === 'closed')
+      assertSequence(told)
+      const [health] = locks.stats().stores
+      assert.deepEqual({ ...health, since: 0 }, { store: server.url(), state: 'closed', failures: 0, since: 0 })
+      t.diagnostic(`back after ${ms.toFixed(0)} ms, ${told.length} events, slowest refusal ${slowest.toFixed(1)} ms`)
+    })
+
+    test(`those who wait at a server that is ${how} go on, and are served within a second of it`, async (t) => {
+      const server = await startRedis(t)
+      const locks = clientOf(t, server.url(), { storeTimeout: 500 })
+      await locks.ready()
+      await fail(server)
+      await untilOpen(locks)
+      const waiting = Promise.all(
+        Array.from({ length: 20 }, (_, i) =>
+          locks.acquire(`k${i % 10}`, { wait: 30_000, ttl: 5_000 }).then((lease) => lease.release()),
+        ),
+      )
+      const early = await Promise.race([waiting.then(() => 'settled', String), sleep(2_000)])
+      assert.equal(early, undefined, 'they still wait')
+      await mend(server)
+      const { ms } = await within(
+        'all',
+        timed(() => waiting),
+        10_000,
+      )
+      assert.ok(ms < 1_000, `${ms} ms`)
+      await waiting
+      t.diagnostic(`all served after ${ms.toFixed(0)} ms`)
+    })
+  }
+
+  test('waiting ends by its own time: for a server that is not there as such, for a held lock as a time-out', async (t) => {
+    const server = await startRedis(t)
+    const locks = clientOf(t, server.url(), { storeTimeout: 200 })
+    await locks.acquire('held', { ttl: 60_000 })
+    await assert.rejects(locks.acquire('held', { wait: 100 }), LockTimeoutError)
+    await server.kill()
+    await untilOpen(locks)
+    const { error, ms } = await timed(() => locks.acquire('k', { wait: 900 }))
+    assert.ok(error instanceof StoreUnavailableError, error?.stack)
+    assert.equal(error.reason, 'unreachable')
+    assert.ok(ms >= 890 && ms < 1_400, `${ms} ms`)
+  })
+
+  test('leases of a short ttl outlive an outage that is shorter than that', async (t) => {
+    const server = await startRedis(t)
+    const locks = clientOf(t, server.url())
+    const other = clientOf(t, server.url(), { storeTimeout: 100 })
+    const leases = await Promise.all(Array.from({ length: 20 }, () => locks.acquire(randomUUID(), { ttl: 1_500 })))
+    // Whoever asks meanwhile opens the breaker.
+    let asking = true
+    const asked = (async () => {
+      while (asking) {
+        await Promise.allSettled(Array.from({ length: 5 }, () => other.tryAcquire(randomUUID(), { ttl: 100 })))
+        await sleep(5)
+      }
+    })()
+    try {
+      for (let round = 0; round < 3; round++) {
+        server.freeze()
+        await sleep(600)
+        assert.notEqual(other.stats().stores[0].state, 'closed')
+        server.thaw()
+        await until('the server to be found', () => other.stats().stores[0].state === 'closed', 1_000)
+        await sleep(600)
+      }
+    } finally {
+      asking = false
+    }
+    await asked
+    assert.deepEqual(
+      leases.map((lease) => lease.isHeld),
+      leases.map(() => true),
+    )
+  })
+
+  test('one client finds out, and the others of that store know; one that is opened then is told', async (t) => {
+    const port = await freePort()
+    const store = `redis://127.0.0.1:${port}`
+    const [one, other] = [clientOf(t, store), clientOf(t, store)]
+    const told = watch(other)
+    await untilOpen(one)
+    await until('the other to be told', () => states(told).includes('open'))
+    assert.notEqual(other.stats().stores[0].state, 'closed')
+    const late = clientOf(t, store)
+    const [health] = await within('the late one to be told', once(late, 'breaker'))
+    assert.notEqual(health.state, 'closed')
+    assert.equal(health.reason, 'unreachable')
+    assert.notEqual(late.stats().stores[0].state, 'closed')
+    const { ms } = await timed(() => late.tryAcquire('k').catch(() => {}))
+    assert.ok(ms < 100, `${ms} ms`)
+  })
+
+  test('a listener that throws breaks nothing: the exception is uncaught, and everybody else is told', async (t) => {
+    const store = `redis://127.0.0.1:${await freePort()}`
+    const [one, other] = [clientOf(t, store), clientOf(t, store)]
+    const others = process.listeners('uncaughtException')
+    process.removeAllListeners('uncaughtException')
+    atEnd(t, () => {
+      for (const listener of others) process.on('uncaughtException', listener)
+    })
+    const uncaught = once(process, 'uncaughtException')
+    one.once('breaker', () => {
+      throw new Error('a mistake of the user')
+    })
+    const told = watch(other)
+    await untilOpen(one)
+    const [error] = await within('the exception', uncaught)
+    assert.equal(error.message, 'a mistake of the user')
+    await until('the other to be told', () => told.length > 0)
+  })
+
+  test('neither a breaker that is open nor whoever listens keeps the process alive', async (t) => {
+    const store = `redis://127.0.0.1:${await freePort()}`
+    const child = startChild(t, 'alive.mjs', { store, left: 'breaker' })
+    const { at } = await child.next('last-line')
+    const ended = await within('the end of the process', child.ended, 10_000)
+    assert.deepEqual(ended, { code: 0, signal: null }, child.stderr)
+    assert.ok(now() - at < 1_000, `${now() - at} ms`)
+  })
+})

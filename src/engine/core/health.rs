@@ -1,0 +1,56 @@
+//! Health: whether a store's servers are there, as their circuit breakers tell, and who is to know.
+
+use std::sync::Arc;
+
+use super::Core;
+use super::tickets::LastLook;
+use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
+use crate::store::breaker::{BreakerState, Health};
+
+impl Core {
+    /// A client wants to know from now on.
+    pub(super) fn watch(&mut self, op: OpId, client: ClientId) {
+        let Some(known) = self.clients.get_mut(&client).filter(|client| !client.closed) else {
+            return self.settle(op, Outcome::Closed);
+        };
+        known.watch = Some(op);
+        let health = self.stores.get(&known.store).map(|link| link.health.clone()).unwrap_or_default();
+        for health in health.into_iter().filter(|health| health.state != BreakerState::Closed) {
+            self.settle(op, Outcome::Breaker(health));
+        }
+    }
+
+    /// The breaker before a server has changed its state.
+    pub(super) fn health_changed(&mut self, store: StoreId, health: Arc<Health>) {
+        // Said while it was being closed.
+        let Some(link) = self.stores.get_mut(&store) else { return };
+        match link.health.iter_mut().find(|known| known.store == health.store) {
+            Some(known) => *known = health.clone(),
+            None => link.health.push(health.clone()),
+        }
+        let mut watches = Vec::new();
+        for client in self.clients.values().filter(|client| client.store == store && !client.closed) {
+            client.settings.stats.servers.tell(health.clone());
+            watches.extend(client.watch);
+        }
+        for op in watches {
+            self.settle(op, Outcome::Breaker(health.clone()));
+        }
+        if health.state == BreakerState::Closed {
+            self.look_after_an_outage(store);
+        }
+    }
+
+    /// Those whom the store has failed need not wait for the end of their pause.
+    fn look_after_an_outage(&mut self, store: StoreId) {
+        let failed = self.tickets.iter().filter(|(_, ticket)| {
+            ticket.wanted.store == store && !ticket.looking && matches!(ticket.last, LastLook::Failed(_))
+        });
+        let mut numbers: Vec<u64> = failed.map(|(number, _)| *number).collect();
+        // In the order in which they came.
+        numbers.sort_unstable();
+        for number in numbers {
+            self.guarded(None, |core| core.look(number));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A circuit breaker: whether a server that has failed again and again is worth asking. Pure: it is told what happened and when.
+//!
+//! ```text
+//!  Closed ──failures in a row──▶ Open ──pause over, a probe is sent──▶ HalfOpen
+//!    ▲                            ▲                                      │
+//!    │                            └───────────── it fails, too ──────────┤
+//!    └──────────────────────────── the server answers anything ──────────┘
+//! ```
+//!
+//! [`super::guarded`] puts it around a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{StoreError, StoreErrorKind};
+
+/// The pause before the first probe, at most; it doubles with each probe that fails, up to [`LONGEST_PAUSE`].
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause between two probes. With the pause of whoever asks again, service is back within a second of the server.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// What it takes to open a breaker.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// So many rounds of failures without an answer between them. Requests that were under way together are one round: a
+    /// connection that breaks fails them all, and the next one may be well. At least 1.
+    pub rounds: u32,
+    /// Or two rounds, when the server has been silent for so long.
+    pub silence: Duration,
+    /// A request that was given less time than this says nothing about the server when its time is over: the hasty must not
+    /// make others fail.
+    pub patience: Duration,
+}
+
+impl Default for Limits {
+    /// Three rounds; a second and a half; a tenth of a second.
+    fn default() -> Self {
+        Self { rounds: 3, silence: Duration::from_millis(1500), patience: Duration::from_millis(100) }
+    }
+}
+
+/// What a breaker lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BreakerState {
+    /// Everything.
+    Closed,
+    /// Nothing.
+    Open,
+    /// One probe, which is under way.
+    HalfOpen,
+}
+
+/// The health of one server, as its breaker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Which server: its URL without a password.
+    pub store: Arc<str>,
+    /// What its breaker lets through.
+    pub state: BreakerState,
+    /// How many times in a row it has failed.
+    pub failures: u32,
+    /// When it was last found to be there, or not to be (open and half-open are one), in ms since 1970.
+    pub since: u64,
+    /// How it failed last, unless the breaker is closed.
+    pub reason: Option<StoreErrorKind>,
+}
+
+impl Health {
+    /// That of a server of which nothing bad is known, at `since`, in ms since 1970.
+    pub fn good(store: Arc<str>, since: u64) -> Self {
+        Self { store, state: BreakerState::Closed, failures: 0, since, reason: None }
+    }
+}
+
+/// A request that failed because the server is not there.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure<'a> {
+    /// When it was sent.
+    pub began: Instant,
+    /// Whether it was a probe.
+    pub probe: bool,
+    /// What went wrong.
+    pub error: &'a StoreError,
+}
+
+/// Whether an error says that nobody answered, rather than what somebody answered.
+pub fn is_silence(error: &StoreError) -> bool {
+    matches!(error.kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut)
+}
+
+/// A circuit breaker. See the module.
+#[derive(Debug)]
+pub struct Breaker {
+    limits: Limits,
+    state: BreakerState,
+    /// Rounds of failures since the last answer, probes included.
+    failures: u32,
+    /// When the first of them began, and when the first request of the last round failed.
+    first: Option<Instant>,
+    round: Option<Instant>,
+    error: Option<StoreError>,
+    /// Since when it is open or half-open.
+    opened: Option<Instant>,
+    /// When the next probe is due.
+    probe_at: Option<Instant>,
+    /// Probes that have failed since it opened.
+    probes: u32,
+}
+
+impl Breaker {
+    /// A closed one.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            state: BreakerState::Closed,
+            failures: 0,
+            first: None,
+            round: None,
+            error: None,
+            opened: None,
+            probe_at: None,
+            probes: 0,
+        }
+    }
+
+    /// What it lets through.
+    pub fn state(&self) -> BreakerState {
+        self.state
+    }
+
+    /// Rounds of failures since the last answer.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// How the server failed last; `None` if it has not since its last answer.
+    pub fn reason(&self) -> Option<StoreErrorKind> {
+        self.error.as_ref().map(|error| error.kind)
+    }
+
+    /// When the next probe is due; `None` if none is, because the breaker is closed or one is under way.
+    pub fn probe_at(&self) -> Option<Instant> {
+        self.probe_at
+    }
+
+    /// The server answered something: it is there. Says whether that changed the state.
+    pub fn answered(&mut self) -> bool {
+        if self.failures == 0 {
+            return false;
+        }
+        let was_closed = self.state == BreakerState::Closed;
+        *self = Self::new(self.limits);
+        !was_closed
+    }
+
+    /// A request that had `timeout` failed at `now`. `jitter` is a random number in 0 … 1. Says whether that changed the state.
+    pub fn failed(&mut self, failure: Failure<'_>, timeout: Duration, now: Instant, jitter: f64) -> bool {
+        let Failure { began, probe, error } = failure;
+        if error.kind == StoreErrorKind::TimedOut && timeout < self.limits.patience && !probe {
+            return false;
+        }
+        // Those that were under way when the round ended belong to it, and don't make it longer: else requests that
+        // overlap would be one round for ever.
+        if probe || self.round.is_none_or(|ended| began >= ended) {
+            self.failures = self.failures.saturating_add(1);
+            self.round = Some(now);
+        }
+        let first = *self.first.get_or_insert(began);
+        self.error = Some(error.clone());
+        let enough = self.failures >= self.limits.rounds
+            || self.failures >= 2 && now.duration_since(first) >= self.limits.silence;
+        match self.state {
+            BreakerState::Closed if enough => self.opened = Some(now),
+            BreakerState::HalfOpen if probe => self.probes = self.probes.saturating_add(1),
+            _ => return false,
+        }
+        self.state = BreakerState::Open;
+        let pause = SHORTEST_PAUSE.saturating_mul(1 << self.probes.min(8)).min(LONGEST_PAUSE);
+        self.probe_at = Some(now + pause.mul_f64(0.5 + 0.5 * jitter));
+        true
+    }
+
+    /// A probe is being sent, whether it is due or not. Says whether that changed the state; if not, the breaker is closed or
+    /// another probe is under way.
+    pub fn probe(&mut self) -> bool {
+        if self.state != BreakerState::Open {
+            return false;
+        }
+        self.state = BreakerState::HalfOpen;
+        self.probe_at = None;
+        true
+    }
+
+    /// What a request is told that is not let through at `now`.
+    pub fn refusal(&self, now: Instant) -> StoreError {
+        let span = |from: Option<Instant>| from.map_or(0, |from| now.duration_since(from).as_millis());
+        let (kind, last) = match &self.error {
+            Some(error) => (error.kind, &*error.message),
+            None => (StoreErrorKind::Unreachable, "the store failed"),
+        };
+        let next = match self.probe_at {
+            Some(at) => format!("in {} ms", at.duration_since(now).as_millis()),
+            None => "just now".into(),
+        };
+        let message = format!(
+            "{last} [not asked: it has failed {} times in a row and been given up for {} ms; it is looked for again {next}]",
+            self.failures,
+            span(self.opened),
+        );
+        StoreError::not_done(kind, message)
+    }
+}
+
+#[cfg(test)]
+#[path = "breaker_tests.rs"]
+mod tests;

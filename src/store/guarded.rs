@@ -1,0 +1,285 @@
+//! A store behind a [circuit breaker](super::breaker): while its server is not there, requests fail at once.
+//!
+//! **Who finds out that the server is back:** a task that pings it, as long as somebody has asked for something in the last
+//! [`IDLE`]; after that, whoever asks next, who waits for the ping and is then served or refused. So recovery depends on
+//! nobody's pauses, and a server that nobody needs is left alone.
+//!
+//! **Renewals are let through**, because a lease that ends before its server is back would be lost to the pause of a probe.
+//! The engine pauses between them itself, and nobody waits for them. One that comes together with other requests is refused
+//! with them, and has the server probed at once: it is tried again long before its lease ends.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::panic::AssertUnwindSafe;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::breaker::{Breaker, BreakerState, Failure, Health, Limits, is_silence};
+use super::diagnosis::Report;
+use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError};
+use crate::engine::clock;
+
+/// How long after the last request a server that is not there is still probed.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long a probe may take at least: it may have to connect.
+const SHORTEST_PROBE: Duration = Duration::from_millis(250);
+/// How long it may take at most, however patient those are who ask: while it waits for an answer that got lost, the server may
+/// be back.
+const LONGEST_PROBE: Duration = Duration::from_secs(2);
+
+/// A store behind a breaker. It needs a local tokio runtime with time.
+pub struct Guarded {
+    store: Rc<dyn Store>,
+    name: Arc<str>,
+    breaker: RefCell<Breaker>,
+    /// See [`Health::since`], and whether that is since the server was there.
+    since: Cell<(u64, bool)>,
+    listener: OnceCell<Listener>,
+    /// When something was last asked while the breaker was not closed.
+    asked: Cell<Instant>,
+    /// The longest time-out of what was asked then; for probes, so that they are no less patient.
+    patience: Cell<Duration>,
+    prober: RefCell<Option<AbortHandle>>,
+    /// Has the prober probe now.
+    hurry: Rc<Notify>,
+    /// Told after each probe.
+    probed: Rc<Notify>,
+    closed: Cell<bool>,
+    me: Weak<Guarded>,
+}
+
+/// What becomes of a batch.
+enum Admission {
+    LetThrough,
+    /// Nobody has looked for long: look now, and decide then.
+    Probe,
+    Refused,
+}
+
+impl Guarded {
+    /// Puts a breaker around `store`. `name` is told of it: the server's URL without a password.
+    pub fn new(store: Rc<dyn Store>, name: impl Into<Arc<str>>, limits: Limits) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            store,
+            name: name.into(),
+            breaker: RefCell::new(Breaker::new(limits)),
+            since: Cell::new((wall_ms(), true)),
+            listener: OnceCell::new(),
+            asked: Cell::new(Instant::now()),
+            patience: Cell::new(SHORTEST_PROBE),
+            prober: RefCell::default(),
+            hurry: Rc::default(),
+            probed: Rc::default(),
+            closed: Cell::new(false),
+            me: me.clone(),
+        })
+    }
+
+    /// How the server is.
+    pub fn health(&self) -> Health {
+        let breaker = self.breaker.borrow();
+        let (store, state) = (self.name.clone(), breaker.state());
+        let reason = if state == BreakerState::Closed { None } else { breaker.reason() };
+        Health { store, state, failures: breaker.failures(), since: self.since.get().0, reason }
+    }
+
+    fn state(&self) -> BreakerState {
+        self.breaker.borrow().state()
+    }
+
+    fn admit(&self, batch: &[Request], timeout: Duration) -> Admission {
+        if self.state() == BreakerState::Closed {
+            return Admission::LetThrough;
+        }
+        let idle = self.asked.replace(Instant::now()).elapsed() >= IDLE;
+        self.patience.set(self.patience.get().max(timeout.min(LONGEST_PROBE)));
+        if batch.iter().all(|request| matches!(request, Request::Renew { .. } | Request::Diagnose { .. })) {
+            return Admission::LetThrough;
+        }
+        if self.state() == BreakerState::Open
+            && batch.iter().any(|request| matches!(request, Request::Renew { .. }))
+        {
+            self.hurry.notify_one();
+        }
+        if idle || self.prober.borrow().is_none() { Admission::Probe } else { Admission::Refused }
+    }
+
+    /// Probes and waits for the result, but not beyond `deadline`.
+    async fn probe_by(&self, deadline: Instant) {
+        let probed = self.probed.clone();
+        let told = probed.notified();
+        self.hurry.notify_one();
+        self.keep_probing();
+        let _ = timeout_at(deadline, told).await;
+    }
+
+    async fn run(&self, batch: Vec<Request>, began: Instant, timeout: Duration) -> Vec<Answer> {
+        let answers = self.store.clone().execute(batch, timeout).await;
+        self.judge(&answers, began, timeout, false);
+        answers
+    }
+
+    /// Takes in what the store answered.
+    fn judge(&self, answers: &[Answer], began: Instant, timeout: Duration, probe: bool) {
+        let mut silence = None;
+        for answer in answers {
+            match answer {
+                Err(error) if is_silence(error) => silence = Some(error),
+                // What could not be looked at.
+                Ok(Reply::Diagnosed(reports)) if reports.iter().any(Report::is_silence) => {}
+                _ => {
+                    let changed = self.breaker.borrow_mut().answered();
+                    return self.took(changed);
+                }
+            }
+        }
+        if let Some(error) = silence {
+            let (failure, jitter) = (Failure { began, probe, error }, fastrand::f64());
+            let changed = self.breaker.borrow_mut().failed(failure, timeout, Instant::now(), jitter);
+            self.took(changed);
+        }
+    }
+
+    /// The breaker has, or has not, changed its state.
+    fn took(&self, changed: bool) {
+        if !changed {
+            return;
+        }
+        let there = self.state() == BreakerState::Closed;
+        if there != self.since.get().1 {
+            self.since.set((wall_ms(), there));
+            if there {
+                self.patience.set(SHORTEST_PROBE);
+                self.probed.notify_waiters();
+            } else {
+                self.asked.set(Instant::now());
+                self.keep_probing();
+            }
+        }
+        if let Some(listener) = self.listener.get() {
+            listener(Notice::Breaker(Arc::new(self.health())));
+        }
+    }
+
+    /// Starts the prober unless there is one.
+    fn keep_probing(&self) {
+        let mut prober = self.prober.borrow_mut();
+        if prober.is_none() && !self.closed.get() {
+            *prober = Some(spawn_local(probe(self.me.clone(), self.hurry.clone())).abort_handle());
+        }
+    }
+
+    fn stop_probing(&self) {
+        if let Some(prober) = self.prober.take() {
+            prober.abort();
+        }
+    }
+
+    async fn probe_now(&self) {
+        let changed = self.breaker.borrow_mut().probe();
+        if !changed {
+            return;
+        }
+        self.took(true);
+        let (began, timeout) = (Instant::now(), self.patience.get());
+        let store = self.store.clone();
+        let ping =
+            AssertUnwindSafe(async move { store.execute(vec![Request::Ping], timeout).await }).catch_unwind();
+        // A store that panics is one that is there: whoever asks it next shall be told of that.
+        let answers = ping.await.unwrap_or_else(|_| vec![Ok(Reply::Ready)]);
+        self.judge(&answers, began, timeout, true);
+        self.probed.notify_waiters();
+    }
+
+    /// Why a request is not let through.
+    fn refuse(&self, batch: &[Request]) -> Vec<Answer> {
+        let error = self.breaker.borrow().refusal(Instant::now());
+        batch.iter().map(|request| self.refuse_one(request, &error)).collect()
+    }
+
+    fn refuse_one(&self, request: &Request, error: &StoreError) -> Answer {
+        match request {
+            Request::Diagnose { .. } => {
+                Ok(Reply::Diagnosed(vec![Report::unusable(self.name.clone(), error)]))
+            }
+            _ => Err(error.clone()),
+        }
+    }
+}
+
+/// Probes the server of `guarded` whenever that is due, or in a `hurry`, until it answers or nobody needs it any more.
+async fn probe(guarded: Weak<Guarded>, hurry: Rc<Notify>) {
+    loop {
+        let at = guarded.upgrade().and_then(|guarded| guarded.breaker.borrow().probe_at());
+        let Some(at) = at else { break };
+        tokio::select! {
+            // Taken, lest it hurry a probe of later.
+            biased;
+            () = hurry.notified() => {}
+            () = sleep_until(at) => {}
+        }
+        let Some(guarded) = guarded.upgrade() else { return };
+        if guarded.asked.get().elapsed() >= IDLE {
+            break;
+        }
+        guarded.probe_now().await;
+    }
+    if let Some(guarded) = guarded.upgrade() {
+        guarded.prober.take();
+    }
+}
+
+fn wall_ms() -> u64 {
+    clock::wall_us() / 1000
+}
+
+impl Store for Guarded {
+    fn execute(
+        self: Rc<Self>,
+        batch: Vec<Request>,
+        timeout: Duration,
+    ) -> LocalBoxFuture<'static, Vec<Answer>> {
+        async move {
+            let began = Instant::now();
+            match self.admit(&batch, timeout) {
+                Admission::LetThrough => return self.run(batch, began, timeout).await,
+                Admission::Probe => self.probe_by(began + timeout).await,
+                Admission::Refused => {}
+            }
+            if self.state() == BreakerState::Closed {
+                let now = Instant::now();
+                let left = (began + timeout).saturating_duration_since(now);
+                return self.run(batch, now, left).await;
+            }
+            self.refuse(&batch)
+        }
+        .boxed_local()
+    }
+
+    fn listen(&self, listener: Listener) {
+        let _ = self.listener.set(listener.clone());
+        self.store.listen(listener);
+    }
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        self.closed.set(true);
+        self.stop_probing();
+        self.store.clone().close()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.stop_probing();
+    }
+}
+
+#[cfg(test)]
+#[path = "guarded_tests.rs"]
+mod tests;
