@@ -5,6 +5,7 @@
 
 import { Bridge } from './bridge'
 import { rethrow } from './rethrow'
+import type { TlsConfig } from './tls'
 
 /** The class that native code exports, one instance for each environment. */
 export interface NativeBridge {
@@ -26,6 +27,7 @@ export interface ClientConfig {
   store: string
   username?: string
   password?: string
+  tls?: TlsConfig
   prefix: string
   name: string
   maxStall: number

@@ -22,6 +22,7 @@ import {
 import { checkSignalNames } from './exit'
 import { type ClientConfig, Flag, Most } from './native'
 import { parseRetry, type Retry } from './retry'
+import { parseTls } from './tls'
 
 const MIN_STALL = 100
 
@@ -50,6 +51,7 @@ const CLIENT_OPTIONS = [
   'store',
   'username',
   'password',
+  'tls',
   'prefix',
   'name',
   'ttl',
@@ -85,6 +87,7 @@ export function parseClient(given: unknown): ClientSettings {
     checkText('password', password, 0, 65_536)
     config.password = password
   }
+  if (options.tls !== undefined) config.tls = parseTls(options.tls)
   return {
     config,
     asked: { ttl, wait, maxHold: 0, most: Most.Exclusive, flags: 0, retry: undefined, signal: undefined },

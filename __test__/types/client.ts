@@ -25,6 +25,9 @@ const locks: LockClient = createLockClient()
 createLockClient('redis://localhost')
 createLockClient({ store: 'memory:tests', ttl: 5_000, wait: Number.POSITIVE_INFINITY, releaseOnSignal: ['SIGTERM'] })
 createLockClient({ store: 'memory:tests', handOffs: 0 })
+createLockClient({ store: 'rediss://localhost', tls: { ca: ['-----BEGIN', Buffer.from('')], servername: 'redis' } })
+// @ts-expect-error: verification can't be switched off
+createLockClient({ store: 'rediss://localhost', tls: { rejectUnauthorized: false } })
 createLockClient({} satisfies LockClientOptions)
 // @ts-expect-error: no such option
 createLockClient({ tll: 5_000 })

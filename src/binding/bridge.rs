@@ -26,6 +26,7 @@ use crate::engine::relay::Relay;
 use crate::engine::stats::Stats;
 use crate::lease::Phase;
 use crate::store::spec::StoreSpec;
+use crate::store::{Access, Tls, TlsTexts};
 
 /// How long an end may take: after that the ttl has to do it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
@@ -39,6 +40,8 @@ pub struct ClientOptions {
     pub username: Option<String>,
     /// Takes the place of the password in the URL.
     pub password: Option<String>,
+    /// For a store that is reached by TLS.
+    pub tls: Option<TlsOptions>,
     /// What stands before each key at the store.
     pub prefix: String,
     /// Shown to whoever inspects a lock.
@@ -49,6 +52,29 @@ pub struct ClientOptions {
     pub store_timeout: f64,
     /// How often in a row a lease is handed on within the process while others wait elsewhere.
     pub hand_offs: u32,
+}
+
+/// Whom to trust, and who we are: PEM.
+#[napi(object)]
+pub struct TlsOptions {
+    /// Authorities to trust instead of the system's.
+    pub ca: Vec<String>,
+    /// Our own certificate.
+    pub cert: Option<String>,
+    /// Its key.
+    pub key: Option<String>,
+    /// The name that the server's certificate must be made for.
+    pub servername: Option<String>,
+}
+
+impl ClientOptions {
+    fn access(&mut self) -> std::result::Result<Access, String> {
+        let tls = self.tls.take().map(|TlsOptions { ca, cert, key, servername }| {
+            Tls::parse(&TlsTexts { ca, cert, key, servername })
+        });
+        let (username, password) = (self.username.take(), self.password.take());
+        Ok(Access { username, password, tls: tls.transpose()? })
+    }
 }
 
 pub(super) struct ClientHandle {
@@ -125,10 +151,10 @@ impl Bridge {
 
     /// Opens a client. Connects to nothing yet.
     #[napi(catch_unwind)]
-    pub fn open_client(&mut self, options: ClientOptions) -> Result<u32> {
+    pub fn open_client(&mut self, mut options: ClientOptions) -> Result<u32> {
         static LAST_CLIENT: AtomicU32 = AtomicU32::new(0);
-        let spec = StoreSpec::parse(&options.store, options.username.as_deref(), options.password.as_deref())
-            .map_err(Error::from_reason)?;
+        let access = options.access().map_err(Error::from_reason)?;
+        let spec = StoreSpec::parse(&options.store, &access).map_err(Error::from_reason)?;
         let client = LAST_CLIENT.fetch_add(1, Ordering::Relaxed) + 1;
         let stats = Arc::new(Stats::default());
         let settings = ClientSettings {

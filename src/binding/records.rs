@@ -74,6 +74,7 @@ fn error_number(kind: StoreErrorKind) -> f64 {
         StoreErrorKind::Unsupported => 6,
         StoreErrorKind::WrongType => 7,
         StoreErrorKind::Internal => 8,
+        StoreErrorKind::Untrusted => 9,
     })
 }
 

@@ -25,6 +25,9 @@ pub enum StoreErrorKind {
     WrongType,
     /// A bug: in the store, or in this library.
     Internal,
+    /// The server can't prove that it is the one we mean: its certificate is of nobody whom we trust, made for another
+    /// name, or not valid now.
+    Untrusted,
 }
 
 impl StoreErrorKind {

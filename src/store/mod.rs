@@ -33,12 +33,14 @@
 //! 8. *It ends.* Every request is answered within the time-out given with its batch, with
 //!    [`StoreError`] if need be, and an error says whether the request may have been carried out.
 
+mod access;
 pub mod error;
 pub mod memory;
 pub mod redis;
 pub mod rules;
 pub mod spec;
 pub mod sqlite;
+mod tls;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -46,7 +48,9 @@ use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
 
+pub use access::Access;
 pub use error::{StoreError, StoreErrorKind};
+pub use tls::{Tls, TlsTexts};
 
 use crate::lease::handoff::BLOCK;
 use crate::lease::{Fence, Key, Mode, Token, Ttl};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::Store;
 use super::memory::MemoryStore;
+use super::{Access, Store};
 // Renamed, so that a search for the crate of that name finds only the module that may use it.
 use super::redis as redis_store;
 use super::sqlite::{self, SqliteStore};
@@ -16,16 +16,16 @@ pub enum StoreSpec {
     Memory(String),
     /// `sqlite:PATH`: a file, shared by the processes of this host.
     Sqlite(PathBuf),
-    /// `redis://…`, `redis+unix://…`: one Redis server.
+    /// `redis://…`, `rediss://…`, `redis+unix://…`: one Redis server.
     Redis(redis_store::RedisAddress),
 }
 
 impl StoreSpec {
-    /// Reads a store URL. User and password, where given, take the place of those in the URL.
+    /// Reads a store URL. User and password of `access`, where given, take the place of those in the URL.
     ///
     /// # Errors
     /// For people, and without the password: what is wrong with the URL.
-    pub fn parse(url: &str, username: Option<&str>, password: Option<&str>) -> Result<Self, String> {
+    pub fn parse(url: &str, access: &Access) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("{} is not a store URL: it has no scheme ({KNOWN})", without_secrets(url)));
         };
@@ -34,17 +34,16 @@ impl StoreSpec {
             "memory" => Ok(Self::Memory(rest.into())),
             "sqlite" => sqlite_path(rest).map(Self::Sqlite),
             "redis" | "rediss" | "redis+unix" => {
-                redis_store::RedisAddress::parse(url, username, password).map(Self::Redis)
+                redis_store::RedisAddress::parse(url, access).map(Self::Redis)
             }
             "redis-sentinel" | "redis-cluster" | "postgres" | "postgresql" => {
                 Err(format!("{scheme}: stores are not supported yet ({KNOWN})"))
             }
             _ => Err(format!("{scheme:?} is not the scheme of a store ({KNOWN})")),
         }?;
-        match spec {
-            Self::Redis(_) => Ok(spec),
-            _ if username.is_some() || password.is_some() => {
-                Err(format!("a {scheme}: store takes no username and no password"))
+        match (&spec, access.given().next()) {
+            (Self::Memory(_) | Self::Sqlite(_), Some(name)) => {
+                Err(format!("a {scheme}: store takes no {name}"))
             }
             _ => Ok(spec),
         }
@@ -69,7 +68,7 @@ impl StoreSpec {
     }
 }
 
-const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://… and redis+unix://…";
+const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://…, rediss://… and redis+unix://…";
 
 /// An absolute path, the same for every way in which the file's directory can be named. Empty is the default file.
 fn sqlite_path(given: &str) -> Result<PathBuf, String> {
@@ -102,17 +101,21 @@ mod tests {
     #[test]
     fn a_url_that_names_no_store_is_refused_without_its_password() {
         for url in ["", "nonsense", "user:secret@host", "http://user:secret@host", "memory:", "mysql:x"] {
-            let said = StoreSpec::parse(url, None, None).expect_err(url);
+            let said = StoreSpec::parse(url, &Access::default()).expect_err(url);
             assert!(!said.contains("secret"), "{said}");
         }
-        assert!(StoreSpec::parse("memory:x", None, Some("secret")).is_err());
+        let access = Access { password: Some("secret".into()), ..Access::default() };
+        let said = StoreSpec::parse("memory:x", &access).unwrap_err();
+        assert!(said.contains("password") && !said.contains("secret"), "{said}");
     }
 
     #[test]
     fn the_same_file_has_one_identity() {
         let directory = std::env::temp_dir();
-        let a = StoreSpec::parse(&format!("sqlite:{}/x.db", directory.display()), None, None).unwrap();
-        let b = StoreSpec::parse(&format!("sqlite:{}/./x.db", directory.display()), None, None).unwrap();
+        let a =
+            StoreSpec::parse(&format!("sqlite:{}/x.db", directory.display()), &Access::default()).unwrap();
+        let b =
+            StoreSpec::parse(&format!("sqlite:{}/./x.db", directory.display()), &Access::default()).unwrap();
         assert_eq!(a.identity(), b.identity());
     }
 }

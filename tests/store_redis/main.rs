@@ -5,6 +5,8 @@
 
 mod ask;
 mod bulk;
+#[path = "../support/certificates.rs"]
+mod certificates;
 mod connection;
 mod faults;
 mod hand_over;
@@ -16,3 +18,4 @@ mod notices;
 mod queue;
 mod server;
 mod shared;
+mod tls;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
 use leasehold::lease::Token;
+use leasehold::store::Access;
 use leasehold::store::redis::{RedisAddress, RedisStore};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -62,6 +63,10 @@ impl Server {
         &self.folder
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -114,7 +119,11 @@ impl Drop for Server {
 }
 
 pub fn store(url: &str) -> Rc<RedisStore> {
-    RedisStore::new(RedisAddress::parse(url, None, None).unwrap())
+    store_with(url, &Access::default())
+}
+
+pub fn store_with(url: &str, access: &Access) -> Rc<RedisStore> {
+    RedisStore::new(RedisAddress::parse(url, access).unwrap())
 }
 
 /// Whether the server is older than 7.
@@ -127,7 +136,7 @@ fn program() -> PathBuf {
     std::env::var_os("REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// The server, once its log says `until`; `None` if it ended before.
+/// The server, once its log says `until`; `None` if it ended before. `{port}` in a setting is the server's port.
 fn launch(folder: &Path, port: u16, settings: &[&str], until: &str) -> Option<Child> {
     let mut child = Command::new(program())
         .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--unixsocket"])
@@ -135,7 +144,7 @@ fn launch(folder: &Path, port: u16, settings: &[&str], until: &str) -> Option<Ch
         .arg("--dir")
         .arg(folder)
         .args(["--save", "", "--appendonly", "no"])
-        .args(settings)
+        .args(settings.iter().map(|word| word.replace("{port}", &port.to_string())))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| {

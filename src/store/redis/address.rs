@@ -5,20 +5,24 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use crate::store::{Access, Tls};
+
 /// The port of a URL that names none.
 const DEFAULT_PORT: u16 = 6379;
 /// The longest path of a unix socket: `sun_path` has 108 bytes on Linux and 104 elsewhere, one of them NUL.
 const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
-/// The address of one Redis server: where it listens, which database, which user.
+/// The address of one Redis server: where it listens, which database, which user, and whom to trust.
 ///
-/// Neither `Display` nor `Debug` shows the password.
+/// Neither `Display` nor `Debug` shows a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisAddress {
     pub(super) endpoint: Endpoint,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u32,
+    /// `None`: in plain.
+    pub(super) tls: Option<Tls>,
 }
 
 /// What to connect to.
@@ -31,29 +35,43 @@ pub(super) enum Endpoint {
 }
 
 impl RedisAddress {
-    /// Reads `redis://[user[:password]@]host[:port][/db]` or
+    /// Reads `redis://[user[:password]@]host[:port][/db]`, the same with `rediss://` for TLS, or
     /// `redis+unix://[user[:password]@]/path/to.sock[?db=N]`, where `?db=`, `?user=` and `?pass=` serve as
-    /// well. Special characters are percent-encoded. `username` and `password` go before those of the URL.
+    /// well. Special characters are percent-encoded. User and password of `access` go before those of the URL.
     ///
     /// Port 1 to 65535, 6379 if not given; database 0 to 2^31 − 1, 0 if not given.
     ///
     /// # Errors
     ///
     /// A message for people that has no part of the password in it.
-    pub fn parse(url: &str, username: Option<&str>, password: Option<&str>) -> Result<Self, String> {
+    pub fn parse(url: &str, access: &Access) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("a Redis URL begins with redis://")?;
-        let unix = match scheme.to_ascii_lowercase().as_str() {
-            "redis" => false,
-            "redis+unix" => true,
-            "rediss" => return Err("rediss:// (TLS) is not supported yet: TLS comes later".into()),
-            _ => return Err("the URL of a Redis server begins with redis:// or redis+unix://".into()),
+        let (unix, secure) = match scheme.to_ascii_lowercase().as_str() {
+            "redis" => (false, false),
+            "rediss" => (false, true),
+            "redis+unix" => (true, false),
+            _ => {
+                return Err(
+                    "the URL of a Redis server begins with redis://, rediss:// or redis+unix://".into()
+                );
+            }
+        };
+        let tls = match &access.tls {
+            Some(_) if unix => return Err("a unix socket needs no tls: leave it out".into()),
+            Some(_) if !secure => {
+                return Err(
+                    "tls is given, but the URL begins with redis://, which is in plain: write rediss://"
+                        .into(),
+                );
+            }
+            given => secure.then(|| given.clone().unwrap_or_default()),
         };
         let mut parts = Parts::split(rest)?;
-        if let Some(name) = username {
-            parts.username = Some(name.to_owned());
+        if access.username.is_some() {
+            parts.username.clone_from(&access.username);
         }
-        if let Some(secret) = password {
-            parts.password = Some(secret.to_owned());
+        if access.password.is_some() {
+            parts.password.clone_from(&access.password);
         }
         let (endpoint, database) = if unix { parts.unix()? } else { parts.tcp()? };
         let username = parts.username.filter(|name| !name.is_empty());
@@ -64,15 +82,18 @@ impl RedisAddress {
                 return Err("user and password can't contain a NUL character".into());
             }
         }
-        Ok(Self { endpoint, username, password, database })
+        if let (Some(tls), Endpoint::Tcp(host, _)) = (&tls, &endpoint) {
+            tls.server_name(host)?;
+        }
+        Ok(Self { endpoint, username, password, database, tls })
     }
 
-    /// A text that two addresses share only if one connection can serve both. It has a keyed hash of the
-    /// password in it, which means something in this process only.
+    /// A text that two addresses share only if one connection can serve both. It has keyed hashes of the
+    /// secrets in it, which mean something in this process only.
     pub fn identity(&self) -> String {
         static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let secret = self.password.as_ref().map(|secret| KEY.hash_one(secret));
-        format!("{self} {:?} {secret:?}", self.username)
+        format!("{self} {:?} {secret:?} {:?}", self.username, self.tls.as_ref().map(Tls::digest))
     }
 
     /// Whether the password is in `text`, which then must not be shown.
@@ -81,16 +102,17 @@ impl RedisAddress {
     }
 }
 
-/// `redis://user@host:port/db`, without the password.
+/// `redis://user@host:port/db` (or `rediss://…`), without the password.
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let user = self.username.as_deref().unwrap_or_default();
         let at = if user.is_empty() { "" } else { "@" };
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         match &self.endpoint {
             Endpoint::Tcp(host, port) if host.contains(':') => {
-                write!(f, "redis://{user}{at}[{host}]:{port}")?
+                write!(f, "{scheme}://{user}{at}[{host}]:{port}")?
             }
-            Endpoint::Tcp(host, port) => write!(f, "redis://{user}{at}{host}:{port}")?,
+            Endpoint::Tcp(host, port) => write!(f, "{scheme}://{user}{at}{host}:{port}")?,
             Endpoint::Unix(path) => write!(f, "redis+unix://{user}{at}{}", path.display())?,
         }
         match (&self.endpoint, self.database) {

@@ -9,6 +9,7 @@
 //! Notices come over the same connection, as pushes of RESP3 on a channel that is the connection's own.
 //!
 //! - [`address`]: the URL;
+//! - [`dial`]: the way to the server, by TLS if need be, and [`distrust`], why there is none;
 //! - [`connect`]: a connection that is fit for locks;
 //! - [`greeting`]: the first words on it;
 //! - [`link`]: the connection in use, and when to give it up;
@@ -20,6 +21,8 @@
 
 mod address;
 mod connect;
+mod dial;
+mod distrust;
 mod fault;
 mod greeting;
 mod link;
