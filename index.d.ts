@@ -52,16 +52,29 @@ export function createLockWorker(options: LockWorkerOptions): LockWorker
 export interface LockClientOptions {
   /**
    * `memory:NAME` (this process and its worker threads), `sqlite:PATH` (every process of this host),
-   * `redis://[user:password@]host[:port][/db]`, the same with `rediss://` for TLS, or `redis+unix:///path/to/socket`. For
-   * the default see {@link createLockClient}. A password in it never appears in a message.
+   * `redis://[user:password@]host[:port][/db]`, the same with `rediss://` for TLS, `redis+unix:///path/to/socket`, or
+   * `redis-sentinel://[user:password@]host[:port][,host[:port]…]/MASTER[?db=N]` (`rediss-sentinel://` for TLS), where the hosts
+   * are sentinels, on port 26379 by default, and the login is the master's. For the default see {@link createLockClient}. A
+   * password in it never appears in a message.
    */
   store?: string | undefined
   /** Redis user name, if it is not in the URL. */
   username?: string | undefined
   /** Redis password, if it is not in the URL. */
   password?: string | undefined
-  /** Whom to trust and who to be at a store that is reached by TLS (`rediss://`). */
+  /** Whom to trust and who to be at a store that is reached by TLS (`rediss://`, `rediss-sentinel://`). */
   tls?: TlsOptions | undefined
+  /** User name at the sentinels, if they want one. Only for `redis-sentinel://`, as `sentinelPassword`. */
+  sentinelUsername?: string | undefined
+  /** Password at the sentinels, if they want one. */
+  sentinelPassword?: string | undefined
+  /**
+   * How many replicas of a Redis master must have a lease before it is granted, and a renewal before it counts: 0 to 100.
+   * With 1, a failover to the replica that is furthest loses no lease. Each grant then takes the replicas' round trip
+   * longer; while too few answer, none is granted and those that are held run out (`StoreUnavailableError`, reason
+   * `timeout`). A request waits up to half of its time-out for them. Default 0.
+   */
+  minReplicas?: number | undefined
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
   prefix?: string | undefined
   /** Shown to whoever inspects a lock that this client holds; 1 to 255 bytes. Default `HOSTNAME:PID`. */

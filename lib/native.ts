@@ -28,6 +28,9 @@ export interface ClientConfig {
   username?: string
   password?: string
   tls?: TlsConfig
+  sentinelUsername?: string
+  sentinelPassword?: string
+  minReplicas: number
   prefix: string
   name: string
   maxStall: number

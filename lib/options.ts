@@ -52,6 +52,9 @@ const CLIENT_OPTIONS = [
   'username',
   'password',
   'tls',
+  'sentinelUsername',
+  'sentinelPassword',
+  'minReplicas',
   'prefix',
   'name',
   'ttl',
@@ -69,7 +72,7 @@ export function parseClient(given: unknown): ClientSettings {
     given === undefined || typeof given === 'string' || Array.isArray(given) ? { store: given } : (given as object)
   checkOptions(options, CLIENT_OPTIONS)
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
-  const { username, password, storeTimeout = 1_000, handOffs = 32, releaseOnSignal = [] } = options
+  const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0, releaseOnSignal = [] } = options
   checkText('prefix', prefix, 0, 255)
   checkText('name', name, 1, 255)
   checkMs('ttl', ttl, MIN_TTL)
@@ -77,8 +80,10 @@ export function parseClient(given: unknown): ClientSettings {
   checkMsOrInfinity('maxStall', maxStall, MIN_STALL)
   checkMs('storeTimeout', storeTimeout, 10, 60_000)
   checkNumber('handOffs', handOffs, 0, 1_000, true)
+  checkNumber('minReplicas', minReplicas, 0, 100, true)
   checkSignalNames(releaseOnSignal)
-  const config: ClientConfig = { store: resolveStore(options.store), prefix, name, maxStall, storeTimeout, handOffs }
+  const store = resolveStore(options.store)
+  const config: ClientConfig = { store, prefix, name, maxStall, storeTimeout, handOffs, minReplicas }
   if (username !== undefined) {
     checkText('username', username, 0, 1024)
     config.username = username
@@ -86,6 +91,15 @@ export function parseClient(given: unknown): ClientSettings {
   if (password !== undefined) {
     checkText('password', password, 0, 65_536)
     config.password = password
+  }
+  const { sentinelUsername, sentinelPassword } = options
+  if (sentinelUsername !== undefined) {
+    checkText('sentinelUsername', sentinelUsername, 0, 1024)
+    config.sentinelUsername = sentinelUsername
+  }
+  if (sentinelPassword !== undefined) {
+    checkText('sentinelPassword', sentinelPassword, 0, 65_536)
+    config.sentinelPassword = sentinelPassword
   }
   if (options.tls !== undefined) config.tls = parseTls(options.tls)
   return {

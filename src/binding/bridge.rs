@@ -42,6 +42,12 @@ pub struct ClientOptions {
     pub password: Option<String>,
     /// For a store that is reached by TLS.
     pub tls: Option<TlsOptions>,
+    /// Who we are at sentinels.
+    pub sentinel_username: Option<String>,
+    /// The password for that.
+    pub sentinel_password: Option<String>,
+    /// How many replicas must have a lease before it counts.
+    pub min_replicas: u32,
     /// What stands before each key at the store.
     pub prefix: String,
     /// Shown to whoever inspects a lock.
@@ -72,8 +78,14 @@ impl ClientOptions {
         let tls = self.tls.take().map(|TlsOptions { ca, cert, key, servername }| {
             Tls::parse(&TlsTexts { ca, cert, key, servername })
         });
-        let (username, password) = (self.username.take(), self.password.take());
-        Ok(Access { username, password, tls: tls.transpose()? })
+        Ok(Access {
+            username: self.username.take(),
+            password: self.password.take(),
+            tls: tls.transpose()?,
+            sentinel_username: self.sentinel_username.take(),
+            sentinel_password: self.sentinel_password.take(),
+            min_replicas: self.min_replicas,
+        })
     }
 }
 

@@ -13,6 +13,12 @@ pub struct Access {
     pub password: Option<String>,
     /// For stores that are reached by TLS: whom to trust, and who we are.
     pub tls: Option<Tls>,
+    /// Who we are at sentinels, if they ask.
+    pub sentinel_username: Option<String>,
+    /// The password for that, or the one that all have to give.
+    pub sentinel_password: Option<String>,
+    /// How many replicas must have a lease before it counts; 0 is the default.
+    pub min_replicas: u32,
 }
 
 impl Access {
@@ -22,6 +28,9 @@ impl Access {
             ("username", self.username.is_some()),
             ("password", self.password.is_some()),
             ("tls", self.tls.is_some()),
+            ("sentinelUsername", self.sentinel_username.is_some()),
+            ("sentinelPassword", self.sentinel_password.is_some()),
+            ("minReplicas", self.min_replicas > 0),
         ];
         all.into_iter().filter_map(|(name, given)| given.then_some(name))
     }

@@ -16,7 +16,8 @@ pub enum StoreSpec {
     Memory(String),
     /// `sqlite:PATH`: a file, shared by the processes of this host.
     Sqlite(PathBuf),
-    /// `redis://…`, `rediss://…`, `redis+unix://…`: one Redis server.
+    /// `redis://…`, `rediss://…`, `redis+unix://…`: one Redis server; `redis-sentinel://…`: the one that
+    /// sentinels name.
     Redis(redis_store::RedisAddress),
 }
 
@@ -33,10 +34,10 @@ impl StoreSpec {
             "memory" if rest.is_empty() => Err("memory: needs a name, as in memory:jobs".into()),
             "memory" => Ok(Self::Memory(rest.into())),
             "sqlite" => sqlite_path(rest).map(Self::Sqlite),
-            "redis" | "rediss" | "redis+unix" => {
+            "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
                 redis_store::RedisAddress::parse(url, access).map(Self::Redis)
             }
-            "redis-sentinel" | "redis-cluster" | "postgres" | "postgresql" => {
+            "redis-cluster" | "postgres" | "postgresql" => {
                 Err(format!("{scheme}: stores are not supported yet ({KNOWN})"))
             }
             _ => Err(format!("{scheme:?} is not the scheme of a store ({KNOWN})")),
@@ -68,7 +69,8 @@ impl StoreSpec {
     }
 }
 
-const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://…, rediss://… and redis+unix://…";
+const KNOWN: &str =
+    "known are memory:NAME, sqlite:PATH, redis://…, rediss://…, redis+unix://… and redis-sentinel://…";
 
 /// An absolute path, the same for every way in which the file's directory can be named. Empty is the default file.
 fn sqlite_path(given: &str) -> Result<PathBuf, String> {

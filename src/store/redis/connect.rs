@@ -28,7 +28,9 @@ pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
     if replies.iter().any(|(purpose, reply)| *purpose == Purpose::Hello && matches!(reply, Value::Map(_))) {
         protocol = ProtocolVersion::RESP3;
         // A name that nobody can guess: notices tell nothing, but who could send them could keep us busy.
-        let name = format!("leasehold:{}", uuid::Uuid::new_v4());
+        // Told no fence, whoever is handed a lease has to ask for it, and so to see to it that replicas have it.
+        let mark = if address.min_replicas > 0 { "?" } else { "" };
+        let name = format!("leasehold:{}{mark}", uuid::Uuid::new_v4());
         let replies = exchange(&address, &mut stream, subscription(&name)).await?;
         let allowed = !replies.iter().any(|(_, reply)| matches!(reply, Value::ServerError(_)));
         channel = allowed.then_some(name);
@@ -90,21 +92,26 @@ enum Purpose {
     Subscribe,
 }
 
-fn words_of(words: &[&str]) -> Cmd {
+/// A command of these words.
+pub fn words_of(words: &[&str]) -> Cmd {
     let mut command = Cmd::new();
     command.arg(words);
     command
 }
 
+/// The words that say who we are, if we are somebody.
+pub fn login(address: &RedisAddress) -> Option<Cmd> {
+    match (address.username.as_deref(), address.password.as_deref()) {
+        (None, None) => None,
+        (None, Some(secret)) => Some(words_of(&["AUTH", secret])),
+        (Some(user), secret) => Some(words_of(&["AUTH", user, secret.unwrap_or_default()])),
+    }
+}
+
 fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
     let command = words_of;
-    let login = match (address.username.as_deref(), address.password.as_deref()) {
-        (None, None) => None,
-        (None, Some(secret)) => Some(command(&["AUTH", secret])),
-        (Some(user), secret) => Some(command(&["AUTH", user, secret.unwrap_or_default()])),
-    };
     let select = (address.database != 0).then(|| command(&["SELECT", &address.database.to_string()]));
-    let login = login.map(|login| (Purpose::LogIn, login));
+    let login = login(address).map(|login| (Purpose::LogIn, login));
     // Behind the login and not with it, so that who does not know it can refuse it by itself.
     let hello = (Purpose::Hello, command(&["HELLO", "3"]));
     let name = (Purpose::Name, command(&["CLIENT", "SETNAME", "leasehold"]));

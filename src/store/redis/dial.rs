@@ -44,6 +44,8 @@ pub async fn dial(address: &RedisAddress) -> Result<Stream, StoreError> {
         }
         #[cfg(not(unix))]
         (Endpoint::Unix(_), _) => Err(unreachable(ErrorKind::Unsupported.into())),
+        // Whoever dials knows by then which server it is.
+        (Endpoint::Master(_), _) => Err(unreachable(ErrorKind::Unsupported.into())),
     }
 }
 
