@@ -28,7 +28,7 @@ export async function freePort() {
 }
 
 // The shell ends its server when our end of its stdin closes, which the kernel sees to however we die.
-const GUARD = '"$@" & server=$!; echo "$server"; read -r _; kill -KILL "$server" 2>/dev/null; wait'
+export const GUARD = '"$@" & server=$!; echo "$server"; read -r _; kill -KILL "$server" 2>/dev/null; wait'
 
 class RedisServer {
   #guard

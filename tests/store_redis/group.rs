@@ -27,14 +27,22 @@ pub struct Sentinel {
 impl Sentinel {
     /// One who watches `master` and needs `quorum` to agree.
     pub fn start(master: &Server, quorum: u32, password: &'static str) -> Self {
+        let auth = if password.is_empty() { String::new() } else { format!("requirepass {password}") };
+        let mut sentinel = Self::configured(master, quorum, &format!("port {{port}}\n{auth}"));
+        sentinel.password = password;
+        sentinel
+    }
+
+    /// One with these lines in its configuration, in which `{port}` is its port.
+    pub fn configured(master: &Server, quorum: u32, lines: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("leasehold-sentinel-{}", Token::random()));
         std::fs::create_dir(&folder).unwrap();
         for _ in 0..10 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let auth = if password.is_empty() { String::new() } else { format!("requirepass {password}\n") };
             let text = format!(
-                "port {port}\nbind 127.0.0.1\ndir {}\n{auth}sentinel monitor {NAME} 127.0.0.1 {} {quorum}\n\
+                "{}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {} {quorum}\n\
                  sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n",
+                lines.replace("{port}", &port.to_string()),
                 folder.display(),
                 master.port()
             );
@@ -47,7 +55,7 @@ impl Sentinel {
             while log.read_line(&mut line).unwrap() > 0 {
                 if line.contains("+monitor master") {
                     std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-                    return Self { child, folder, port, password };
+                    return Self { child, folder, port, password: "" };
                 }
                 line.clear();
             }
@@ -124,16 +132,26 @@ impl Group {
         store_with(&self.url(), &Access::default())
     }
 
+    /// Comes back when so many listen to the sentinels.
+    pub async fn heard_by(&self, count: usize) {
+        let listeners = |one: &Sentinel| one.command(&["CLIENT", "LIST"]).matches(" sub=1 ").count();
+        until_in_time("listeners", || self.sentinels.iter().map(listeners).sum::<usize>() == count).await;
+    }
+
     /// The server that all sentinels name as the master, once it is another than `old`.
     pub async fn promoted(&self, old: u16) -> &Server {
-        let end = Instant::now() + Duration::from_secs(30);
-        while self.sentinels.iter().any(|one| one.master() == old) {
-            assert!(Instant::now() < end, "no other master");
-            // Those who look out for it by themselves go on meanwhile.
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until_in_time("another master", || self.sentinels.iter().all(|one| one.master() != old)).await;
         let port = self.sentinels[0].master();
         self.servers.iter().find(|server| server.port() == port).expect("one of ours")
+    }
+}
+
+/// Waits for what nobody tells, while tasks go on.
+async fn until_in_time(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: it did not come to that");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

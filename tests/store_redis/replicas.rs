@@ -73,7 +73,7 @@ fn who_is_handed_a_lease_asks_for_it_and_thereby_waits_for_replicas() {
             let (one, two) = (Token::random(), Token::random());
             granted(&a, "lock:a", one).await;
             assert_eq!(queued(ask(&b, queue("lock:a", two, batch)).await), (0, true));
-            let releases = vec![release("lock:a", one), release("lock:other", one)];
+            let releases = [release("lock:a", one), release("lock:other", one)];
             all(&a, releases[..batch as usize].to_vec()).await;
             assert_eq!(notices.granted().await, (batch, None), "no fence is told");
             replica.signal(Signal::STOP);

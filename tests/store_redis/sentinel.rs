@@ -118,6 +118,7 @@ fn a_failover_is_followed_at_once_and_what_was_replicated_is_kept() {
         let (one, two) = (Token::random(), Token::random());
         let first = granted(&a, "lock:a", one).await;
         assert_eq!(queued(ask(&b, queue("lock:a", two, 1)).await), (0, true));
+        group.heard_by(2).await;
         let old = group.servers[0].port();
         // The replicas have it.
         assert_eq!(group.servers[0].command(&["WAIT", "2", "5000"]), "2");
@@ -152,12 +153,14 @@ fn a_master_that_is_deposed_while_it_lives_is_left() {
         let mut notices = Notices::of(&store);
         let token = Token::random();
         granted(&store, "lock:a", token).await;
+        group.heard_by(1).await;
         let old = group.servers[0].port();
         // It hears nothing: it would go on for ever, were it not for the sentinels.
         group.servers[0].signal(Signal::STOP);
         let promoted = group.promoted(old).await;
-        let began = Instant::now();
+        // They name it as soon as they have chosen it, and say so aloud when the others follow it.
         assert_eq!(notices.next().await, Notice::Missed);
+        let began = Instant::now();
         let other = Token::random();
         fence(within(&store, 1_000, acquire("lock:b", other, 60_000)).await.unwrap());
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());

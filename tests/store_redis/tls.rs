@@ -10,6 +10,7 @@ use leasehold::store::{Notice, Reply, Request, Store, StoreError, StoreErrorKind
 
 use crate::ask::{Notices, ask, fence, granted, info, queue, queued, release, run, within};
 use crate::certificates::{Authority, Files, Pair, access};
+use crate::group::{NAME, Sentinel};
 use crate::server::{Server, store, store_with};
 
 /// A server that speaks TLS alone.
@@ -176,6 +177,25 @@ fn a_server_without_tls_and_a_client_without_tls_are_told_apart() {
     let error = ping(&store(&secure.server.url())).unwrap_err();
     assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unsupported, false), "{error}");
     assert!(error.message.contains("write rediss:// instead of redis://"), "{error}");
+}
+
+#[test]
+fn sentinels_and_the_master_that_they_name_are_reached_by_tls() {
+    let authority = Authority::new();
+    let secure = Secure::start(&authority.server(), &authority, "no");
+    let mut lines = "port 0\ntls-port {port}\ntls-replication yes\n".to_owned();
+    for (name, value) in secure.files.settings("no") {
+        lines += &format!("{name} {value}\n");
+    }
+    let sentinel = Sentinel::configured(&secure.server, 1, &lines);
+    let url = |scheme: &str| format!("{scheme}://{}/{NAME}", sentinel.place());
+    let trusting = access(&authority.trusted());
+    assert_eq!(ping(&store_with(&url("rediss-sentinel"), &trusting)).unwrap(), Reply::Ready);
+    let error = ping(&store_with(&url("rediss-sentinel"), &access(&Authority::new().trusted()))).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Untrusted, "{error}");
+    let error = ping(&store(&url("redis-sentinel"))).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unsupported, "{error}");
+    assert!(error.message.contains("rediss-sentinel://"), "{error}");
 }
 
 /// Somebody who treats each connection with `serve`.

@@ -44,7 +44,9 @@ pub fn no_tls(address: &RedisAddress) -> StoreError {
 
 /// A server that does not speak in plain.
 pub fn wants_tls(address: &RedisAddress) -> StoreError {
-    let message = format!("{address} speaks TLS: write rediss:// instead of redis://");
+    let message = format!(
+        "{address} speaks TLS: write rediss:// instead of redis:// (rediss-sentinel:// for Sentinel)"
+    );
     StoreError::not_done(StoreErrorKind::Unsupported, message)
 }
 

@@ -7,6 +7,10 @@ const DEFAULT_PORT: u16 = 6379;
 /// The longest path of a unix socket: `sun_path` has 108 bytes on Linux and 104 elsewhere, one of them NUL.
 const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
+/// What a password with a bare / ? or # in it leads to.
+pub const UNENCODED: &str = "special characters in the user or password of a Redis URL must be percent-encoded: / is %2F, \
+                             ? is %3F, # is %23, @ is %40";
+
 /// What stands behind `://`, taken apart but for host and path.
 pub struct Parts<'a> {
     authority: &'a str,
@@ -23,9 +27,7 @@ impl<'a> Parts<'a> {
         // A password with a bare / ? or # in it ends the authority too early. Say so before any part of it
         // could be taken for, and shown as, a host or port.
         if !authority.is_empty() && !authority.contains('@') && tail.contains('@') {
-            return Err("special characters in the user or password of a Redis URL must be \
-                        percent-encoded: / is %2F, ? is %3F, # is %23, @ is %40"
-                .into());
+            return Err(UNENCODED.into());
         }
         if tail.contains('#') {
             return Err("a Redis URL has no #fragment; write # as %23".into());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::super::address::{Endpoint, RedisAddress};
-use super::super::url::decode;
+use super::super::url::{UNENCODED, decode};
 use crate::store::Access;
 
 /// The port of a sentinel whose URL names none.
@@ -30,6 +30,9 @@ impl Sentinels {
     pub fn parse(rest: &str, secure: bool, access: &Access) -> Result<RedisAddress, String> {
         let scheme = if secure { "rediss" } else { "redis" };
         let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if !authority.contains('@') && tail.contains('@') {
+            return Err(UNENCODED.into());
+        }
         let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
         let (path, query) = tail.split_at(tail.find(['?', '#']).unwrap_or(tail.len()));
         let for_master = Access { sentinel_username: None, sentinel_password: None, ..access.clone() };

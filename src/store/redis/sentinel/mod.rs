@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::address::Sentinels;
 use super::address::RedisAddress;
-use super::dial::{Stream, dial};
+use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
 use super::link::{Cut, Link};
 use super::{connect, distrust, fault};
@@ -162,6 +162,7 @@ async fn say(node: &RedisAddress, stream: &mut Stream, command: redis::Cmd) -> R
             Err(StoreError::not_done(kind, format!("{node} {advice}")))
         }
         (Some(value), _) => Ok(value),
+        (None, Some(_)) if node.tls.is_none() && speaks_tls(node).await => Err(distrust::wants_tls(node)),
         (None, Some(End::HungUp(error))) => Err(distrust::unreachable(node, &error)),
         (None, _) => Err(fault::not_a_redis(node, false)),
     }

@@ -18,7 +18,7 @@ use super::super::dial::dial;
 use super::address::Sentinels;
 use super::{ANSWER, say};
 
-/// The pause before the next sentinel is asked when one is lost.
+/// The pause before they are asked again when all have been lost.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often one that names another master than ours is asked again before it is believed.
 const LOOKS: u32 = 4;
@@ -27,9 +27,11 @@ const CHANNEL: &str = "+switch-master";
 
 /// Ends when the sentinels say that the master is not at `current` any more.
 pub async fn until_switched(sentinels: &Sentinels, current: &Endpoint) {
-    for node in sentinels.nodes.iter().cycle() {
-        if follow(node, &sentinels.master, current).await == Some(Switched) {
-            return;
+    loop {
+        for node in &sentinels.nodes {
+            if follow(node, &sentinels.master, current).await == Some(Switched) {
+                return;
+            }
         }
         sleep(PAUSE).await;
     }
