@@ -52,8 +52,10 @@ export function createLockWorker(options: LockWorkerOptions): LockWorker
 export interface LockClientOptions {
   /**
    * `memory:NAME` (this process and its worker threads), `sqlite:PATH` (every process of this host),
-   * `redis://[user:password@]host[:port][/db]` or `redis+unix:///path/to/socket`. For the default see
-   * {@link createLockClient}. A password in it never appears in a message.
+   * `redis://[user:password@]host[:port][/db]`, the same with `rediss://` for TLS, `redis+unix:///path/to/socket`, or
+   * `redis-sentinel://[user:password@]host[:port][,host[:port]…]/MASTER[?db=N]` (`rediss-sentinel://` for TLS), where the hosts
+   * are sentinels, on port 26379 by default, and the login is the master's. For the default see {@link createLockClient}. A
+   * password in it never appears in a message.
    *
    * Three or more URLs of independent servers, better an odd number, are a quorum: a lease is one that most of them have
    * granted, and fewer than half of them may fail (Redlock, with fences). They must keep their data over a restart, or
@@ -64,6 +66,19 @@ export interface LockClientOptions {
   username?: string | undefined
   /** Redis password, if it is not in the URL. */
   password?: string | undefined
+  /** Whom to trust and who to be at a store that is reached by TLS (`rediss://`, `rediss-sentinel://`). */
+  tls?: TlsOptions | undefined
+  /** User name at the sentinels, if they want one. Only for `redis-sentinel://`, as `sentinelPassword`. */
+  sentinelUsername?: string | undefined
+  /** Password at the sentinels, if they want one. */
+  sentinelPassword?: string | undefined
+  /**
+   * How many replicas of a Redis master must have a lease before it is granted, and a renewal before it counts: 0 to 100.
+   * With 1, a failover to the replica that is furthest loses no lease. Each grant then takes the replicas' round trip
+   * longer; while too few answer, none is granted and those that are held run out (`StoreUnavailableError`, reason
+   * `timeout`). A request waits up to half of its time-out for them. Default 0.
+   */
+  minReplicas?: number | undefined
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
   prefix?: string | undefined
   /** Shown to whoever inspects a lock that this client holds; 1 to 255 bytes. Default `HOSTNAME:PID`. */
@@ -90,6 +105,30 @@ export interface LockClientOptions {
    * signal, the process then ends of it, as it would have. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
+}
+
+/**
+ * Whom to trust over TLS, and who to be: as with Node's `tls.connect()`, the texts themselves (PEM), not the names of files.
+ * A certificate, key or name that can't be used is a `TypeError` at once.
+ *
+ * The server's certificate is always verified, and must be made for the host in the URL: who could pretend to be the server
+ * could grant every lock to everybody. If the certificate is of your own making, do not look for a way to switch that off,
+ * give `ca`.
+ */
+export interface TlsOptions {
+  /**
+   * Certificates of the authorities to trust, instead of those that the system trusts (or those that the environment
+   * variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name): one text may have many.
+   */
+  ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined
+  /** The certificate to show to a server that wants one, and behind it those that lead to its authority. Needs `key`. */
+  cert?: string | Uint8Array | undefined
+  /** The private key of `cert`, not encrypted: PKCS#8, PKCS#1 or SEC1. It never appears in a message. */
+  key?: string | Uint8Array | undefined
+  /** The host name or IP address that the server's certificate must be made for. Default: the host in the URL. */
+  servername?: string | undefined
+  /** Not there: give `ca`. */
+  rejectUnauthorized?: never
 }
 
 /** Acquires locks at one store. */
@@ -720,9 +759,10 @@ export type LossReason = 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'
 
 /**
  * What is wrong with a store. These may pass by themselves: `unreachable` (no connection), `timeout` (no answer in
- * `storeTimeout`), `loading` (starting, or busy), `readonly` (a replica), `full` (memory or disk). These do not:
- * `denied` (user, password, rights), `unsupported` (nothing that can be used), `wrongtype` (the key is something
- * else), `internal` (a bug).
+ * `storeTimeout`, or of too few replicas), `loading` (starting, or busy), `readonly` (a replica), `full` (memory or disk). These do not:
+ * `denied` (user, password, rights, client certificate), `unsupported` (nothing that can be used, or TLS on one side only),
+ * `wrongtype` (the key is something else), `internal` (a bug), `untrusted` (the server's certificate: of an unknown issuer,
+ * expired, for another name).
  */
 export type StoreUnavailableReason =
   | 'unreachable'
@@ -734,6 +774,7 @@ export type StoreUnavailableReason =
   | 'unsupported'
   | 'wrongtype'
   | 'internal'
+  | 'untrusted'
 
 /** What every error of this library is, bad arguments aside. Code `ERR_LOCK_RELEASED` if it is nothing more special. */
 export class LockError extends Error {

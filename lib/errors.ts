@@ -100,6 +100,7 @@ const storeReasons: api.StoreUnavailableReason[] = [
   'unsupported',
   'wrongtype',
   'internal',
+  'untrusted',
 ]
 /** From here on they do not pass by themselves. */
 const FIRST_LASTING = storeReasons.indexOf('denied')

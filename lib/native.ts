@@ -5,6 +5,7 @@
 
 import { Bridge } from './bridge'
 import { rethrow } from './rethrow'
+import type { TlsConfig } from './tls'
 
 /** The class that native code exports, one instance for each environment. */
 export interface NativeBridge {
@@ -27,6 +28,10 @@ export interface ClientConfig {
   stores: string[]
   username?: string
   password?: string
+  tls?: TlsConfig
+  sentinelUsername?: string
+  sentinelPassword?: string
+  minReplicas: number
   prefix: string
   name: string
   maxStall: number

@@ -22,6 +22,7 @@ import {
 import { checkSignalNames } from './exit'
 import { type ClientConfig, Flag, Most } from './native'
 import { parseRetry, type Retry } from './retry'
+import { parseTls } from './tls'
 
 const MIN_STALL = 100
 /** Of two, none may fail. */
@@ -52,6 +53,10 @@ const CLIENT_OPTIONS = [
   'store',
   'username',
   'password',
+  'tls',
+  'sentinelUsername',
+  'sentinelPassword',
+  'minReplicas',
   'prefix',
   'name',
   'ttl',
@@ -69,7 +74,7 @@ export function parseClient(given: unknown): ClientSettings {
     given === undefined || typeof given === 'string' || Array.isArray(given) ? { store: given } : (given as object)
   checkOptions(options, CLIENT_OPTIONS)
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
-  const { username, password, storeTimeout = 1_000, handOffs = 32, releaseOnSignal = [] } = options
+  const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0, releaseOnSignal = [] } = options
   checkText('prefix', prefix, 0, 255)
   checkText('name', name, 1, 255)
   checkMs('ttl', ttl, MIN_TTL)
@@ -77,8 +82,10 @@ export function parseClient(given: unknown): ClientSettings {
   checkMsOrInfinity('maxStall', maxStall, MIN_STALL)
   checkMs('storeTimeout', storeTimeout, 10, 60_000)
   checkNumber('handOffs', handOffs, 0, 1_000, true)
+  checkNumber('minReplicas', minReplicas, 0, 100, true)
   checkSignalNames(releaseOnSignal)
-  const config: ClientConfig = { stores: resolveStores(options.store), prefix, name, maxStall, storeTimeout, handOffs }
+  const stores = resolveStores(options.store)
+  const config: ClientConfig = { stores, prefix, name, maxStall, storeTimeout, handOffs, minReplicas }
   if (username !== undefined) {
     checkText('username', username, 0, 1024)
     config.username = username
@@ -87,6 +94,16 @@ export function parseClient(given: unknown): ClientSettings {
     checkText('password', password, 0, 65_536)
     config.password = password
   }
+  const { sentinelUsername, sentinelPassword } = options
+  if (sentinelUsername !== undefined) {
+    checkText('sentinelUsername', sentinelUsername, 0, 1024)
+    config.sentinelUsername = sentinelUsername
+  }
+  if (sentinelPassword !== undefined) {
+    checkText('sentinelPassword', sentinelPassword, 0, 65_536)
+    config.sentinelPassword = sentinelPassword
+  }
+  if (options.tls !== undefined) config.tls = parseTls(options.tls)
   return {
     config,
     asked: { ttl, wait, maxHold: 0, most: Most.Exclusive, flags: 0, retry: undefined, signal: undefined },

@@ -16,7 +16,7 @@ use leasehold::engine::stats::Stats;
 use leasehold::lease::{LeaseState, Mode, Token, Ttl};
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::spec::StoreSpec;
-use leasehold::store::{Answer, Listener, Request, Store, StoreErrorKind};
+use leasehold::store::{Access, Answer, Listener, Request, Store, StoreErrorKind};
 
 const ENV: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ impl Environment {
             hand_offs: 32,
             stats: Arc::new(Stats::default()),
         };
-        let spec = StoreSpec::parse("memory:x", None, None).unwrap();
+        let spec = StoreSpec::parse("memory:x", &Access::default()).unwrap();
         self.engine.send(Message::OpenClient { client, spec, settings });
     }
 

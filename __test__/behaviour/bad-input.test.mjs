@@ -126,6 +126,9 @@ const ARGUMENTS = [
   ['renew: NaN', RANGE, async (locks) => (await locks.acquire('k')).renew(NaN)],
 ]
 
+// Enough of a certificate to be taken for one.
+const PEM = '-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n'
+
 /** [what, expected class and code, the argument of createLockClient] */
 const CLIENTS = [
   ['store: a number', TYPE, 6_379],
@@ -143,7 +146,31 @@ const CLIENTS = [
   ['store: database negative', VALUE, 'redis://localhost:6379/-1'],
   ['store: a broken escape', VALUE, `redis://:%zz${SECRET}@localhost:6379`],
   ['store: an unknown query', VALUE, `redis://:${SECRET}@localhost:6379?tiemout=5`],
-  ['store: rediss, which is not there yet', VALUE, `rediss://:${SECRET}@localhost:6379`],
+  ['store: a Sentinel without the name of the master', VALUE, `redis-sentinel://:${SECRET}@localhost`],
+  ['store: a Sentinel without a host', VALUE, `redis-sentinel://:${SECRET}@/mymaster`],
+  ['sentinelPassword: a number', TYPE, { store: 'redis-sentinel://localhost/m', sentinelPassword: 1 }],
+  ['sentinelUsername: a number', TYPE, { store: 'redis-sentinel://localhost/m', sentinelUsername: 1 }],
+  ['sentinelPassword: with redis://', VALUE, { store: 'redis://localhost', sentinelPassword: SECRET }],
+  ['minReplicas: negative', RANGE, { store: 'redis://localhost', minReplicas: -1 }],
+  ['minReplicas: a fraction', RANGE, { store: 'redis://localhost', minReplicas: 0.5 }],
+  ['minReplicas: a string', TYPE, { store: 'redis://localhost', minReplicas: '1' }],
+  ['minReplicas: with a store that has none', VALUE, { store: 'memory:x', minReplicas: 1 }],
+  ['tls: a string', TYPE, { store: 'rediss://localhost', tls: 'yes' }],
+  ['tls: true', TYPE, { store: 'rediss://localhost', tls: true }],
+  ['tls: misspelt (caa)', VALUE, { store: 'rediss://localhost', tls: { caa: 'x' } }],
+  ['tls: rejectUnauthorized', VALUE, { store: 'rediss://localhost', tls: { rejectUnauthorized: false } }],
+  ['tls: with redis://', VALUE, { store: `redis://:${SECRET}@localhost`, tls: {} }],
+  ['tls: with another store', VALUE, { store: 'memory:x', tls: {} }],
+  ['tls.ca: the name of a file', VALUE, { store: 'rediss://localhost', tls: { ca: '/etc/ssl/ca.pem' } }],
+  ['tls.ca: a number', TYPE, { store: 'rediss://localhost', tls: { ca: 5 } }],
+  ['tls.ca: empty', VALUE, { store: 'rediss://localhost', tls: { ca: [] } }],
+  ['tls.ca: an array of numbers', TYPE, { store: 'rediss://localhost', tls: { ca: [5] } }],
+  ['tls.ca: no text', VALUE, { store: 'rediss://localhost', tls: { ca: Buffer.from([48, 130, 1, 10, 2, 1]) } }],
+  ['tls.cert: without a key', VALUE, { store: 'rediss://localhost', tls: { cert: 'x' } }],
+  ['tls.key: without a certificate', VALUE, { store: 'rediss://localhost', tls: { key: SECRET } }],
+  ['tls.key: malformed', VALUE, { store: 'rediss://localhost', tls: { cert: PEM, key: SECRET } }],
+  ['tls.servername: a number', TYPE, { store: 'rediss://localhost', tls: { servername: 5 } }],
+  ['tls.servername: no name', VALUE, { store: 'rediss://localhost', tls: { servername: 'a b' } }],
   ['store: a unix socket without a path', VALUE, 'redis+unix://'],
   ['store: sqlite without a path', VALUE, 'sqlite:'],
   ['store: memory without a name', VALUE, 'memory:'],

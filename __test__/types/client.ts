@@ -27,6 +27,10 @@ const locks: LockClient = createLockClient()
 createLockClient('redis://localhost')
 createLockClient({ store: 'memory:tests', ttl: 5_000, wait: Number.POSITIVE_INFINITY, releaseOnSignal: ['SIGTERM'] })
 createLockClient({ store: 'memory:tests', handOffs: 0 })
+createLockClient({ store: 'rediss://localhost', tls: { ca: ['-----BEGIN', Buffer.from('')], servername: 'redis' } })
+createLockClient({ store: 'redis-sentinel://one,two/mymaster', sentinelPassword: 'secret', minReplicas: 1 })
+// @ts-expect-error: verification can't be switched off
+createLockClient({ store: 'rediss://localhost', tls: { rejectUnauthorized: false } })
 createLockClient({} satisfies LockClientOptions)
 // @ts-expect-error: no such option
 createLockClient({ tll: 5_000 })

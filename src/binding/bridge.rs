@@ -27,6 +27,7 @@ use crate::engine::stats::Stats;
 use crate::lease::Phase;
 use crate::store::breaker::Health;
 use crate::store::spec::StoreSpec;
+use crate::store::{Access, Tls, TlsTexts};
 
 /// How long an end may take: after that the ttl has to do it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
@@ -40,6 +41,14 @@ pub struct ClientOptions {
     pub username: Option<String>,
     /// Takes the place of the password in the URL.
     pub password: Option<String>,
+    /// For a store that is reached by TLS.
+    pub tls: Option<TlsOptions>,
+    /// Who we are at sentinels.
+    pub sentinel_username: Option<String>,
+    /// The password for that.
+    pub sentinel_password: Option<String>,
+    /// How many replicas must have a lease before it counts.
+    pub min_replicas: u32,
     /// What stands before each key at the store.
     pub prefix: String,
     /// Shown to whoever inspects a lock.
@@ -52,6 +61,35 @@ pub struct ClientOptions {
     pub hand_offs: u32,
     /// The slot that is told how the store's servers are, until the client is closed.
     pub watch: u32,
+}
+
+/// Whom to trust, and who we are: PEM.
+#[napi(object)]
+pub struct TlsOptions {
+    /// Authorities to trust instead of the system's.
+    pub ca: Vec<String>,
+    /// Our own certificate.
+    pub cert: Option<String>,
+    /// Its key.
+    pub key: Option<String>,
+    /// The name that the server's certificate must be made for.
+    pub servername: Option<String>,
+}
+
+impl ClientOptions {
+    fn access(&mut self) -> std::result::Result<Access, String> {
+        let tls = self.tls.take().map(|TlsOptions { ca, cert, key, servername }| {
+            Tls::parse(&TlsTexts { ca, cert, key, servername })
+        });
+        Ok(Access {
+            username: self.username.take(),
+            password: self.password.take(),
+            tls: tls.transpose()?,
+            sentinel_username: self.sentinel_username.take(),
+            sentinel_password: self.sentinel_password.take(),
+            min_replicas: self.min_replicas,
+        })
+    }
 }
 
 pub(super) struct ClientHandle {
@@ -128,11 +166,10 @@ impl Bridge {
 
     /// Opens a client. Connects to nothing yet.
     #[napi(catch_unwind)]
-    pub fn open_client(&mut self, options: ClientOptions) -> Result<u32> {
+    pub fn open_client(&mut self, mut options: ClientOptions) -> Result<u32> {
         static LAST_CLIENT: AtomicU32 = AtomicU32::new(0);
-        let spec =
-            StoreSpec::parse_all(&options.stores, options.username.as_deref(), options.password.as_deref())
-                .map_err(Error::from_reason)?;
+        let access = options.access().map_err(Error::from_reason)?;
+        let spec = StoreSpec::parse_all(&options.stores, &access).map_err(Error::from_reason)?;
         let client = LAST_CLIENT.fetch_add(1, Ordering::Relaxed) + 1;
         let stats = Arc::new(Stats::default());
         for server in spec.servers() {

@@ -108,7 +108,8 @@ fn kind_number(kind: StoreErrorKind) -> f64 {
         StoreErrorKind::Unsupported => 6,
         StoreErrorKind::WrongType => 7,
         StoreErrorKind::Internal => 8,
-        StoreErrorKind::Quorum => 9,
+        StoreErrorKind::Untrusted => 9,
+        StoreErrorKind::Quorum => 10,
     })
 }
 

@@ -25,6 +25,9 @@ pub enum StoreErrorKind {
     WrongType,
     /// A bug: in the store, or in this library.
     Internal,
+    /// The server can't prove that it is the one we mean: its certificate is of nobody whom we trust, made for another
+    /// name, or not valid now.
+    Untrusted,
     /// Too few nodes of a quorum were there to grant or renew a lease; the error has the votes.
     Quorum,
 }
@@ -42,6 +45,7 @@ impl StoreErrorKind {
             Self::Unsupported => "unsupported",
             Self::WrongType => "wrongtype",
             Self::Internal => "internal",
+            Self::Untrusted => "untrusted",
             Self::Quorum => "quorum",
         }
     }

@@ -44,6 +44,7 @@
 //! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no
 //!   fence: that shown before the lease is taken up is a node's own.
 
+mod access;
 pub mod breaker;
 pub mod diagnosis;
 pub mod error;
@@ -54,6 +55,7 @@ pub mod redis;
 pub mod rules;
 pub mod spec;
 pub mod sqlite;
+mod tls;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,7 +63,9 @@ use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
 
+pub use access::Access;
 pub use error::{Said, StoreError, StoreErrorKind, Vote};
+pub use tls::{Tls, TlsTexts};
 
 use self::breaker::Health;
 use self::diagnosis::Report;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::Store;
 use super::breaker::Limits;
 use super::guarded::Guarded;
 use super::memory::MemoryStore;
 use super::quorum::{self, QuorumStore};
+use super::{Access, Store};
 // Renamed, so that a search for the crate of that name finds only the module that may use it.
 use super::redis as redis_store;
 use super::sqlite::{self, SqliteStore};
@@ -20,18 +20,19 @@ pub enum StoreSpec {
     Memory(String),
     /// `sqlite:PATH`: a file, shared by the processes of this host.
     Sqlite(PathBuf),
-    /// `redis://…`, `redis+unix://…`: one Redis server.
+    /// `redis://…`, `rediss://…`, `redis+unix://…`: one Redis server; `redis-sentinel://…`: the one that
+    /// sentinels name.
     Redis(redis_store::RedisAddress),
     /// Several stores of which a majority makes a lease.
     Quorum(Vec<StoreSpec>),
 }
 
 impl StoreSpec {
-    /// Reads a store URL. User and password, where given, take the place of those in the URL.
+    /// Reads a store URL. User and password of `access`, where given, take the place of those in the URL.
     ///
     /// # Errors
     /// For people, and without the password: what is wrong with the URL.
-    pub fn parse(url: &str, username: Option<&str>, password: Option<&str>) -> Result<Self, String> {
+    pub fn parse(url: &str, access: &Access) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("{} is not a store URL: it has no scheme ({KNOWN})", without_secrets(url)));
         };
@@ -39,34 +40,29 @@ impl StoreSpec {
             "memory" if rest.is_empty() => Err("memory: needs a name, as in memory:jobs".into()),
             "memory" => Ok(Self::Memory(rest.into())),
             "sqlite" => sqlite_path(rest).map(Self::Sqlite),
-            "redis" | "rediss" | "redis+unix" => {
-                redis_store::RedisAddress::parse(url, username, password).map(Self::Redis)
+            "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
+                redis_store::RedisAddress::parse(url, access).map(Self::Redis)
             }
-            "redis-sentinel" | "redis-cluster" | "postgres" | "postgresql" => {
+            "redis-cluster" | "postgres" | "postgresql" => {
                 Err(format!("{scheme}: stores are not supported yet ({KNOWN})"))
             }
             _ => Err(format!("{scheme:?} is not the scheme of a store ({KNOWN})")),
         }?;
-        match spec {
-            Self::Redis(_) => Ok(spec),
-            _ if username.is_some() || password.is_some() => {
-                Err(format!("a {scheme}: store takes no username and no password"))
+        match (&spec, access.given().next()) {
+            (Self::Memory(_) | Self::Sqlite(_), Some(name)) => {
+                Err(format!("a {scheme}: store takes no {name}"))
             }
             _ => Ok(spec),
         }
     }
 
-    /// Reads the URL of a store, or those of the nodes of a quorum. User and password, where given, are those of each.
+    /// Reads the URL of a store, or those of the nodes of a quorum. Who we are there is the same at each.
     ///
     /// # Errors
     /// As [`StoreSpec::parse`]; and for too few nodes, too many, or one that is named twice.
-    pub fn parse_all(
-        urls: &[String],
-        username: Option<&str>,
-        password: Option<&str>,
-    ) -> Result<Self, String> {
+    pub fn parse_all(urls: &[String], access: &Access) -> Result<Self, String> {
         if let [url] = urls {
-            return Self::parse(url, username, password);
+            return Self::parse(url, access);
         }
         if !(quorum::FEWEST..=quorum::MOST).contains(&urls.len()) {
             return Err(format!(
@@ -76,7 +72,7 @@ impl StoreSpec {
                 urls.len()
             ));
         }
-        let nodes = urls.iter().map(|url| Self::parse(url, username, password));
+        let nodes = urls.iter().map(|url| Self::parse(url, access));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         for (index, node) in nodes.iter().enumerate() {
             if nodes[..index].iter().any(|other| other.identity() == node.identity()) {
@@ -157,7 +153,8 @@ impl fmt::Display for StoreSpec {
 /// See [`StoreSpec::batch`].
 const BATCH: usize = 64;
 
-const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://… and redis+unix://…";
+const KNOWN: &str =
+    "known are memory:NAME, sqlite:PATH, redis://…, rediss://…, redis+unix://… and redis-sentinel://…";
 
 /// An absolute path, the same for every way in which the file's directory can be named. Empty is the default file.
 fn sqlite_path(given: &str) -> Result<PathBuf, String> {
@@ -190,17 +187,21 @@ mod tests {
     #[test]
     fn a_url_that_names_no_store_is_refused_without_its_password() {
         for url in ["", "nonsense", "user:secret@host", "http://user:secret@host", "memory:", "mysql:x"] {
-            let said = StoreSpec::parse(url, None, None).expect_err(url);
+            let said = StoreSpec::parse(url, &Access::default()).expect_err(url);
             assert!(!said.contains("secret"), "{said}");
         }
-        assert!(StoreSpec::parse("memory:x", None, Some("secret")).is_err());
+        let access = Access { password: Some("secret".into()), ..Access::default() };
+        let said = StoreSpec::parse("memory:x", &access).unwrap_err();
+        assert!(said.contains("password") && !said.contains("secret"), "{said}");
     }
 
     #[test]
     fn the_same_file_has_one_identity() {
         let directory = std::env::temp_dir();
-        let a = StoreSpec::parse(&format!("sqlite:{}/x.db", directory.display()), None, None).unwrap();
-        let b = StoreSpec::parse(&format!("sqlite:{}/./x.db", directory.display()), None, None).unwrap();
+        let a =
+            StoreSpec::parse(&format!("sqlite:{}/x.db", directory.display()), &Access::default()).unwrap();
+        let b =
+            StoreSpec::parse(&format!("sqlite:{}/./x.db", directory.display()), &Access::default()).unwrap();
         assert_eq!(a.identity(), b.identity());
     }
 }

@@ -9,7 +9,7 @@ use futures_util::future::LocalBoxFuture;
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::quorum::QuorumStore;
 use leasehold::store::redis::{RedisAddress, RedisStore};
-use leasehold::store::{Answer, Listener, Request, Store};
+use leasehold::store::{Access, Answer, Listener, Request, Store};
 
 use crate::client::{Client, UnderWay};
 use crate::fixture::Fixture;
@@ -122,7 +122,8 @@ impl OfRedis {
 
 impl Fixture for OfRedis {
     fn open(&self) -> Client {
-        let address = |server: &Rc<RedisServer>| RedisAddress::parse(&server.url(), None, None).unwrap();
+        let address =
+            |server: &Rc<RedisServer>| RedisAddress::parse(&server.url(), &Access::default()).unwrap();
         quorum(self.0.iter().map(|server| RedisStore::new(address(server)) as Rc<dyn Store>))
     }
 

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
+use leasehold::store::Access;
 use leasehold::store::redis::{RedisAddress, RedisStore};
 
 use crate::client::Client;
@@ -20,7 +21,7 @@ impl Redis {
 
 impl Fixture for Redis {
     fn open(&self) -> Client {
-        Client::of(RedisStore::new(RedisAddress::parse(&self.0.url(), None, None).unwrap()))
+        Client::of(RedisStore::new(RedisAddress::parse(&self.0.url(), &Access::default()).unwrap()))
     }
 
     /// The hardest restart: the server has lost all that it knew.

@@ -5,8 +5,11 @@
 
 mod ask;
 mod bulk;
+#[path = "../support/certificates.rs"]
+mod certificates;
 mod connection;
 mod faults;
+mod group;
 mod hand_over;
 mod impostors;
 mod layout;
@@ -14,5 +17,8 @@ mod measure;
 mod model;
 mod notices;
 mod queue;
+mod replicas;
+mod sentinel;
 mod server;
 mod shared;
+mod tls;

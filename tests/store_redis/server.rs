@@ -8,11 +8,14 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
 use leasehold::lease::Token;
+use leasehold::store::Access;
 use leasehold::store::redis::{RedisAddress, RedisStore};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What the server's log says when it takes requests.
 const READY: &str = "Ready to accept connections";
+/// What a replica's log says when it has its master's data.
+const IN_STEP: &str = "sync: Finished with success";
 
 /// A server, killed when the value goes.
 pub struct Server {
@@ -24,12 +27,22 @@ pub struct Server {
 impl Server {
     /// A server without data that takes requests.
     pub fn start(settings: &[&str]) -> Self {
+        Self::start_until(settings, READY)
+    }
+
+    /// A replica of `master` that has all that this one has.
+    pub fn replica_of(master: &Self) -> Self {
+        Self::start_until(&["--replicaof", "127.0.0.1", &master.port.to_string()], IN_STEP)
+    }
+
+    /// One whose log says `until`.
+    fn start_until(settings: &[&str], until: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("leasehold-redis-{}", Token::random()));
         std::fs::create_dir(&folder).unwrap();
         // Another process may take the port before the server does: then with another one.
         for _ in 0..10 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            if let Some(child) = launch(&folder, port, settings, READY) {
+            if let Some(child) = launch(&folder, port, settings, until) {
                 return Self { child, folder, port };
             }
         }
@@ -60,6 +73,10 @@ impl Server {
 
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     pub fn url(&self) -> String {
@@ -114,7 +131,11 @@ impl Drop for Server {
 }
 
 pub fn store(url: &str) -> Rc<RedisStore> {
-    RedisStore::new(RedisAddress::parse(url, None, None).unwrap())
+    store_with(url, &Access::default())
+}
+
+pub fn store_with(url: &str, access: &Access) -> Rc<RedisStore> {
+    RedisStore::new(RedisAddress::parse(url, access).unwrap())
 }
 
 /// Whether the server is older than 7.
@@ -123,19 +144,20 @@ pub fn is_old() -> bool {
     version.is_ok_and(|text| String::from_utf8_lossy(&text).contains("v=6."))
 }
 
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     std::env::var_os("REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// The server, once its log says `until`; `None` if it ended before.
+/// The server, once its log says `until`; `None` if it ended before. `{port}` in a setting is the server's port.
 fn launch(folder: &Path, port: u16, settings: &[&str], until: &str) -> Option<Child> {
     let mut child = Command::new(program())
         .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--unixsocket"])
         .arg(folder.join("redis.sock"))
         .arg("--dir")
         .arg(folder)
-        .args(["--save", "", "--appendonly", "no"])
-        .args(settings)
+        // A master waits five seconds for more replicas before it sends them what it has.
+        .args(["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"])
+        .args(settings.iter().map(|word| word.replace("{port}", &port.to_string())))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| {
@@ -167,7 +189,7 @@ pub fn send(stream: &mut impl Write, words: &[&str]) {
     stream.write_all(text.as_bytes()).unwrap();
 }
 
-fn receive(replies: &mut impl BufRead) -> String {
+pub fn receive(replies: &mut impl BufRead) -> String {
     let mut line = String::new();
     replies.read_line(&mut line).unwrap();
     let line = line.trim_end();

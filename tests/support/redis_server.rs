@@ -38,7 +38,7 @@ struct Running {
 }
 
 impl RedisServer {
-    /// A server with `options` of its configuration ("name value", or several words for a value).
+    /// A server with `options` of its configuration ("name value", or several words for a value; `{port}` is its port).
     pub fn start(options: &[&str]) -> Rc<Self> {
         // A short name: the path of a unix socket may have about 100 bytes.
         let folder = std::env::temp_dir().canonicalize().unwrap();
@@ -52,6 +52,10 @@ impl RedisServer {
             server.port.set(free);
         });
         Rc::new(server)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.get()
     }
 
     /// `redis://127.0.0.1:PORT`, with `login` (`user:password@`) in its place.
@@ -151,6 +155,7 @@ impl RedisServer {
         command.args(["--bind", "127.0.0.1", "--port", &self.port.get().to_string(), "--save", ""]);
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(&self.folder);
         for option in self.options.iter().map(String::as_str).chain(options.iter().copied()) {
+            let option = option.replace("{port}", &self.port.get().to_string());
             let mut words = option.split(' ');
             command.arg(format!("--{}", words.next().unwrap())).args(words);
         }

@@ -1,7 +1,8 @@
 use super::*;
+use crate::store::TlsTexts;
 
 fn parse(url: &str) -> RedisAddress {
-    RedisAddress::parse(url, None, None).unwrap_or_else(|error| panic!("{url}: {error}"))
+    RedisAddress::parse(url, &Access::default()).unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
 fn tcp(host: &str, port: u16) -> Endpoint {
@@ -43,7 +44,8 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
     for (url, said) in [
         ("localhost:6379", "begins with redis://"),
         ("http://host", "begins with redis://"),
-        ("rediss://:secret@host", "TLS comes later"),
+        ("rediss://:secret@", "names no host"),
+        ("rediss://:secret@a..b", "can't be the name in a certificate"),
         ("redis://", "names no host"),
         ("redis:///0", "names no host"),
         ("redis://:secret@", "names no host"),
@@ -76,7 +78,7 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
         ("redis+unix:///a%00.sock", "absolute path"),
         (&long, "longer"),
     ] {
-        let error = RedisAddress::parse(url, None, None).expect_err(url);
+        let error = RedisAddress::parse(url, &Access::default()).expect_err(url);
         assert!(error.contains(said), "{url}: {error}");
         assert!(!error.contains("secret"), "{url}: {error}");
     }
@@ -85,7 +87,11 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
 #[test]
 fn options_take_the_place_of_the_urls_and_make_another_identity() {
     let url = "redis://a:secret@host/2";
-    let other = RedisAddress::parse(url, Some("c"), Some("hidden")).unwrap();
+    let other = {
+        let access =
+            Access { username: Some("c".into()), password: Some("hidden".into()), ..Access::default() };
+        RedisAddress::parse(url, &access).unwrap()
+    };
     assert_eq!((other.username.as_deref(), other.password.as_deref()), (Some("c"), Some("hidden")));
     assert_eq!(other.to_string(), "redis://c@host:6379/2");
     assert_eq!(parse(url).identity(), parse(url).identity());
@@ -96,4 +102,23 @@ fn options_take_the_place_of_the_urls_and_make_another_identity() {
     }
     let shown = format!("{other} {other:?} {}", other.identity());
     assert!(!shown.contains("hidden") && !shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn tls_is_what_the_url_says_and_makes_another_identity() {
+    let plain = parse("redis://:secret@host");
+    let secure = parse("rediss://:secret@host");
+    assert_eq!(secure.to_string(), "rediss://host:6379");
+    assert_eq!((plain.tls.is_some(), secure.tls.is_some()), (false, true));
+    assert_ne!(plain.identity(), secure.identity());
+    let named = TlsTexts { servername: Some("other".into()), ..TlsTexts::default() };
+    let access = |texts| Access { tls: Some(Tls::parse(&texts).unwrap()), ..Access::default() };
+    let other = RedisAddress::parse("rediss://:secret@host", &access(named)).unwrap();
+    assert_ne!(other.identity(), secure.identity());
+    let default = RedisAddress::parse("rediss://:secret@host", &access(TlsTexts::default())).unwrap();
+    assert_eq!(default.identity(), secure.identity());
+    for (url, said) in [("redis://:secret@host", "rediss://"), ("redis+unix:///a.sock", "unix socket")] {
+        let error = RedisAddress::parse(url, &access(TlsTexts::default())).expect_err(url);
+        assert!(error.contains(said) && !error.contains("secret@"), "{error}");
+    }
 }

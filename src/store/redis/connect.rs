@@ -1,39 +1,26 @@
 //! Making a connection that is fit for locks.
 
-use std::io;
-use std::time::Duration;
-
-use futures_util::future::select_ok;
-use redis::aio::{AsyncStream, MultiplexedConnection};
-use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, Value};
-use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::address::{Endpoint, RedisAddress};
-use super::fault;
+use super::address::RedisAddress;
+use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
 use super::link::{Inlet, Link};
 use super::scripts::SCRIPTS;
+use super::{distrust, fault};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// After how long without a sign from the other side the kernel asks for one, and how often it asks.
-const KEEPALIVE: Duration = Duration::from_secs(5);
-/// How long sent data may stay unacknowledged before the kernel gives the connection up: well below the quarter of an
-/// hour that it would try otherwise, above what a slow network needs.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// The oldest server with everything that the scripts use (`SET … PXAT … GET`, 2021).
 const OLDEST: (u32, u32) = (6, 2);
-
-type Stream = Box<dyn AsyncStream + Send + Unpin>;
 
 /// Connects, logs in, makes sure that the server is fit, makes the scripts known to it, and subscribes to a channel of
 /// the connection's own, if the server lets us.
 ///
 /// It takes as long as it takes: time-outs are the business of whoever waits for it.
 pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
-    let mut stream = dial(&address.endpoint).await.map_err(|error| unreachable(&address, &error))?;
+    let mut stream = dial(&address).await?;
     let replies = exchange(&address, &mut stream, greetings(&address)).await?;
     let mut protocol = ProtocolVersion::RESP2;
     let mut channel = None;
@@ -41,7 +28,9 @@ pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
     if replies.iter().any(|(purpose, reply)| *purpose == Purpose::Hello && matches!(reply, Value::Map(_))) {
         protocol = ProtocolVersion::RESP3;
         // A name that nobody can guess: notices tell nothing, but who could send them could keep us busy.
-        let name = format!("leasehold:{}", uuid::Uuid::new_v4());
+        // Told no fence, whoever is handed a lease has to ask for it, and so to see to it that replicas have it.
+        let mark = if address.min_replicas > 0 { "?" } else { "" };
+        let name = format!("leasehold:{}{mark}", uuid::Uuid::new_v4());
         let replies = exchange(&address, &mut stream, subscription(&name)).await?;
         let allowed = !replies.iter().any(|(_, reply)| matches!(reply, Value::ServerError(_)));
         channel = allowed.then_some(name);
@@ -73,13 +62,18 @@ async fn exchange(
         purpose.check(address, reply)?;
     }
     match replies.end {
+        // A server that wants TLS takes what we say for noise, and hangs up.
+        Some(_) if address.tls.is_none() && replies.values.is_empty() && speaks_tls(address).await => {
+            Err(distrust::wants_tls(address))
+        }
         Some(End::Nonsense) => Err(fault::not_a_redis(address, false)),
         Some(End::HungUp(error)) => {
             let words = replies.values.iter().find_map(|value| match value {
                 Value::ServerError(error) => Some(error),
                 _ => None,
             });
-            Err(words.map_or_else(|| unreachable(address, &error), |said| fault::refused(address, said)))
+            let unreachable = || distrust::unreachable(address, &error);
+            Err(words.map_or_else(unreachable, |said| fault::refused(address, said)))
         }
         None => Ok(purposes.into_iter().zip(replies.values).collect()),
     }
@@ -98,21 +92,26 @@ enum Purpose {
     Subscribe,
 }
 
-fn words_of(words: &[&str]) -> Cmd {
+/// A command of these words.
+pub fn words_of(words: &[&str]) -> Cmd {
     let mut command = Cmd::new();
     command.arg(words);
     command
 }
 
+/// The words that say who we are, if we are somebody.
+pub fn login(address: &RedisAddress) -> Option<Cmd> {
+    match (address.username.as_deref(), address.password.as_deref()) {
+        (None, None) => None,
+        (None, Some(secret)) => Some(words_of(&["AUTH", secret])),
+        (Some(user), secret) => Some(words_of(&["AUTH", user, secret.unwrap_or_default()])),
+    }
+}
+
 fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
     let command = words_of;
-    let login = match (address.username.as_deref(), address.password.as_deref()) {
-        (None, None) => None,
-        (None, Some(secret)) => Some(command(&["AUTH", secret])),
-        (Some(user), secret) => Some(command(&["AUTH", user, secret.unwrap_or_default()])),
-    };
     let select = (address.database != 0).then(|| command(&["SELECT", &address.database.to_string()]));
-    let login = login.map(|login| (Purpose::LogIn, login));
+    let login = login(address).map(|login| (Purpose::LogIn, login));
     // Behind the login and not with it, so that who does not know it can refuse it by itself.
     let hello = (Purpose::Hello, command(&["HELLO", "3"]));
     let name = (Purpose::Name, command(&["CLIENT", "SETNAME", "leasehold"]));
@@ -185,41 +184,6 @@ impl Purpose {
             _ => Err(fault),
         }
     }
-}
-
-async fn dial(endpoint: &Endpoint) -> io::Result<Stream> {
-    match endpoint {
-        Endpoint::Tcp(host, port) => {
-            // All addresses of a name at once: localhost is ::1 and 127.0.0.1, and mostly one of them answers.
-            let places = lookup_host((host.as_str(), *port)).await?;
-            let attempts: Vec<_> = places.map(|place| Box::pin(TcpStream::connect(place))).collect();
-            if attempts.is_empty() {
-                return Err(io::Error::other("the name has no address"));
-            }
-            let (stream, _) = select_ok(attempts).await?;
-            stream.set_nodelay(true)?;
-            let socket = SockRef::from(&stream);
-            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-            socket.set_tcp_keepalive(&keepalive)?;
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
-            Ok(Box::new(stream))
-        }
-        #[cfg(unix)]
-        Endpoint::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
-        #[cfg(not(unix))]
-        Endpoint::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
-    }
-}
-
-fn unreachable(address: &RedisAddress, error: &io::Error) -> StoreError {
-    let (kind, advice) = match error.kind() {
-        io::ErrorKind::PermissionDenied => (StoreErrorKind::Denied, "check the rights of the socket"),
-        io::ErrorKind::ConnectionRefused => (StoreErrorKind::Unreachable, "is the server up?"),
-        io::ErrorKind::NotFound => (StoreErrorKind::Unreachable, "is the server up, with this unix socket?"),
-        _ => (StoreErrorKind::Unreachable, "check the host and the network"),
-    };
-    StoreError::not_done(kind, format!("{address} can't be reached ({error}): {advice}"))
 }
 
 /// A server that tells no version is taken for new enough: the scripts would say.

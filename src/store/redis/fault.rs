@@ -10,7 +10,7 @@ const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands 
                       +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zcard \
                       +zscore +zrank +hset +hget +hdel +time +evalsha +script|load; to be told of free locks, \
                       the channels &leasehold:* and +subscribe +publish, and sooner with \
-                      +pubsub|numsub";
+                      +pubsub|numsub; with minReplicas +wait";
 
 /// An error that the server answered to a request or to a whole group of them.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
@@ -31,6 +31,7 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
             "it is a replica; after a failover give the new master's address".into(),
         ),
         "NOREPLICAS" => (StoreErrorKind::ReadOnly, "it takes no writes while it has too few replicas".into()),
+        "UNBLOCKED" => (StoreErrorKind::ReadOnly, "it became a replica: a failover is under way".into()),
         "OOM" => (StoreErrorKind::Full, "its memory is full; raise maxmemory or free some".into()),
         "MISCONF" => (StoreErrorKind::Full, "it can't save its data to disk and takes no writes".into()),
         "NOPERM" => (StoreErrorKind::Denied, RIGHTS.into()),

@@ -1,6 +1,6 @@
 //! One connection, and what is under way on it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use redis::{Pipeline, PushInfo, RedisError, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
+
+use super::address::RedisAddress;
 
 /// A connection to a server. All batches share it; replies come in the order of the requests.
 pub struct Link {
@@ -23,6 +25,7 @@ pub struct Link {
     /// The channel to which the connection has subscribed.
     channel: Option<String>,
     pushes: Cell<Option<UnboundedReceiver<PushInfo>>>,
+    server: OnceCell<RedisAddress>,
 }
 
 /// Where a connection is told what it did not ask for.
@@ -51,7 +54,18 @@ impl Link {
             sent: Cell::new(0),
             channel,
             pushes: Cell::new(pushes),
+            server: OnceCell::new(),
         }
+    }
+
+    /// The connection leads to `server`, which was found out for it.
+    pub fn leads_to(&self, server: RedisAddress) {
+        let _ = self.server.set(server);
+    }
+
+    /// Which server it leads to, if that was not known before.
+    pub fn server(&self) -> Option<&RedisAddress> {
+        self.server.get()
     }
 
     /// The channel over which those who wait are sent notices, if they are.
@@ -62,6 +76,11 @@ impl Link {
     /// What comes over the channel, for the first who asks.
     pub fn take_pushes(&self) -> Option<UnboundedReceiver<PushInfo>> {
         self.pushes.take()
+    }
+
+    /// Nothing more is to be sent.
+    pub fn give_up(&self) {
+        self.given_up.set(true);
     }
 
     /// Whether nothing can be sent any more. A connection that the server closed while it was idle is known to be

@@ -8,45 +8,54 @@
 //!
 //! Notices come over the same connection, as pushes of RESP3 on a channel that is the connection's own.
 //!
-//! - [`address`]: the URL;
-//! - [`connect`]: a connection that is fit for locks;
+//! - [`address`]: where it is, and [`url`], how that is written;
+//! - [`dial`]: the way to the server, by TLS if need be, and [`distrust`], why there is none;
+//! - [`connect`]: a connection that is fit for locks, and [`attempt`], one try to have one;
 //! - [`greeting`]: the first words on it;
 //! - [`link`]: the connection in use, and when to give it up;
 //! - [`notices`]: what comes over it unasked;
 //! - [`scripts`]: what the server runs;
 //! - [`plan`]: requests as script calls;
-//! - [`reply`]: the calls' replies as answers;
+//! - [`reply`]: the calls' replies as answers, and [`replicas`], which of them count;
 //! - [`diagnose`]: what there is to know about the server;
-//! - [`fault`]: the server's errors in the contract's words.
+//! - [`fault`]: the server's errors in the contract's words;
+//! - [`sentinel`]: which server is the master.
 
 mod address;
+mod attempt;
 mod connect;
 mod diagnose;
+mod dial;
+mod distrust;
 mod fault;
 mod greeting;
 mod link;
 mod notices;
 mod plan;
+mod replicas;
 mod reply;
 mod scripts;
+mod sentinel;
+mod url;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{LocalBoxFuture, Shared};
+use futures_util::future::LocalBoxFuture;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 pub use address::RedisAddress;
 
+use self::address::Endpoint;
+use self::attempt::Connecting;
 use self::link::{Cut, Link};
 use self::plan::Group;
+use self::replicas::Watched;
 use super::diagnosis::{self, Facts, Report, ServerFacts};
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};
-
-type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError>>>;
 
 /// A Redis server. Connects when it is first needed, and again whenever the connection has failed; requests that may
 /// have been carried out are never sent again.
@@ -58,10 +67,9 @@ pub struct RedisStore {
     /// Whether there has been a connection.
     met: Cell<bool>,
     listener: OnceCell<Listener>,
+    /// Looks out for a failover, while there is a connection to a master that sentinels named.
+    lookout: RefCell<JoinSet<()>>,
 }
-
-/// How long one attempt to connect may take; the batch after that begins another.
-const ATTEMPT: Duration = Duration::from_secs(2);
 
 enum State {
     Apart,
@@ -77,29 +85,12 @@ struct Limit {
     timeout: Duration,
 }
 
-/// Begins to connect, in a task of its own: it goes on, and ends, also while nobody waits for it, and no longer than
-/// [`ATTEMPT`]. It is given up with the last of its clones.
-fn begin(address: RedisAddress) -> Connecting {
-    let connecting = async move {
-        let mut task = JoinSet::new();
-        task.spawn(timeout(ATTEMPT, connect::connect(address.clone())));
-        match task.join_next().await {
-            Some(Ok(Ok(link))) => link.map(Rc::new),
-            Some(Ok(Err(_))) => Err(StoreError::not_done(
-                StoreErrorKind::TimedOut,
-                format!("{address} let nobody in within {} s: is it overloaded?", ATTEMPT.as_secs()),
-            )),
-            _ => Err(StoreError::not_done(StoreErrorKind::Internal, format!("{address}: connecting failed"))),
-        }
-    };
-    connecting.boxed_local().shared()
-}
-
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
         let state = RefCell::new(State::Apart);
-        Rc::new(Self { address, state, met: Cell::new(false), listener: OnceCell::new() })
+        let lookout = RefCell::default();
+        Rc::new(Self { address, state, met: Cell::new(false), listener: OnceCell::new(), lookout })
     }
 
     /// The connection, made unless it is there or being made.
@@ -112,7 +103,7 @@ impl RedisStore {
         // One that failed while nobody waited for it says nothing about now.
         let known = known.filter(|attempt| !matches!(attempt.clone().now_or_never(), Some(Err(_))));
         let attempt = known.unwrap_or_else(|| {
-            let attempt = begin(self.address.clone());
+            let attempt = attempt::begin(self.address.clone());
             *self.state.borrow_mut() = State::Connecting(attempt.clone());
             attempt
         });
@@ -147,7 +138,8 @@ impl RedisStore {
     }
 
     /// Notices come over `link` from now on.
-    fn connected(&self, link: &Link) {
+    fn connected(&self, link: &Rc<Link>) {
+        *self.lookout.borrow_mut() = self.look_out(link);
         let pushes = link.take_pushes();
         let Some(listener) = self.listener.get() else { return };
         if let Some(pushes) = pushes {
@@ -159,6 +151,33 @@ impl RedisStore {
         }
     }
 
+    /// Gives `link` up as soon as sentinels say that it leads to the master no more.
+    fn look_out(&self, link: &Rc<Link>) -> JoinSet<()> {
+        let mut lookout = JoinSet::new();
+        if let (Endpoint::Master(sentinels), Some(server)) = (&self.address.endpoint, link.server()) {
+            let (sentinels, current) = (sentinels.clone(), server.endpoint.clone());
+            let (link, listener) = (Rc::downgrade(link), self.listener.get().cloned());
+            lookout.spawn_local(async move {
+                sentinel::watch::until_switched(&sentinels, &current).await;
+                if let Some(link) = link.upgrade() {
+                    link.give_up();
+                }
+                // Who waits meets the new master by looking.
+                if let Some(listener) = listener {
+                    listener(Notice::Missed);
+                }
+            });
+        }
+        lookout
+    }
+
+    /// What there is to know about the server.
+    async fn facts(&self, limit: Limit) -> Result<Box<ServerFacts>, StoreError> {
+        let link = self.link(limit).await?;
+        let facts = diagnose::facts(&link, limit.deadline, limit.timeout).await;
+        facts.map_err(|cut| cut_off(&cut, &self.address, limit))
+    }
+
     async fn run(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
         let link = match self.link(limit).await {
             Ok(link) => link,
@@ -166,8 +185,8 @@ impl RedisStore {
         };
         let mut answers: Vec<Option<Answer>> = vec![None; batch.len()];
         let missing = match self.ask(&link, batch, limit, &mut answers).await {
-            Ok(()) => fault::not_a_redis(&self.address, true),
-            Err(cut) => self.cut(&cut, limit),
+            Ok(()) => fault::not_a_redis(self.server(&link), true),
+            Err(cut) => cut_off(&cut, self.server(&link), limit),
         };
         let answers: Vec<Answer> =
             answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(missing.clone()))).collect();
@@ -180,6 +199,11 @@ impl RedisStore {
         answers
     }
 
+    /// Who is at the other end of `link`.
+    fn server<'a>(&'a self, link: &'a Link) -> &'a RedisAddress {
+        link.server().unwrap_or(&self.address)
+    }
+
     /// Fills in the answers that the server gives.
     async fn ask(
         &self,
@@ -188,29 +212,38 @@ impl RedisStore {
         limit: Limit,
         answers: &mut [Option<Answer>],
     ) -> Result<(), Cut> {
+        let address = self.server(link);
         let mut groups = plan::groups(batch);
         let mut load = false;
         // More than one round only for groups that were refused as a whole, and so certainly not carried out:
         // because the server did not know the scripts (any more), or for the rights on one of their keys.
         for round in 0..3 {
-            let pipeline = plan::pipeline(batch, &groups, load, link.channel());
+            let mut pipeline = plan::pipeline(batch, &groups, load, link.channel());
+            let before = pipeline.len() - groups.len();
+            let watched = Watched::of(address, &groups, limit.deadline - Instant::now());
+            if let Some(watched) = &watched {
+                pipeline.add_command(watched.command(address));
+            }
             let mut replies = link.send(&pipeline, limit.deadline, limit.timeout).await?.into_iter();
-            let loaded = replies.by_ref().take(pipeline.len() - groups.len()).find_map(reply::server_error);
+            let loaded = replies.by_ref().take(before).find_map(reply::server_error);
             let mut again: Vec<Group> = Vec::new();
             load = false;
-            for (group, reply) in groups.into_iter().zip(replies) {
+            for (group, reply) in groups.into_iter().zip(replies.by_ref()) {
                 match (reply::refusal(&reply), &loaded) {
                     (Some("NOSCRIPT"), None) if round < 2 => {
                         load = true;
                         again.push(group);
                     }
                     // Why the script could not be loaded says more than that it is missing.
-                    (Some("NOSCRIPT"), Some(error)) => reply::refuse(&self.address, &group, error, answers),
+                    (Some("NOSCRIPT"), Some(error)) => reply::refuse(address, &group, error, answers),
                     (Some("NOPERM"), _) if round < 2 && group.members.len() > 1 => {
                         again.extend(group.apart())
                     }
-                    _ => reply::read(&self.address, &group, reply, link.channel().is_some(), answers),
+                    _ => reply::read(address, &group, reply, link.channel().is_some(), answers),
                 }
+            }
+            if let Some(watched) = watched {
+                watched.check(address, replies.next(), answers);
             }
             if again.is_empty() {
                 break;
@@ -219,22 +252,16 @@ impl RedisStore {
         }
         Ok(())
     }
+}
 
-    async fn facts(&self, limit: Limit) -> Result<Box<ServerFacts>, StoreError> {
-        let link = self.link(limit).await?;
-        let facts = diagnose::facts(&link, limit.deadline, limit.timeout).await;
-        facts.map_err(|cut| self.cut(&cut, limit))
-    }
-
-    fn cut(&self, cut: &Cut, limit: Limit) -> StoreError {
-        match cut {
-            Cut::TimedOut => {
-                let message =
-                    format!("{} did not answer within {} ms", self.address, limit.timeout.as_millis());
-                StoreError::maybe_done(StoreErrorKind::TimedOut, message)
-            }
-            Cut::Broken(error) => fault::broken(&self.address, error, true),
+/// The error of requests that were sent and not answered.
+fn cut_off(cut: &Cut, address: &RedisAddress, limit: Limit) -> StoreError {
+    match cut {
+        Cut::TimedOut => {
+            let message = format!("{address} did not answer within {} ms", limit.timeout.as_millis());
+            StoreError::maybe_done(StoreErrorKind::TimedOut, message)
         }
+        Cut::Broken(error) => fault::broken(address, error, true),
     }
 }
 
@@ -282,6 +309,7 @@ impl Store for RedisStore {
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         async move {
             *self.state.borrow_mut() = State::Apart;
+            self.lookout.take();
             // The driver, which holds the socket, ends when it is next scheduled.
             tokio::task::yield_now().await;
         }

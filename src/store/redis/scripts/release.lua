@@ -34,7 +34,7 @@ local function hand_on(lock, queue, token, head, last)
   if not first_end or tonumber(first_end) <= tonumber(sub(now, 1, 13)) then return false end
   local waiter = call('HGET', side .. 'waiters', head)
   if type(waiter) ~= 'string' then return false end
-  local number, grant, channel, name = string.match(waiter, '^0 (%d+) (%d+) ([^-!]%S*) (.*)$')
+  local number, grant, channel, name = string.match(waiter, '^0 (%d+) (%d+) ([^-!]%S*[^?%s]) (.*)$')
   local listeners = channel and call('PUBSUB', 'NUMSUB', channel)[2]
   if not listeners or listeners == 0 then return false end
   local fences = string.format('q%016.0f-%d ', now + GRANT_FENCES - 1, GRANT_FENCES - 1)

@@ -10,7 +10,8 @@
 --   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same)
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER GRANT CHANNEL NAME", MOST being 0 for an exclusive lease, GRANT the ms for
---             which it is handed one, CHANNEL - for none and ! for one that led nowhere
+--             which it is handed one, CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
+--             to be told a fence
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
 -- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE".
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
@@ -107,7 +108,7 @@ end
 -- Whether somebody listens on that channel here: a fence is told to nobody else. What is published and reaches nobody
 -- here may yet reach a replica's clients, one of which may be the waiter, who will not have the lease.
 local function is_there(channel)
-  if channel == '-' or channel == '!' then return false end
+  if channel == '-' or channel == '!' or string.sub(channel, -1) == '?' then return false end
   -- Who may not ask does not know.
   local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel)[2]
   return listeners and listeners > 0

@@ -1,0 +1,107 @@
+// Redis over TLS: the right ones come to each other, and everybody else is told why not, without a secret.
+
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { inspect } from 'node:util'
+import { createLockClient, StoreUnavailableError } from 'leasehold'
+import { makeAuthority } from '../support/certificates.mjs'
+import { until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { freePort, startRedis } from '../support/servers.mjs'
+
+describe('tls', { timeout: 120_000 }, () => {
+  const endings = []
+  const all = { after: (ending) => endings.push(ending) }
+  let authority
+  let own
+  before(() => {
+    authority = makeAuthority(all)
+    own = authority.sign(['IP:127.0.0.1', 'DNS:localhost'])
+  })
+  after(async () => {
+    for (const ending of endings.reverse()) await ending()
+  })
+
+  /** A server that shows `shown`, and wants certificates of its clients that our authority signed, or none. */
+  async function startSecure(t, shown = own, auth = 'no') {
+    const port = await freePort()
+    const files = [
+      '--tls-cert-file',
+      shown.certFile,
+      '--tls-key-file',
+      shown.keyFile,
+      '--tls-ca-cert-file',
+      authority.caFile,
+    ]
+    const server = await startRedis(t, { args: ['--tls-port', port, ...files, '--tls-auth-clients', auth] })
+    return { server, plain: `redis://127.0.0.1:${port}`, store: `rediss://127.0.0.1:${port}` }
+  }
+
+  function open(t, store, tls) {
+    const locks = createLockClient({ store, tls })
+    atEnd(t, () => locks.close())
+    return locks
+  }
+
+  async function refused(t, store, tls, reason, said) {
+    const locks = open(t, store, tls)
+    await assert.rejects(within('the refusal', locks.tryAcquire('k')), (error) => {
+      assert.ok(error instanceof StoreUnavailableError, error.stack)
+      assert.equal(error.reason, reason, error.message)
+      assert.match(error.message, said)
+      assert.ok(!/PRIVATE KEY|BEGIN/.test(inspect(error, { showHidden: true, depth: 5 })))
+      return true
+    })
+  }
+
+  test('acquire, a hand-over that is told, and another connection when the first is lost', async (t) => {
+    const { server, store } = await startSecure(t)
+    const tls = { ca: authority.ca }
+    const [a, b] = [open(t, store, tls), open(t, store, { ca: [`${authority.ca}`] })]
+    const first = await a.acquire('k')
+    const waiting = b.acquire('k', { wait: 20_000 })
+    const look = await server.command()
+    await until('a waiter', async () => (await a.inspect('k')).waiters.length > 0)
+    await first.release()
+    const second = await waiting
+    assert.ok(second.fence > first.fence)
+    assert.equal(b.stats().remoteHandOffs, 1)
+    assert.ok((await look('CLIENT', 'KILL', 'TYPE', 'pubsub')) >= 1, 'both have a connection that is told')
+    await second.renew()
+    assert.equal(second.isHeld, true)
+    assert.equal(await second.release(), true)
+  })
+
+  test('a name of the certificate that is not the host in the URL', async (t) => {
+    const { store } = await startSecure(t, authority.sign(['DNS:redis.example']))
+    await refused(t, store, { ca: authority.ca }, 'untrusted', /another name: for redis\.example, not for 127\.0\.0\.1/)
+    await open(t, store, { ca: authority.ca, servername: 'redis.example' }).ready()
+  })
+
+  test('an issuer whom nobody trusts', async (t) => {
+    const { store } = await startSecure(t)
+    await refused(t, store, { ca: makeAuthority(t).ca }, 'untrusted', /none of the authorities in tls\.ca/)
+    await refused(t, store, undefined, 'untrusted', /tls\.ca/)
+  })
+
+  test('a certificate that has expired', async (t) => {
+    const { store } = await startSecure(t, authority.sign(['IP:127.0.0.1'], -1))
+    await refused(t, store, { ca: authority.ca }, 'untrusted', /expired/)
+  })
+
+  test('a client certificate: right, missing, of somebody else', async (t) => {
+    const { store } = await startSecure(t, own, 'yes')
+    const { cert, key } = authority.sign(['DNS:a.client'])
+    await open(t, store, { ca: authority.ca, cert, key: `${key}` }).ready()
+    await refused(t, store, { ca: authority.ca }, 'denied', /wants a client certificate/)
+    const other = makeAuthority(t).sign(['DNS:a.client'])
+    await refused(t, store, { ca: authority.ca, cert: other.cert, key: other.key }, 'denied', /tls\.cert\) was refused/)
+    assert.throws(() => open(t, store, { cert, key: other.key }), { code: 'ERR_INVALID_ARG_VALUE', message: /belong/ })
+  })
+
+  test('TLS on one side only', async (t) => {
+    const { server, plain } = await startSecure(t)
+    await refused(t, plain, undefined, 'unsupported', /write rediss:\/\//)
+    await refused(t, server.url().replace('redis', 'rediss'), { ca: authority.ca }, 'unsupported', /speaks no TLS/)
+  })
+})

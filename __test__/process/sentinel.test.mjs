@@ -1,0 +1,94 @@
+// A failover by Redis Sentinel, seen by those who hold leases and those who wait; and leases that replicas must have.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { createLockClient, LockLostError, StoreUnavailableError } from 'leasehold'
+import { now, until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { aborted, lost } from '../support/leases.mjs'
+import { startGroup } from '../support/sentinels.mjs'
+import { startRedis } from '../support/servers.mjs'
+
+const clientOf = (t, store, options = {}) => {
+  const client = createLockClient({ store, ...options })
+  atEnd(t, () => client.close())
+  return client
+}
+
+describe('process: sentinel', { timeout: 120_000 }, () => {
+  test('the master is killed: a lease is kept or told lost, waiters are served, service is back within 1 s', async (t) => {
+    const group = await startGroup(t)
+    const [a, b] = [clientOf(t, group.store), clientOf(t, group.store)]
+    const long = await a.acquire('long', { ttl: 20_000 })
+    const short = await a.acquire('short', { ttl: 500 })
+    const waiters = [b.acquire('long', { wait: 60_000 }), b.acquire('short', { wait: 60_000 })]
+    await until('two waiters', async () => {
+      const infos = await Promise.all(['long', 'short'].map((key) => a.inspect(key)))
+      return infos.every((info) => info?.waiters.length === 1)
+    })
+    // What is written so far is with both replicas.
+    const look = await group.master.command()
+    assert.equal(await look('WAIT', 2, 5_000), 2)
+    const killed = now()
+    await group.master.kill()
+
+    await aborted(short)
+    assert.throws(() => short.assertHeld(), lost('expired'))
+    assert.ok(now() - killed < 1_500, 'the loss is told long before there is another master')
+
+    await group.promoted(group.master.port)
+    const switched = now()
+    const again = await within('service', a.acquire('another', { wait: 10_000 }))
+    assert.ok(now() - switched < 1_000, `service came back ${now() - switched} ms after the failover`)
+    await again.release()
+
+    assert.equal(long.isHeld, true)
+    await long.renew()
+    assert.equal(await long.release(), true)
+    const [next, afterShort] = await within('the waiters', Promise.all(waiters))
+    assert.ok(next.fence > long.fence && afterShort.fence > short.fence)
+    t.diagnostic(`failover ${Math.round(switched - killed)} ms`)
+  })
+
+  test('minReplicas: what too few replicas have is not granted, and not renewed', async (t) => {
+    const master = await startRedis(t)
+    const locks = clientOf(t, master.url(), { minReplicas: 1, storeTimeout: 600 })
+    await assert.rejects(locks.tryAcquire('k'), (error) => {
+      assert.ok(error instanceof StoreUnavailableError)
+      assert.equal(error.reason, 'timeout')
+      assert.match(error.message, /only 0 of 1 replicas/)
+      return true
+    })
+    const look = await master.command()
+    await until('what was granted in vain is given back', async () => (await look('EXISTS', 'lock:k')) === 0)
+    const pending = locks.acquire('k', { ttl: 2_000, wait: 30_000 })
+    const replica = await startRedis(t, { replicaOf: master.port })
+    const lease = await pending
+    const atReplica = await replica.command()
+    assert.equal(await atReplica('GET', 'lock:k'), lease.token)
+    replica.freeze()
+    await assert.rejects(lease.renew(), StoreUnavailableError)
+    await aborted(lease)
+    assert.throws(() => lease.assertHeld(), LockLostError)
+    replica.thaw()
+  })
+
+  test('minReplicas: who is handed a lease has it when replicas have it', async (t) => {
+    const master = await startRedis(t)
+    const replica = await startRedis(t, { replicaOf: master.port })
+    const look = await replica.command()
+    await until('the replica to follow', async () => /master_link_status:up/.test(await look('INFO', 'replication')))
+    const [a, b] = [1, 2].map(() => clientOf(t, master.url(), { minReplicas: 1 }))
+    for (let turn = 0; turn < 20; turn++) {
+      const held = await a.acquire('k')
+      const waiting = b.acquire('k', { wait: 20_000 })
+      await until('a waiter', async () => (await a.inspect('k')).waiters.length === 1)
+      await held.release()
+      const next = await waiting
+      assert.equal(await look('GET', 'lock:k'), next.token)
+      assert.ok(next.fence > held.fence)
+      await next.release()
+    }
+    assert.equal(b.stats().remoteHandOffs, 20)
+  })
+})

@@ -1,0 +1,56 @@
+// The option `tls`: texts for native code, which reads them. See index.d.ts for their meaning.
+
+import type * as api from '../index'
+import { badType, badValue, checkOptions, checkText } from './arguments'
+
+/** PEM as text. */
+export interface TlsConfig {
+  ca: string[]
+  cert?: string
+  key?: string
+  servername?: string
+}
+
+const TLS_OPTIONS = ['ca', 'cert', 'key', 'servername'] as const satisfies (keyof api.TlsOptions)[]
+
+/** Bundles of all authorities of the world have about 250 000 bytes. */
+const MAX_PEM = 4_194_304
+
+export function parseTls(given: unknown): TlsConfig {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw badType('tls', 'of type object', given)
+  }
+  if ('rejectUnauthorized' in given && given.rejectUnauthorized !== undefined) {
+    throw badValue(
+      'The option "tls.rejectUnauthorized" is not there: the server\'s certificate is always verified. ' +
+        'If it is of your own making, give the certificate of the authority that signed it as "tls.ca"',
+    )
+  }
+  const { rejectUnauthorized: _, ...others } = given as api.TlsOptions
+  checkOptions(others, TLS_OPTIONS)
+  const { ca = [], cert, key, servername } = others
+  const config: TlsConfig = {
+    ca: Array.isArray(ca) ? ca.map((one, i) => pem(`tls.ca[${i}]`, one)) : [pem('tls.ca', ca)],
+  }
+  if (Array.isArray(ca) && others.ca !== undefined && ca.length === 0) {
+    throw badValue(
+      'The "tls.ca" argument must not be an empty array: leave it out to trust the authorities of the system',
+    )
+  }
+  if (cert !== undefined) config.cert = pem('tls.cert', cert)
+  if (key !== undefined) config.key = pem('tls.key', key)
+  if (servername !== undefined) {
+    checkText('tls.servername', servername, 1, 255)
+    config.servername = servername
+  }
+  return config
+}
+
+function pem(name: string, given: unknown): string {
+  if (typeof given !== 'string' && !(given instanceof Uint8Array)) {
+    throw badType(name, 'of type string, or a Buffer', given)
+  }
+  const text = typeof given === 'string' ? given : Buffer.from(given).toString('latin1')
+  checkText(name, text, 1, MAX_PEM)
+  return text
+}

@@ -1,0 +1,44 @@
+//! One attempt to connect, for all who wait for it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{LocalBoxFuture, Shared};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::address::{Endpoint, RedisAddress};
+use super::link::Link;
+use super::{connect, sentinel};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// What becomes of it.
+pub type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError>>>;
+
+/// How long it may take; the batch after that begins another.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// Begins to connect, in a task of its own: it goes on, and ends, also while nobody waits for it, and no longer than
+/// [`ATTEMPT`]. It is given up with the last of its clones.
+pub fn begin(address: RedisAddress) -> Connecting {
+    let connecting = async move {
+        let mut task = JoinSet::new();
+        let to = address.clone();
+        task.spawn_local(timeout(ATTEMPT, async move {
+            match &to.endpoint {
+                Endpoint::Master(sentinels) => sentinel::connect(&to, sentinels).await,
+                Endpoint::Tcp(..) | Endpoint::Unix(_) => connect::connect(to).await,
+            }
+        }));
+        match task.join_next().await {
+            Some(Ok(Ok(link))) => link.map(Rc::new),
+            Some(Ok(Err(_))) => Err(StoreError::not_done(
+                StoreErrorKind::TimedOut,
+                format!("{address} let nobody in within {} s: is it overloaded?", ATTEMPT.as_secs()),
+            )),
+            _ => Err(StoreError::not_done(StoreErrorKind::Internal, format!("{address}: connecting failed"))),
+        }
+    };
+    connecting.boxed_local().shared()
+}

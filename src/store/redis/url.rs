@@ -1,0 +1,171 @@
+//! The URL of a Redis server, taken apart.
+
+use super::address::Endpoint;
+
+/// The port of a URL that names none.
+const DEFAULT_PORT: u16 = 6379;
+/// The longest path of a unix socket: `sun_path` has 108 bytes on Linux and 104 elsewhere, one of them NUL.
+const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// What a password with a bare / ? or # in it leads to.
+pub const UNENCODED: &str = "special characters in the user or password of a Redis URL must be percent-encoded: / is %2F, \
+                             ? is %3F, # is %23, @ is %40";
+
+/// What stands behind `://`, taken apart but for host and path.
+pub struct Parts<'a> {
+    authority: &'a str,
+    path: &'a str,
+    pub username: Option<String>,
+    pub password: Option<String>,
+    database: Option<u32>,
+}
+
+impl<'a> Parts<'a> {
+    pub fn split(rest: &'a str) -> Result<Self, String> {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at(end);
+        // A password with a bare / ? or # in it ends the authority too early. Say so before any part of it
+        // could be taken for, and shown as, a host or port.
+        if !authority.is_empty() && !authority.contains('@') && tail.contains('@') {
+            return Err(UNENCODED.into());
+        }
+        if tail.contains('#') {
+            return Err("a Redis URL has no #fragment; write # as %23".into());
+        }
+        let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+        let (user, authority) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        let mut parts = Self { authority, path, username: None, password: None, database: None };
+        if let Some(user) = user {
+            let (name, secret) = user.split_once(':').map_or((user, None), |(n, s)| (n, Some(s)));
+            parts.username = Some(decode(name, "user")?);
+            parts.password = secret.map(|secret| decode(secret, "password")).transpose()?;
+        }
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "db" => parts.database = Some(database(value)?),
+                "user" => parts.username = Some(decode(value, "user")?),
+                "pass" => parts.password = Some(decode(value, "password")?),
+                _ => {
+                    return Err(format!(
+                        "the Redis URL has an unknown parameter {name:?}; db, user, pass are known"
+                    ));
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    pub fn unix(&self) -> Result<(Endpoint, u32), String> {
+        if cfg!(not(unix)) {
+            return Err("redis+unix:// needs unix sockets, which this platform does not have".into());
+        }
+        if !self.authority.is_empty() {
+            return Err(
+                "redis+unix:// has no host: write redis+unix:///path/to.sock, with three slashes".into()
+            );
+        }
+        let path = decode(self.path, "path")?;
+        if path.len() < 2 || path.contains('\0') {
+            return Err(
+                "redis+unix:// needs the absolute path of a socket: redis+unix:///path/to.sock".into()
+            );
+        }
+        if path.len() > MAX_SOCKET_PATH {
+            return Err(format!("the path of the unix socket is longer than {MAX_SOCKET_PATH} bytes"));
+        }
+        Ok((Endpoint::Unix(path.into()), self.database.unwrap_or(0)))
+    }
+
+    pub fn tcp(&self) -> Result<(Endpoint, u32), String> {
+        let (host, port) = match self.authority.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) =
+                    rest.split_once(']').ok_or("the IPv6 address in the Redis URL lacks its ]")?;
+                let host = decode(host, "host")?;
+                // What follows a % names a network interface.
+                let literal = host.split('%').next().unwrap_or_default();
+                if literal.parse::<std::net::Ipv6Addr>().is_err() {
+                    return Err(format!("[{literal}] in the Redis URL is no IPv6 address"));
+                }
+                (host, port)
+            }
+            None => {
+                let (host, port) =
+                    self.authority.split_at(self.authority.find(':').unwrap_or(self.authority.len()));
+                if port[port.len().min(1)..].contains(':') {
+                    return Err(
+                        "an IPv6 address in a Redis URL stands in brackets: redis://[::1]:6379".into()
+                    );
+                }
+                (host.to_ascii_lowercase(), port)
+            }
+        };
+        if host.is_empty() {
+            return Err("the Redis URL names no host: write redis://host:6379".into());
+        }
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+        if let Some(wrong) = host.chars().find(|&c| !fits(c)) {
+            return Err(format!("{wrong:?} can't be in the host name of a Redis URL"));
+        }
+        let port = match port.strip_prefix(':') {
+            None if port.is_empty() => DEFAULT_PORT,
+            digits => digits
+                .and_then(number)
+                .and_then(|port| u16::try_from(port).ok())
+                .filter(|&port| port > 0)
+                .ok_or("the port in the Redis URL must be a number from 1 to 65535")?,
+        };
+        let in_path = match self.path.trim_start_matches('/') {
+            "" => None,
+            digits => Some(database(digits)?),
+        };
+        match (in_path, self.database) {
+            (Some(one), Some(other)) if one != other => {
+                Err("the Redis URL names two databases, /N and ?db=N; leave one out".into())
+            }
+            (one, other) => Ok((Endpoint::Tcp(host, port), one.or(other).unwrap_or(0))),
+        }
+    }
+}
+
+/// The database that `digits` name.
+fn database(digits: &str) -> Result<u32, String> {
+    number(digits).filter(|&number| number <= i32::MAX as u32).ok_or_else(|| {
+        "the database in the Redis URL must be a number, 0 or more, as in redis://host:6379/0".into()
+    })
+}
+
+/// `digits` as a number: digits only, where `str::parse` would take a sign.
+fn number(digits: &str) -> Option<u32> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+/// `text` with its percent-encoding undone.
+pub fn decode(text: &str, what: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let hex = |byte: &u8| char::from(*byte).to_digit(16);
+        match tail {
+            [high, low, tail @ ..] if hex(high).is_some() && hex(low).is_some() => {
+                bytes.push((hex(high).unwrap_or(0) * 16 + hex(low).unwrap_or(0)) as u8);
+                rest = tail;
+            }
+            _ => {
+                return Err(format!(
+                    "the {what} in the Redis URL has a % without two hex digits; write % as %25"
+                ));
+            }
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| format!("the {what} in the Redis URL is no UTF-8 text when decoded"))
+}

@@ -1,0 +1,239 @@
+//! Whom we trust over TLS, and who we are: certificates and keys, in the form in which people keep them (PEM).
+//!
+//! A server's certificate is always verified, and nothing switches that off: a lock that anybody on the way can grant is
+//! none. Who has made a certificate by themselves names the authority that signed it.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
+
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
+use tokio_rustls::rustls::client::{ClientConfig, ResolvesClientCert};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio_rustls::rustls::{Error as TlsError, InconsistentKeys, RootCertStore};
+
+/// The authorities that this machine trusts, once they have been read.
+static SYSTEM: OnceCell<Arc<RootCertStore>> = OnceCell::const_new();
+/// Pure Rust and what `ring` brings along: it is built by a C compiler alone.
+static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ring::default_provider()));
+
+/// The settings as texts. Neither kept nor shown.
+#[derive(Clone, Default)]
+pub struct TlsTexts {
+    /// Certificates of authorities to trust instead of the system's: PEM, each text with one or more. Empty: the system's.
+    pub ca: Vec<String>,
+    /// Our own certificate, and after it those that lead to its authority: PEM. Goes with `key`.
+    pub cert: Option<String>,
+    /// The private key of `cert`, not encrypted: PEM of PKCS#8, PKCS#1 or SEC1.
+    pub key: Option<String>,
+    /// The name or IP address that the server's certificate must be made for. `None`: the host that is connected to.
+    pub servername: Option<String>,
+}
+
+/// Whom to trust, and who we are. The default trusts the system's authorities, and is nobody.
+///
+/// Two are equal if they were made of the same certificates, key and name. `Debug` shows none of them.
+#[derive(Clone, Default)]
+pub struct Tls(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// `None`: the system's.
+    roots: Option<Arc<RootCertStore>>,
+    identity: Option<Arc<CertifiedKey>>,
+    servername: Option<ServerName<'static>>,
+    /// A keyed hash of all that, which means something in this process only.
+    digest: u64,
+    /// Made when it is first needed, because reading the system's authorities takes time.
+    config: OnceCell<Arc<ClientConfig>>,
+}
+
+impl Tls {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    /// For people, without any part of a key: which of them can't be used, and why.
+    pub fn parse(texts: &TlsTexts) -> Result<Self, String> {
+        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        if texts.ca.is_empty() && (&texts.cert, &texts.key, &texts.servername) == (&None, &None, &None) {
+            return Ok(Self::default());
+        }
+        let mut authorities = Vec::new();
+        for text in &texts.ca {
+            authorities.extend(certificates("tls.ca", text)?);
+        }
+        let identity = match (&texts.cert, &texts.key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((certificates("tls.cert", cert)?, private_key(key)?)),
+            (Some(_), None) => return Err("tls.cert needs its private key as tls.key".into()),
+            (None, Some(_)) => return Err("tls.key needs its certificate as tls.cert".into()),
+        };
+        let digest = {
+            let known = identity.as_ref().map(|(chain, key)| (chain, key.secret_der()));
+            KEY.hash_one((&authorities, known, &texts.servername))
+        };
+        let servername = texts.servername.clone().map(ServerName::try_from).transpose();
+        Ok(Self(Arc::new(Inner {
+            roots: if texts.ca.is_empty() { None } else { Some(Arc::new(roots(authorities)?)) },
+            identity: identity.map(|(chain, key)| own(chain, key)).transpose()?,
+            servername: servername.map_err(|_| "tls.servername must be a host name or an IP address")?,
+            digest,
+            config: OnceCell::new(),
+        })))
+    }
+
+    /// The same for two that are equal; means something in this process only.
+    pub fn digest(&self) -> u64 {
+        self.0.digest
+    }
+
+    /// Whether the authorities are those that the user named, and not the system's.
+    pub fn has_own_authorities(&self) -> bool {
+        self.0.roots.is_some()
+    }
+
+    /// Whether we have a certificate of our own to show.
+    pub fn has_identity(&self) -> bool {
+        self.0.identity.is_some()
+    }
+
+    /// The name that a server's certificate must be made for.
+    ///
+    /// # Errors
+    /// The host can't be in a certificate, and no other name was given.
+    pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, String> {
+        if let Some(name) = &self.0.servername {
+            return Ok(name.clone());
+        }
+        // What follows a % names a network interface of ours.
+        let host = host.split('%').next().unwrap_or_default();
+        ServerName::try_from(host.to_owned())
+            .map_err(|_| format!("{host:?} can't be the name in a certificate; give that as tls.servername"))
+    }
+
+    /// What a connection is made with.
+    ///
+    /// # Errors
+    /// No authority is trusted here, and none was given.
+    pub async fn config(&self) -> Result<Arc<ClientConfig>, String> {
+        let make = || async {
+            let roots = match &self.0.roots {
+                Some(roots) => roots.clone(),
+                None => SYSTEM.get_or_try_init(system_roots).await?.clone(),
+            };
+            let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
+                .with_safe_default_protocol_versions()
+                .map_err(|error| error.to_string())?
+                .with_root_certificates(roots);
+            Ok(Arc::new(match &self.0.identity {
+                None => builder.with_no_client_auth(),
+                Some(own) => {
+                    let resolver: Arc<dyn ResolvesClientCert> = Arc::new(SingleCertAndKey::from(own.clone()));
+                    builder.with_client_cert_resolver(resolver)
+                }
+            }))
+        };
+        self.0.config.get_or_try_init(make).await.cloned()
+    }
+
+    /// Settings that trust nobody: with them a handshake tells whether somebody speaks TLS, and never succeeds.
+    pub fn distrustful() -> Self {
+        let roots = Some(Arc::new(RootCertStore::empty()));
+        Self(Arc::new(Inner { roots, ..Inner::default() }))
+    }
+}
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest() == other.digest()
+    }
+}
+
+impl Eq for Tls {}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+async fn system_roots() -> Result<Arc<RootCertStore>, String> {
+    // Some systems have them in hundreds of files, and other locks must not wait for that.
+    let found = spawn_blocking(rustls_native_certs::load_native_certs).await;
+    let found = found.map_err(|_| "reading the authorities that this system trusts failed".to_owned())?;
+    let mut roots = RootCertStore::empty();
+    // Those that can't be read are mostly relics that nothing uses; one that is missed makes a clear error by itself.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+        return Err(format!(
+            "this system trusts no certificate authority{why}; install its CA certificates (the package is mostly \
+             called ca-certificates), or give the server's authority as tls.ca"
+        ));
+    }
+    Ok(Arc::new(roots))
+}
+
+fn roots(authorities: Vec<CertificateDer<'static>>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots
+            .add(authority)
+            .map_err(|error| format!("tls.ca has a certificate that is malformed: {error}"))?;
+    }
+    Ok(roots)
+}
+
+/// The certificates in `text`, at least one.
+fn certificates(name: &str, text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Err(PemError::Base64Decode(_) | PemError::MissingSectionEnd { .. }) => {
+            Err(format!("{name} has a certificate that is cut off or damaged"))
+        }
+        _ => Err(format!(
+            "{name} must be the text of a certificate, with its -----BEGIN CERTIFICATE-----; not the name of a file"
+        )),
+    }
+}
+
+fn private_key(text: &str) -> Result<PrivateKeyDer<'static>, String> {
+    if text.contains("ENCRYPTED") {
+        return Err("tls.key is encrypted: decrypt it before, as with `openssl pkey -in key.pem`".into());
+    }
+    // Whatever the reader says of it may repeat what it read.
+    PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| match error {
+        PemError::Base64Decode(_) | PemError::MissingSectionEnd { .. } => {
+            "tls.key is cut off or damaged".to_owned()
+        }
+        _ => "tls.key must be the text of a private key, with its -----BEGIN PRIVATE KEY-----; not the name of a file"
+            .to_owned(),
+    })
+}
+
+fn own(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<CertifiedKey>, String> {
+    let own = CertifiedKey::from_der(chain, key, &PROVIDER).map_err(|error| match error {
+        TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            "tls.key is not the private key of tls.cert: the two don't belong together".to_owned()
+        }
+        TlsError::InvalidCertificate(error) => {
+            format!("tls.cert has a certificate that is malformed: {error}")
+        }
+        _ => "tls.key is no private key that can be used: RSA of 2048 bits or more, ECDSA (P-256, P-384, P-521) or \
+              Ed25519"
+            .to_owned(),
+    })?;
+    Ok(Arc::new(own))
+}
+
+#[cfg(test)]
+#[path = "tls_tests.rs"]
+mod tests;

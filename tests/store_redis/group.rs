@@ -1,0 +1,185 @@
+//! A master, its replicas, and sentinels who watch them; and one who only says that it is a sentinel.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use leasehold::lease::Token;
+use leasehold::store::Access;
+use leasehold::store::redis::RedisStore;
+
+use crate::server::{Server, program, receive, send, store_with};
+
+/// What all tests call their master.
+pub const NAME: &str = "the-master";
+
+/// Killed when the value goes.
+pub struct Sentinel {
+    child: Child,
+    folder: PathBuf,
+    port: u16,
+    password: &'static str,
+}
+
+impl Sentinel {
+    /// One who watches `master` and needs `quorum` to agree.
+    pub fn start(master: &Server, quorum: u32, password: &'static str) -> Self {
+        let auth = if password.is_empty() { String::new() } else { format!("requirepass {password}") };
+        let mut sentinel = Self::configured(master, quorum, &format!("port {{port}}\n{auth}"));
+        sentinel.password = password;
+        sentinel
+    }
+
+    /// One with these lines in its configuration, in which `{port}` is its port.
+    pub fn configured(master: &Server, quorum: u32, lines: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("leasehold-sentinel-{}", Token::random()));
+        std::fs::create_dir(&folder).unwrap();
+        for _ in 0..10 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let text = format!(
+                "{}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {} {quorum}\n\
+                 sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n",
+                lines.replace("{port}", &port.to_string()),
+                folder.display(),
+                master.port()
+            );
+            let file = folder.join("sentinel.conf");
+            std::fs::write(&file, text).unwrap();
+            let mut child =
+                Command::new(program()).arg(&file).arg("--sentinel").stdout(Stdio::piped()).spawn().unwrap();
+            let mut log = BufReader::new(child.stdout.take().unwrap());
+            let mut line = String::new();
+            while log.read_line(&mut line).unwrap() > 0 {
+                if line.contains("+monitor master") {
+                    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+                    return Self { child, folder, port, password: "" };
+                }
+                line.clear();
+            }
+            child.wait().unwrap();
+        }
+        panic!("the sentinel does not start");
+    }
+
+    pub fn place(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn command(&self, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(self.place()).unwrap();
+        let mut replies = BufReader::new(stream.try_clone().unwrap());
+        if !self.password.is_empty() {
+            send(&mut stream, &["AUTH", self.password]);
+            receive(&mut replies);
+        }
+        send(&mut stream, words);
+        receive(&mut replies)
+    }
+
+    /// What it knows of the master by that name.
+    fn knows(&self, field: &str) -> String {
+        let all = self.command(&["SENTINEL", "MASTER", NAME]);
+        let mut lines = all.lines();
+        lines.find(|line| *line == field).and_then(|_| lines.next()).unwrap_or_default().to_owned()
+    }
+
+    /// The port of the master.
+    pub fn master(&self) -> u16 {
+        let port = self.command(&["SENTINEL", "get-master-addr-by-name", NAME]);
+        port.lines().last().and_then(|port| port.parse().ok()).expect("it knows the master")
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A master, two replicas, three sentinels who know all of them.
+pub struct Group {
+    /// The master first.
+    pub servers: Vec<Server>,
+    pub sentinels: Vec<Sentinel>,
+}
+
+impl Group {
+    pub fn start() -> Self {
+        let master = Server::start(&[]);
+        let replicas = [Server::replica_of(&master), Server::replica_of(&master)];
+        let sentinels: Vec<_> = (0..3).map(|_| Sentinel::start(&master, 2, "")).collect();
+        let servers = [master].into_iter().chain(replicas).collect();
+        // Nobody tells when they have found each other.
+        until("the sentinels know each other", || {
+            sentinels
+                .iter()
+                .all(|one| one.knows("num-other-sentinels") == "2" && one.knows("num-slaves") == "2")
+        });
+        Self { servers, sentinels }
+    }
+
+    pub fn url(&self) -> String {
+        let places: Vec<_> = self.sentinels.iter().map(Sentinel::place).collect();
+        format!("redis-sentinel://{}/{NAME}", places.join(","))
+    }
+
+    pub fn store(&self) -> Rc<RedisStore> {
+        store_with(&self.url(), &Access::default())
+    }
+
+    /// Comes back when so many listen to the sentinels.
+    pub async fn heard_by(&self, count: usize) {
+        let listeners = |one: &Sentinel| one.command(&["CLIENT", "LIST"]).matches(" sub=1 ").count();
+        until_in_time("listeners", || self.sentinels.iter().map(listeners).sum::<usize>() == count).await;
+    }
+
+    /// The server that all sentinels name as the master, once it is another than `old`.
+    pub async fn promoted(&self, old: u16) -> &Server {
+        until_in_time("another master", || self.sentinels.iter().all(|one| one.master() != old)).await;
+        let port = self.sentinels[0].master();
+        self.servers.iter().find(|server| server.port() == port).expect("one of ours")
+    }
+}
+
+/// Waits for what nobody tells, while tasks go on.
+async fn until_in_time(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: it did not come to that");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits for what nobody tells.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: it did not come to that");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Says to everybody that the master is at `port`. Where it listens.
+pub fn liar(port: u16) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    let port = port.to_string();
+    let answer = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            std::thread::spawn(move || {
+                let mut words = BufReader::new(stream.try_clone().unwrap());
+                let _ = receive(&mut words);
+                let _ = stream.write_all(answer.as_bytes());
+                let _ = std::io::copy(&mut words, &mut std::io::sink());
+            });
+        }
+    });
+    place
+}

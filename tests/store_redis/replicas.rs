@@ -1,0 +1,138 @@
+//! What replicas have when the master is gone, and leases that count only when they have them.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use leasehold::lease::Token;
+use leasehold::store::redis::RedisStore;
+use leasehold::store::{Access, Reply, Request, Store, StoreErrorKind};
+use rustix::process::Signal;
+
+use crate::ask::{
+    Notices, RENEWED, acquire, adopt, all, ask, fence, granted, info, inspect, queue, queued, release, renew,
+    run, within,
+};
+use crate::server::{Server, store_with};
+
+fn store(server: &Server, min_replicas: u32) -> Rc<RedisStore> {
+    store_with(&server.url(), &Access { min_replicas, ..Access::default() })
+}
+
+#[test]
+fn a_lease_counts_when_enough_replicas_have_it() {
+    run(async {
+        let master = Server::start(&[]);
+        let replica = Server::replica_of(&master);
+        let store = store(&master, 1);
+        let token = Token::random();
+        let first = granted(&store, "lock:a", token).await;
+        assert_eq!(replica.command(&["GET", "lock:a"]), token.to_string());
+        assert_eq!(ask(&store, renew("lock:a", token, 60_000)).await, RENEWED);
+        let answers =
+            all(&store, vec![Request::Ping, inspect("lock:a"), acquire("lock:b", token, 60_000)]).await;
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+
+        replica.signal(Signal::STOP);
+        let began = Instant::now();
+        let batch = vec![
+            acquire("lock:c", token, 60_000),
+            renew("lock:a", token, 60_000),
+            adopt("lock:b", token, Token::random()),
+            renew("lock:none", token, 60_000),
+            inspect("lock:a"),
+            acquire("lock:a", Token::random(), 60_000),
+        ];
+        let answers = store.clone().execute(batch, Duration::from_millis(400)).await;
+        assert!((200..390).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+        for answer in &answers[..3] {
+            let error = answer.as_ref().expect_err("nobody else has it");
+            assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::TimedOut, true), "{error}");
+            assert!(error.message.contains("only 0 of 1 replicas"), "{error}");
+        }
+        // What is no grant is no matter of replicas.
+        assert!(answers[3..].iter().all(Result::is_ok), "{answers:?}");
+        assert!(matches!(answers[5], Ok(Reply::Busy { .. })), "{answers:?}");
+
+        replica.signal(Signal::CONT);
+        // The same request again: now they have it.
+        let again = fence(ask(&store, acquire("lock:c", token, 60_000)).await);
+        assert!(again > first);
+        assert_eq!(replica.command(&["GET", "lock:c"]), token.to_string());
+    });
+}
+
+#[test]
+fn who_is_handed_a_lease_asks_for_it_and_thereby_waits_for_replicas() {
+    run(async {
+        let master = Server::start(&[]);
+        let replica = Server::replica_of(&master);
+        let (a, b) = (store(&master, 0), store(&master, 1));
+        let mut notices = Notices::of(&b);
+        for batch in [1, 2] {
+            // One release by itself, and one among others.
+            let (one, two) = (Token::random(), Token::random());
+            granted(&a, "lock:a", one).await;
+            assert_eq!(queued(ask(&b, queue("lock:a", two, batch)).await), (0, true));
+            let releases = [release("lock:a", one), release("lock:other", one)];
+            all(&a, releases[..batch as usize].to_vec()).await;
+            assert_eq!(notices.granted().await, (batch, None), "no fence is told");
+            replica.signal(Signal::STOP);
+            let error = within(&b, 300, queue("lock:a", two, batch)).await.unwrap_err();
+            assert!(error.maybe_done && error.message.contains("only 0 of 1"), "{error}");
+            replica.signal(Signal::CONT);
+            fence(ask(&b, queue("lock:a", two, batch)).await);
+            assert_eq!(replica.command(&["GET", "lock:a"]), two.to_string());
+            assert_eq!(ask(&b, release("lock:a", two)).await, Reply::Released);
+        }
+    });
+}
+
+#[test]
+fn a_failover_forgets_what_no_replica_had_and_the_fence_still_grows() {
+    run(async {
+        let mut master = Server::start(&[]);
+        let replica = Server::replica_of(&master);
+        let token = Token::random();
+        let earlier = granted(&store(&master, 0), "lock:a", token).await;
+        ask(&store(&master, 0), release("lock:a", token)).await;
+        assert_eq!(master.command(&["WAIT", "1", "5000"]), "1");
+        // The way between the two is cut.
+        assert_eq!(replica.command(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
+
+        let lost = granted(&store(&master, 0), "lock:a", token).await;
+        assert!(lost > earlier);
+        // Who waits for the replica is not granted what it has not.
+        let careful = store(&master, 1);
+        let error = within(&careful, 300, acquire("lock:b", token, 60_000)).await.unwrap_err();
+        assert!(error.maybe_done && error.message.contains("only 0 of 1"), "{error}");
+
+        master.kill();
+        assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]), "OK");
+        let new = store(&replica, 0);
+        assert_eq!(info(&new, "lock:a").await, None, "the new master has never heard of it");
+        let next = granted(&new, "lock:a", Token::random()).await;
+        assert!(
+            next > lost,
+            "two hold it, and storage that checks fences tells them apart: {next:?} after {lost:?}"
+        );
+    });
+}
+
+#[test]
+fn a_server_without_replicas_grants_nothing_that_has_to_have_some() {
+    run(async {
+        let server = Server::start(&[]);
+        let store = store(&server, 2);
+        assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
+        let began = Instant::now();
+        let error = within(&store, 200, acquire("lock:a", Token::random(), 60_000)).await.unwrap_err();
+        assert!(error.message.contains("only 0 of 2 replicas"), "{error}");
+        assert!(began.elapsed() < Duration::from_millis(190), "in time for the batch");
+        // What may have been granted is given back, without waiting for anybody.
+        let token = Token::random();
+        within(&store, 200, acquire("lock:b", token, 60_000)).await.unwrap_err();
+        let began = Instant::now();
+        assert_eq!(ask(&store, release("lock:b", token)).await, Reply::Released);
+        assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+    });
+}

@@ -1,0 +1,170 @@
+//! Sentinel: the master is found, and followed when it is another.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use leasehold::lease::Token;
+use leasehold::store::{Access, Notice, Reply, Request, StoreErrorKind};
+use rustix::process::Signal;
+
+use crate::ask::{Notices, acquire, ask, fence, granted, info, queue, queued, refused, run, within};
+use crate::group::{Group, NAME, Sentinel, liar};
+use crate::server::{Server, store, store_with};
+
+fn closed_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn the_master_is_found_by_whichever_sentinel_answers() {
+    run(async {
+        let master = Server::start(&["--requirepass", "hunter2-secret"]);
+        let sentinel = Sentinel::start(&master, 1, "");
+        let url = |places: &str, name: &str| format!("redis-sentinel://:hunter2-secret@{places}/{name}");
+        // One is down, one hangs, and one is there.
+        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+        let places =
+            format!("127.0.0.1:{},{},{}", closed_port(), mute.local_addr().unwrap(), sentinel.place());
+        let store_there = store(&url(&places, NAME));
+        let began = Instant::now();
+        granted(&store_there, "lock:a", Token::random()).await;
+        assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+        assert_eq!(master.command(&["GET", "lock:a"]), "-NOAUTH Authentication required.");
+
+        let error = refused(&store(&url(&sentinel.place(), "another")), Request::Ping).await;
+        assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unsupported, false), "{error}");
+        assert!(error.message.contains("no master of the name \"another\""), "{error}");
+        assert!(!error.message.contains("hunter2"), "{error}");
+    });
+}
+
+#[test]
+fn no_sentinel_is_unreachable_and_who_is_none_is_told() {
+    run(async {
+        let ports = [closed_port(), closed_port()];
+        let url = format!("redis-sentinel://127.0.0.1:{},127.0.0.1:{}/{NAME}", ports[0], ports[1]);
+        let error = refused(&store(&url), Request::Ping).await;
+        assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unreachable, false), "{error}");
+        assert!(error.message.starts_with(&url) && error.message.contains("no sentinel"), "{error}");
+        for port in ports {
+            assert!(error.message.contains(&format!("127.0.0.1:{port} can't be reached")), "{error}");
+        }
+        let server = Server::start(&[]);
+        let url = format!("redis-sentinel://127.0.0.1:{}/{NAME}", server.port());
+        let error = refused(&store(&url), Request::Ping).await;
+        assert_eq!(error.kind, StoreErrorKind::Unsupported, "{error}");
+        assert!(error.message.contains("is no Sentinel"), "{error}");
+    });
+}
+
+#[test]
+fn a_sentinel_may_want_a_password_of_its_own() {
+    run(async {
+        let master = Server::start(&[]);
+        let sentinel = Sentinel::start(&master, 1, "hunter2-sentinel");
+        let url = format!("redis-sentinel://{}/{NAME}", sentinel.place());
+        let with = |password: Option<&str>| {
+            let sentinel_password = password.map(str::to_owned);
+            store_with(&url, &Access { sentinel_password, ..Access::default() })
+        };
+        assert_eq!(ask(&with(Some("hunter2-sentinel")), Request::Ping).await, Reply::Ready);
+        for (password, said) in
+            [(None, "give one as sentinelPassword"), (Some("hunter2"), "check sentinelUsername")]
+        {
+            let error = refused(&with(password), Request::Ping).await;
+            assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Denied, false), "{error}");
+            assert!(error.message.contains(said) && !error.message.contains("hunter2"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_master_that_is_none_or_is_not_there_is_told_apart() {
+    run(async {
+        let master = Server::start(&[]);
+        let replica = Server::replica_of(&master);
+        let nobody = closed_port();
+        for (port, kind, said) in [
+            (replica.port(), StoreErrorKind::ReadOnly, "but it is a replica"),
+            (nobody, StoreErrorKind::Unreachable, "can't be reached"),
+        ] {
+            let began = Instant::now();
+            let url = format!("redis-sentinel://{}/{NAME}", liar(port));
+            let error = within(&store(&url), 1_000, Request::Ping).await.unwrap_err();
+            assert_eq!((error.kind, error.maybe_done), (kind, false), "{error}");
+            assert!(error.message.contains(said), "{error}");
+            assert!(
+                error.message.contains(&format!("name 127.0.0.1:{port} as the master \"{NAME}\"")),
+                "{error}"
+            );
+            assert!(began.elapsed() < Duration::from_millis(950), "{:?}", began.elapsed());
+        }
+        // One that takes connections and hangs.
+        replica.signal(Signal::STOP);
+        let url = format!("redis-sentinel://{}/{NAME}", liar(replica.port()));
+        let error = within(&store(&url), 5_000, Request::Ping).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::TimedOut, "{error}");
+        assert!(error.message.contains("as the master"), "{error}");
+        replica.signal(Signal::CONT);
+    });
+}
+
+#[test]
+fn a_failover_is_followed_at_once_and_what_was_replicated_is_kept() {
+    run(async {
+        let mut group = Group::start();
+        let (a, b) = (group.store(), group.store());
+        let mut notices = Notices::of(&b);
+        let (one, two) = (Token::random(), Token::random());
+        let first = granted(&a, "lock:a", one).await;
+        assert_eq!(queued(ask(&b, queue("lock:a", two, 1)).await), (0, true));
+        group.heard_by(2).await;
+        let old = group.servers[0].port();
+        // The replicas have it.
+        assert_eq!(group.servers[0].command(&["WAIT", "2", "5000"]), "2");
+        group.servers[0].kill();
+        let promoted = group.promoted(old).await.port();
+        let switched = Instant::now();
+        assert_eq!(notices.next().await, Notice::Missed);
+        let known = info(&b, "lock:a").await.expect("it is still held");
+        assert_eq!(known.fence, Some(first));
+        assert_eq!(queued(ask(&b, queue("lock:a", two, 2)).await), (0, true));
+        assert_eq!(ask(&a, crate::ask::renew("lock:a", one, 60_000)).await, crate::ask::RENEWED);
+        assert_eq!(ask(&a, crate::ask::release("lock:a", one)).await, Reply::Released);
+        assert!(switched.elapsed() < Duration::from_secs(1), "{:?}", switched.elapsed());
+        // The channel of the new connection.
+        let (number, told) = loop {
+            match notices.next().await {
+                Notice::Granted { number, fence } => break (number, fence),
+                Notice::Missed | Notice::Breaker(_) => {}
+            }
+        };
+        assert_eq!(number, 2);
+        assert!(told.unwrap() > first);
+        assert_ne!(promoted, old);
+    });
+}
+
+#[test]
+fn a_master_that_is_deposed_while_it_lives_is_left() {
+    run(async {
+        let group = Group::start();
+        let store = group.store();
+        let mut notices = Notices::of(&store);
+        let token = Token::random();
+        granted(&store, "lock:a", token).await;
+        group.heard_by(1).await;
+        let old = group.servers[0].port();
+        // It hears nothing: it would go on for ever, were it not for the sentinels.
+        group.servers[0].signal(Signal::STOP);
+        let promoted = group.promoted(old).await;
+        // They name it as soon as they have chosen it, and say so aloud when the others follow it.
+        assert_eq!(notices.next().await, Notice::Missed);
+        let began = Instant::now();
+        let other = Token::random();
+        fence(within(&store, 1_000, acquire("lock:b", other, 60_000)).await.unwrap());
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        assert_eq!(promoted.command(&["GET", "lock:b"]), other.to_string());
+        group.servers[0].signal(Signal::CONT);
+    });
+}
