@@ -18,6 +18,8 @@ pub enum StoreSpec {
     Sqlite(PathBuf),
     /// `redis://…`, `redis+unix://…`: one Redis server.
     Redis(redis_store::RedisAddress),
+    /// `redis-cluster://…`: a Redis Cluster.
+    RedisCluster(redis_store::ClusterAddress),
 }
 
 impl StoreSpec {
@@ -36,13 +38,16 @@ impl StoreSpec {
             "redis" | "rediss" | "redis+unix" => {
                 redis_store::RedisAddress::parse(url, username, password).map(Self::Redis)
             }
-            "redis-sentinel" | "redis-cluster" | "postgres" | "postgresql" => {
+            "redis-cluster" => {
+                redis_store::ClusterAddress::parse(url, username, password).map(Self::RedisCluster)
+            }
+            "redis-sentinel" | "postgres" | "postgresql" => {
                 Err(format!("{scheme}: stores are not supported yet ({KNOWN})"))
             }
             _ => Err(format!("{scheme:?} is not the scheme of a store ({KNOWN})")),
         }?;
         match spec {
-            Self::Redis(_) => Ok(spec),
+            Self::Redis(_) | Self::RedisCluster(_) => Ok(spec),
             _ if username.is_some() || password.is_some() => {
                 Err(format!("a {scheme}: store takes no username and no password"))
             }
@@ -56,6 +61,7 @@ impl StoreSpec {
             Self::Memory(_) => MemoryStore::new(),
             Self::Sqlite(path) => SqliteStore::open(path.clone()),
             Self::Redis(address) => redis_store::RedisStore::new(address.clone()),
+            Self::RedisCluster(address) => redis_store::ClusterStore::new(address.clone()),
         }
     }
 
@@ -65,11 +71,12 @@ impl StoreSpec {
             Self::Memory(name) => format!("memory:{name}"),
             Self::Sqlite(path) => format!("sqlite:{}", path.display()),
             Self::Redis(address) => format!("redis:{}", address.identity()),
+            Self::RedisCluster(address) => format!("redis-cluster:{}", address.identity()),
         }
     }
 }
 
-const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://… and redis+unix://…";
+const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://…, redis+unix://… and redis-cluster://…";
 
 /// An absolute path, the same for every way in which the file's directory can be named. Empty is the default file.
 fn sqlite_path(given: &str) -> Result<PathBuf, String> {

@@ -75,6 +75,11 @@ impl RedisAddress {
         format!("{self} {:?} {secret:?}", self.username)
     }
 
+    /// The same at another host and port: another node of the cluster that this one belongs to.
+    pub(super) fn at(&self, host: &str, port: u16) -> Self {
+        Self { endpoint: Endpoint::Tcp(host.to_owned(), port), ..self.clone() }
+    }
+
     /// Whether the password is in `text`, which then must not be shown.
     pub(super) fn is_secret_in(&self, text: &str) -> bool {
         self.password.as_ref().is_some_and(|secret| !secret.is_empty() && text.contains(secret))

@@ -15,15 +15,18 @@
 //! - [`notices`]: what comes over it unasked;
 //! - [`scripts`]: what the server runs;
 //! - [`plan`]: requests as script calls;
-//! - [`reply`]: the calls' replies as answers;
-//! - [`fault`]: the server's errors in the contract's words.
+//! - [`reply`]: the calls' replies as answers, and [`outcomes`]: where they are put;
+//! - [`fault`]: the server's errors in the contract's words;
+//! - [`cluster`]: many such servers as one store.
 
 mod address;
+mod cluster;
 mod connect;
 mod fault;
 mod greeting;
 mod link;
 mod notices;
+mod outcomes;
 mod plan;
 mod reply;
 mod scripts;
@@ -38,8 +41,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use address::RedisAddress;
+pub use cluster::{ClusterAddress, ClusterStore};
 
+use self::connect::Role;
 use self::link::{Cut, Link};
+use self::outcomes::Outcomes;
 use self::plan::Group;
 use super::{Answer, Listener, Notice, Request, Store, StoreError, StoreErrorKind, all_failed};
 
@@ -51,6 +57,7 @@ type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError>>>;
 /// It needs a local tokio runtime (or a `LocalSet` on one) with I/O and time.
 pub struct RedisStore {
     address: RedisAddress,
+    role: Cell<Role>,
     state: RefCell<State>,
     /// Whether there has been a connection.
     met: Cell<bool>,
@@ -76,10 +83,10 @@ struct Limit {
 
 /// Begins to connect, in a task of its own: it goes on, and ends, also while nobody waits for it, and no longer than
 /// [`ATTEMPT`]. It is given up with the last of its clones.
-fn begin(address: RedisAddress) -> Connecting {
+fn begin(address: RedisAddress, role: Role) -> Connecting {
     let connecting = async move {
         let mut task = JoinSet::new();
-        task.spawn(timeout(ATTEMPT, connect::connect(address.clone())));
+        task.spawn(timeout(ATTEMPT, connect::connect(address.clone(), role)));
         match task.join_next().await {
             Some(Ok(Ok(link))) => link.map(Rc::new),
             Some(Ok(Err(_))) => Err(StoreError::not_done(
@@ -95,8 +102,12 @@ fn begin(address: RedisAddress) -> Connecting {
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
-        let state = RefCell::new(State::Apart);
-        Rc::new(Self { address, state, met: Cell::new(false), listener: OnceCell::new() })
+        Self::with_role(address, Role::Alone)
+    }
+
+    fn with_role(address: RedisAddress, role: Role) -> Rc<Self> {
+        let (role, state) = (Cell::new(role), RefCell::new(State::Apart));
+        Rc::new(Self { address, role, state, met: Cell::new(false), listener: OnceCell::new() })
     }
 
     /// The connection, made unless it is there or being made.
@@ -109,7 +120,7 @@ impl RedisStore {
         // One that failed while nobody waited for it says nothing about now.
         let known = known.filter(|attempt| !matches!(attempt.clone().now_or_never(), Some(Err(_))));
         let attempt = known.unwrap_or_else(|| {
-            let attempt = begin(self.address.clone());
+            let attempt = begin(self.address.clone(), self.role.get());
             *self.state.borrow_mut() = State::Connecting(attempt.clone());
             attempt
         });
@@ -144,11 +155,11 @@ impl RedisStore {
     }
 
     /// Notices come over `link` from now on.
-    fn connected(&self, link: &Link) {
+    fn connected(&self, link: &Rc<Link>) {
         let pushes = link.take_pushes();
         let Some(listener) = self.listener.get() else { return };
         if let Some(pushes) = pushes {
-            notices::hand_on(pushes, listener.clone());
+            notices::hand_on(pushes, listener.clone(), Rc::downgrade(link));
         }
         // Those who wait have told the server of a channel that nobody listens to any more.
         if self.met.replace(true) {
@@ -156,25 +167,28 @@ impl RedisStore {
         }
     }
 
-    async fn run(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
+    /// Asks the server. `asking`: also what is in a slot that it is still being given.
+    async fn run(&self, batch: &[Request], limit: Limit, asking: bool) -> Outcomes {
+        let mut outcomes = Outcomes::none(batch.len(), self.node());
         let link = match self.link(limit).await {
             Ok(link) => link,
-            Err(error) => return all_failed(batch.len(), &error),
+            Err(error) => {
+                outcomes.answers = all_failed(batch.len(), &error).into_iter().map(Some).collect();
+                return outcomes;
+            }
         };
-        let mut answers: Vec<Option<Answer>> = vec![None; batch.len()];
-        let missing = match self.ask(&link, batch, limit, &mut answers).await {
+        let missing = match self.ask(&link, batch, limit, asking, &mut outcomes).await {
             Ok(()) => fault::not_a_redis(&self.address, true),
             Err(cut) => self.cut(&cut, limit),
         };
-        let answers: Vec<Answer> =
-            answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(missing.clone()))).collect();
-        if answers.iter().any(|answer| answer.as_ref().is_err_and(wants_new_connection)) {
+        outcomes.fill_in(&missing);
+        if outcomes.answers.iter().flatten().any(|answer| answer.as_ref().is_err_and(wants_new_connection)) {
             let mut state = self.state.borrow_mut();
             if matches!(&*state, State::Connected(current) if Rc::ptr_eq(current, &link)) {
                 *state = State::Apart;
             }
         }
-        answers
+        outcomes
     }
 
     /// Fills in the answers that the server gives.
@@ -183,16 +197,21 @@ impl RedisStore {
         link: &Link,
         batch: &[Request],
         limit: Limit,
-        answers: &mut [Option<Answer>],
+        asking: bool,
+        outcomes: &mut Outcomes,
     ) -> Result<(), Cut> {
-        let mut groups = plan::groups(batch);
+        let mut groups = plan::groups(batch, self.node().is_some());
         let mut load = false;
         // More than one round only for groups that were refused as a whole, and so certainly not carried out:
-        // because the server did not know the scripts (any more), or for the rights on one of their keys.
+        // because the server did not know the scripts (any more), for the rights on one of their keys, or because one
+        // of their keys is on its way to another node.
         for round in 0..3 {
-            let pipeline = plan::pipeline(batch, &groups, load, link.channel());
+            let pipeline = plan::pipeline(batch, &groups, load, asking, link.channel());
             let mut replies = link.send(&pipeline, limit.deadline, limit.timeout).await?.into_iter();
-            let loaded = replies.by_ref().take(pipeline.len() - groups.len()).find_map(reply::server_error);
+            let each = 1 + usize::from(asking);
+            let before = pipeline.len() - groups.len() * each;
+            let loaded = replies.by_ref().take(before).find_map(reply::server_error);
+            let replies = replies.skip(each - 1).step_by(each);
             let mut again: Vec<Group> = Vec::new();
             load = false;
             for (group, reply) in groups.into_iter().zip(replies) {
@@ -202,11 +221,11 @@ impl RedisStore {
                         again.push(group);
                     }
                     // Why the script could not be loaded says more than that it is missing.
-                    (Some("NOSCRIPT"), Some(error)) => reply::refuse(&self.address, &group, error, answers),
-                    (Some("NOPERM"), _) if round < 2 && group.members.len() > 1 => {
+                    (Some("NOSCRIPT"), Some(error)) => outcomes.refuse(&self.address, &group.members, error),
+                    (Some("NOPERM" | "TRYAGAIN"), _) if round < 2 && group.members.len() > 1 => {
                         again.extend(group.apart())
                     }
-                    _ => reply::read(&self.address, &group, reply, link.channel().is_some(), answers),
+                    _ => reply::read(&self.address, &group, reply, link.channel().is_some(), outcomes),
                 }
             }
             if again.is_empty() {
@@ -225,6 +244,11 @@ impl RedisStore {
                 StoreError::maybe_done(StoreErrorKind::TimedOut, message)
             }
             Cut::Broken(error) => fault::broken(&self.address, error, true),
+            Cut::Torn => {
+                let message =
+                    format!("{} gave a slot away meanwhile, so the connection is renewed", self.address);
+                StoreError::maybe_done(StoreErrorKind::Unreachable, message)
+            }
         }
     }
 }
@@ -246,7 +270,7 @@ impl Store for RedisStore {
                 return Vec::new();
             }
             let limit = Limit { deadline: Instant::now() + timeout, timeout };
-            self.run(&batch, limit).await
+            self.run(&batch, limit, false).await.answers.into_iter().flatten().collect()
         }
         .boxed_local()
     }
