@@ -1,12 +1,15 @@
-//! The store contract, asked of every store: `contract/` is the suite, `memory.rs`, `redis.rs` and `sqlite.rs` are places
-//! to run it in. A new store needs a [`fixture::Fixture`] and one line of `contract!`.
+//! The store contract, asked of every store: `contract/` is the suite, `memory.rs`, `redis.rs`, `redis_cluster.rs` and
+//! `sqlite.rs` are places to run it in. A new store needs a [`fixture::Fixture`] and one line of `contract!`.
 
 mod asking;
 mod client;
+#[path = "../support/redis_cluster.rs"]
+mod cluster_server;
 mod contract;
 mod fixture;
 mod memory;
 mod redis;
+mod redis_cluster;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 mod sqlite;

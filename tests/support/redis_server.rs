@@ -63,6 +63,10 @@ impl RedisServer {
         self.url_with("")
     }
 
+    pub fn port(&self) -> u16 {
+        self.port.get()
+    }
+
     pub fn socket(&self) -> PathBuf {
         self.folder.join("redis.sock")
     }
