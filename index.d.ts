@@ -52,7 +52,8 @@ export function createLockWorker(options: LockWorkerOptions): LockWorker
 export interface LockClientOptions {
   /**
    * `memory:NAME` (this process and its worker threads), `sqlite:PATH` (every process of this host),
-   * `redis://[user:password@]host[:port][/db]` or `redis+unix:///path/to/socket`. For the default see
+   * `redis://[user:password@]host[:port][/db]`, `redis+unix:///path/to/socket` or
+   * `redis-cluster://[user:password@]host[:port][,host[:port]…]` (some nodes, which tell of the others). For the default see
    * {@link createLockClient}. A password in it never appears in a message.
    */
   store?: string | undefined
