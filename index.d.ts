@@ -52,10 +52,11 @@ export function createLockWorker(options: LockWorkerOptions): LockWorker
 export interface LockClientOptions {
   /**
    * `memory:NAME` (this process and its worker threads), `sqlite:PATH` (every process of this host),
-   * `redis://[user:password@]host[:port][/db]`, the same with `rediss://` for TLS, `redis+unix:///path/to/socket`, or
+   * `redis://[user:password@]host[:port][/db]`, the same with `rediss://` for TLS, `redis+unix:///path/to/socket`,
    * `redis-sentinel://[user:password@]host[:port][,host[:port]…]/MASTER[?db=N]` (`rediss-sentinel://` for TLS), where the hosts
-   * are sentinels, on port 26379 by default, and the login is the master's. For the default see {@link createLockClient}. A
-   * password in it never appears in a message.
+   * are sentinels, on port 26379 by default, and the login is the master's, or
+   * `redis-cluster://[user:password@]host[:port][,host[:port]…]` (some nodes, which tell of the others). For the default see
+   * {@link createLockClient}. A password in it never appears in a message.
    *
    * Three or more URLs of independent servers, better an odd number, are a quorum: a lease is one that most of them have
    * granted, and fewer than half of them may fail (Redlock, with fences). They must keep their data over a restart, or

@@ -16,7 +16,7 @@ use leasehold::engine::stats::Stats;
 use leasehold::lease::{LeaseState, Mode, Token, Ttl};
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::spec::StoreSpec;
-use leasehold::store::{Access, Answer, Listener, Request, Store, StoreErrorKind};
+use leasehold::store::{Access, Answer, Listener, Request, Store, StoreError, StoreErrorKind, all_failed};
 
 const ENV: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,9 +33,24 @@ impl Store for Moody {
         match &batch[0] {
             Request::Acquire(ask) if &*ask.key == "panics at once" => panic!("at once"),
             Request::Acquire(ask) if &*ask.key == "panics later" => async { panic!("later") }.boxed_local(),
+            Request::Acquire(ask) if &*ask.key == "hangs" => {
+                let count = batch.len();
+                async move {
+                    tokio::time::sleep(timeout).await;
+                    let error = StoreError::maybe_done(StoreErrorKind::TimedOut, "it hung");
+                    all_failed(count, &error)
+                }
+                .boxed_local()
+            }
             Request::Acquire(ask) if &*ask.key == "answers too little" => async { vec![] }.boxed_local(),
             _ => self.0.clone().execute(batch, timeout),
         }
+    }
+
+    /// What hangs is a part by itself.
+    fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
+        let hangs = |request: &Request| matches!(request, Request::Acquire(ask) if &*ask.key == "hangs");
+        Some(batch.iter().map(|request| hangs(request).into()).collect())
     }
 
     fn listen(&self, listener: Listener) {
@@ -94,9 +109,15 @@ impl Environment {
     }
 
     fn acquire(&mut self, key: &str) -> Outcome {
+        let (op, command) = self.acquiring(key);
+        self.give(command);
+        self.next(op)
+    }
+
+    fn acquiring(&mut self, key: &str) -> (OpId, Command) {
         self.slots += 1;
         let op = OpId { env: ENV, slot: self.slots };
-        self.give(Command::Acquire(AcquireCommand {
+        let command = Command::Acquire(AcquireCommand {
             op,
             client: 1,
             key: key.into(),
@@ -108,8 +129,8 @@ impl Environment {
             auto_renew: true,
             report: false,
             state: Arc::new(LeaseState::default()),
-        }));
-        self.next(op)
+        });
+        (op, command)
     }
 
     fn give(&self, command: Command) {
@@ -157,4 +178,24 @@ fn a_store_that_panics_when_it_is_closed_is_closed_and_opened_afresh() {
         assert!(matches!(environment.next(lease), Outcome::Lost(_)));
         assert!(matches!(environment.next(op), Outcome::Done));
     }
+}
+
+#[test]
+fn a_part_of_a_store_that_hangs_does_not_hold_up_the_others() {
+    let mut environment = Environment::begin();
+    environment.open_client(1);
+    let commands: Vec<_> = ["a", "hangs", "b", "c"].map(|key| environment.acquiring(key)).into();
+    let ops: Vec<OpId> = commands.iter().map(|(op, _)| *op).collect();
+    let start = std::time::Instant::now();
+    environment.engine.send(Message::Commands(commands.into_iter().map(|(_, command)| command).collect()));
+    let mut others = vec![ops[0], ops[2], ops[3]];
+    while !others.is_empty() {
+        let settlement = environment.settled.recv_timeout(PATIENCE).expect("the engine answers");
+        assert!(matches!(settlement.outcome, Outcome::Acquired(..)), "{:?}", settlement.op);
+        others.retain(|op| *op != settlement.op);
+    }
+    assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
+    assert!(
+        matches!(environment.next(ops[1]), Outcome::Failed(error) if error.kind == StoreErrorKind::TimedOut)
+    );
 }

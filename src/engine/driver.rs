@@ -187,7 +187,15 @@ impl Driver {
         self.apply(effects);
         let now = clock::now();
         for batch in self.core.take_batches(now) {
-            self.call(batch);
+            let store = self.stores.get(&batch.sent.store);
+            match store.and_then(|store| store.parts(&batch.requests)) {
+                None => self.call(batch),
+                Some(parts) => {
+                    for batch in self.core.split(batch, &parts) {
+                        self.call(batch);
+                    }
+                }
+            }
         }
         match self.core.next_wake() {
             None => future::Either::Left(future::pending()),

@@ -23,6 +23,8 @@ pub enum StoreSpec {
     /// `redis://…`, `rediss://…`, `redis+unix://…`: one Redis server; `redis-sentinel://…`: the one that
     /// sentinels name.
     Redis(redis_store::RedisAddress),
+    /// `redis-cluster://…`: a Redis Cluster.
+    RedisCluster(redis_store::ClusterAddress),
     /// Several stores of which a majority makes a lease.
     Quorum(Vec<StoreSpec>),
 }
@@ -43,9 +45,10 @@ impl StoreSpec {
             "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
                 redis_store::RedisAddress::parse(url, access).map(Self::Redis)
             }
-            "redis-cluster" | "postgres" | "postgresql" => {
-                Err(format!("{scheme}: stores are not supported yet ({KNOWN})"))
+            "redis-cluster" | "rediss-cluster" => {
+                redis_store::ClusterAddress::parse(url, access).map(Self::RedisCluster)
             }
+            "postgres" | "postgresql" => Err(format!("{scheme}: stores are not supported yet ({KNOWN})")),
             _ => Err(format!("{scheme:?} is not the scheme of a store ({KNOWN})")),
         }?;
         match (&spec, access.given().next()) {
@@ -75,6 +78,11 @@ impl StoreSpec {
         let nodes = urls.iter().map(|url| Self::parse(url, access));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         for (index, node) in nodes.iter().enumerate() {
+            if let Self::RedisCluster(_) = node {
+                return Err(format!(
+                    "{node} can't be a node of a quorum: its masters are not one server that fails or not"
+                ));
+            }
             if nodes[..index].iter().any(|other| other.identity() == node.identity()) {
                 return Err(format!("{node} is named twice: the stores of a quorum have to be independent"));
             }
@@ -91,6 +99,7 @@ impl StoreSpec {
                 let store = redis_store::RedisStore::new(address.clone());
                 Guarded::new(store, address.to_string(), Limits::default())
             }
+            Self::RedisCluster(address) => redis_store::ClusterStore::new(address.clone()),
             Self::Quorum(nodes) => {
                 QuorumStore::new(nodes.iter().map(|node| (node.to_string().into(), node.open())).collect())
             }
@@ -110,7 +119,8 @@ impl StoreSpec {
     /// The servers behind circuit breakers, as those call them: URLs without passwords.
     pub fn servers(&self) -> Vec<String> {
         match self {
-            Self::Memory(_) | Self::Sqlite(_) => Vec::new(),
+            // The nodes of a cluster come and go, and each is left alone as long as it fails.
+            Self::Memory(_) | Self::Sqlite(_) | Self::RedisCluster(_) => Vec::new(),
             Self::Redis(address) => vec![address.to_string()],
             Self::Quorum(nodes) => nodes.iter().flat_map(Self::servers).collect(),
         }
@@ -122,6 +132,7 @@ impl StoreSpec {
             Self::Memory(name) => format!("memory:{name}"),
             Self::Sqlite(path) => format!("sqlite:{}", path.display()),
             Self::Redis(address) => format!("redis:{}", address.identity()),
+            Self::RedisCluster(address) => format!("redis-cluster:{}", address.identity()),
             Self::Quorum(nodes) => {
                 // In whatever order they were named.
                 let mut nodes: Vec<String> = nodes.iter().map(Self::identity).collect();
@@ -139,6 +150,7 @@ impl fmt::Display for StoreSpec {
             Self::Memory(name) => write!(f, "memory:{name}"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::Redis(address) => address.fmt(f),
+            Self::RedisCluster(address) => address.fmt(f),
             Self::Quorum(nodes) => {
                 f.write_str("a quorum of ")?;
                 for (index, node) in nodes.iter().enumerate() {
@@ -153,8 +165,8 @@ impl fmt::Display for StoreSpec {
 /// See [`StoreSpec::batch`].
 const BATCH: usize = 64;
 
-const KNOWN: &str =
-    "known are memory:NAME, sqlite:PATH, redis://…, rediss://…, redis+unix://… and redis-sentinel://…";
+const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://…, rediss://…, redis+unix://…, redis-sentinel://… and \
+     redis-cluster://…";
 
 /// An absolute path, the same for every way in which the file's directory can be named. Empty is the default file.
 fn sqlite_path(given: &str) -> Result<PathBuf, String> {

@@ -102,11 +102,15 @@ impl Notices {
 
     /// What notices to the waiter of that number say of the fence.
     fn told(&self, number: u64) -> impl Iterator<Item = Option<Fence>> {
-        let heard = self.heard.borrow().clone();
-        heard.into_iter().filter_map(move |notice| match notice {
+        self.heard().into_iter().filter_map(move |notice| match notice {
             Notice::Granted { number: whose, fence } if whose == number => Some(fence),
             _ => None,
         })
+    }
+
+    /// All notices so far.
+    pub fn heard(&self) -> Vec<Notice> {
+        self.heard.borrow().clone()
     }
 
     /// How many notices there were so far.

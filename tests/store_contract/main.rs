@@ -1,15 +1,18 @@
-//! The store contract, asked of every store: `contract/` is the suite, `memory.rs`, `redis.rs`, `sqlite.rs` and `tls.rs` are places
-//! to run it in. A new store needs a [`fixture::Fixture`] and one line of `contract!`.
+//! The store contract, asked of every store: `contract/` is the suite, `memory.rs`, `sqlite.rs`, `redis.rs`, `tls.rs`,
+//! `redis_cluster.rs` and `quorum.rs` are places to run it in. A new store needs a [`fixture::Fixture`] and one line of `contract!`.
 
 mod asking;
 #[path = "../support/certificates.rs"]
 mod certificates;
 mod client;
+#[path = "../support/redis_cluster.rs"]
+mod cluster_server;
 mod contract;
 mod fixture;
 mod memory;
 mod quorum;
 mod redis;
+mod redis_cluster;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 mod sqlite;

@@ -305,11 +305,11 @@ fn a_server_with_too_many_connections_is_unreachable() {
 }
 
 #[test]
-fn a_node_of_a_cluster_is_not_supported_yet() {
+fn a_node_of_a_cluster_says_what_to_use() {
     run(async {
         let server = Server::start(&["--cluster-enabled", "yes"]);
         let error = refused(&server.store(), acquire("lock:a", Token::random(), 1_000)).await;
-        assert_refused(&error, StoreErrorKind::Unsupported, "Cluster");
+        assert_refused(&error, StoreErrorKind::Unsupported, "use redis-cluster:// in place of redis://");
         let error = refused(&store(&format!("{}/1", server.url())), Request::Ping).await;
         assert_refused(&error, StoreErrorKind::Unsupported, "no database 1");
     });

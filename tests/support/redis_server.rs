@@ -54,10 +54,6 @@ impl RedisServer {
         Rc::new(server)
     }
 
-    pub fn port(&self) -> u16 {
-        self.port.get()
-    }
-
     /// `redis://127.0.0.1:PORT`, with `login` (`user:password@`) in its place.
     pub fn url_with(&self, login: &str) -> String {
         format!("redis://{login}127.0.0.1:{}", self.port.get())
@@ -65,6 +61,10 @@ impl RedisServer {
 
     pub fn url(&self) -> String {
         self.url_with("")
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.get()
     }
 
     pub fn socket(&self) -> PathBuf {

@@ -203,6 +203,27 @@ impl Core {
         list.push(Entry { request, tag, timeout });
     }
 
+    /// Makes a batch for each of the `parts` that its requests are of.
+    pub fn split(&mut self, batch: Batch, parts: &[u32]) -> Vec<Batch> {
+        let Batch { sent: Sent { store, at, tags }, timeout, requests } = batch;
+        let mut split: Vec<(u32, Batch)> = Vec::new();
+        for ((request, tag), part) in requests.into_iter().zip(tags).zip(parts) {
+            let known = split.iter().position(|(known, _)| known == part);
+            let index = known.unwrap_or_else(|| {
+                let sent = Sent { store, at, tags: Vec::new() };
+                split.push((*part, Batch { sent, timeout, requests: Vec::new() }));
+                split.len() - 1
+            });
+            let batch = &mut split[index].1;
+            batch.requests.push(request);
+            batch.sent.tags.push(tag);
+        }
+        if let Some(link) = self.stores.get_mut(&store) {
+            link.in_flight += split.len().saturating_sub(1);
+        }
+        split.into_iter().map(|(_, batch)| batch).collect()
+    }
+
     /// Whether a client, a request or a clean-up still needs `store`.
     pub fn is_used(&self, store: StoreId) -> bool {
         self.stores.contains_key(&store)

@@ -223,7 +223,7 @@ impl Core {
                 // No store should; then looking again is all there is.
                 Serves::Line => self.look_later(tag.ticket, remaining, 0, false),
             },
-            Ok(Reply::Split) => self.split(store, tag),
+            Ok(Reply::Split) => self.give_way(store, tag),
             Ok(Reply::Queued { remaining, ahead, told, .. }) => {
                 ticket.place = Some((tag.number, sent));
                 self.look_later(tag.ticket, remaining, ahead, told)
@@ -245,7 +245,7 @@ impl Core {
     /// Nobody, or somebody else, has most nodes of a quorum. Whoever gives way for a while, by chance longer or shorter than
     /// the others, lets one of them have them (Ongaro and Ousterhout, "In search of an understandable consensus
     /// algorithm", 2014, on split votes).
-    fn split(&mut self, store: StoreId, tag: AcquireTag) {
+    fn give_way(&mut self, store: StoreId, tag: AcquireTag) {
         let number = tag.ticket;
         self.begin_anew(store, tag, false);
         let Some(ticket) = self.tickets.get(&number) else { return };

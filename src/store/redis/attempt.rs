@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::address::{Endpoint, RedisAddress};
+use super::connect::Role;
 use super::link::Link;
 use super::{connect, sentinel};
 use crate::store::{StoreError, StoreErrorKind};
@@ -21,14 +22,14 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// Begins to connect, in a task of its own: it goes on, and ends, also while nobody waits for it, and no longer than
 /// [`ATTEMPT`]. It is given up with the last of its clones.
-pub fn begin(address: RedisAddress) -> Connecting {
+pub fn begin(address: RedisAddress, role: Role) -> Connecting {
     let connecting = async move {
         let mut task = JoinSet::new();
         let to = address.clone();
         task.spawn_local(timeout(ATTEMPT, async move {
             match &to.endpoint {
                 Endpoint::Master(sentinels) => sentinel::connect(&to, sentinels).await,
-                Endpoint::Tcp(..) | Endpoint::Unix(_) => connect::connect(to).await,
+                Endpoint::Tcp(..) | Endpoint::Unix(_) => connect::connect(to, role).await,
             }
         }));
         match task.join_next().await {

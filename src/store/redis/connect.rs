@@ -1,10 +1,15 @@
 //! Making a connection that is fit for locks.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, Value};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::address::RedisAddress;
+use super::cluster::tag_in;
 use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
 use super::link::{Inlet, Link};
@@ -15,25 +20,40 @@ use crate::store::{StoreError, StoreErrorKind};
 /// The oldest server with everything that the scripts use (`SET … PXAT … GET`, 2021).
 const OLDEST: (u32, u32) = (6, 2);
 
+/// What a server is to us.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The store, all of it.
+    Alone,
+    /// A node of a cluster.
+    Node {
+        /// Two hash slots that it has, the better one for a channel first, if it is known to have any.
+        homes: Option<[u16; 2]>,
+    },
+}
+
 /// Connects, logs in, makes sure that the server is fit, makes the scripts known to it, and subscribes to a channel of
 /// the connection's own, if the server lets us.
 ///
 /// It takes as long as it takes: time-outs are the business of whoever waits for it.
-pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
+pub async fn connect(address: RedisAddress, role: Role) -> Result<Link, StoreError> {
     let mut stream = dial(&address).await?;
     let replies = exchange(&address, &mut stream, greetings(&address)).await?;
+    if role == Role::Alone && replies.iter().any(|(purpose, reply)| purpose.tells_of_cluster(reply)) {
+        return Err(fault::in_cluster(&address));
+    }
     let mut protocol = ProtocolVersion::RESP2;
     let mut channel = None;
     // Only with RESP3 may anything else be said on a connection that has subscribed.
     if replies.iter().any(|(purpose, reply)| *purpose == Purpose::Hello && matches!(reply, Value::Map(_))) {
         protocol = ProtocolVersion::RESP3;
-        // A name that nobody can guess: notices tell nothing, but who could send them could keep us busy.
-        // Told no fence, whoever is handed a lease has to ask for it, and so to see to it that replicas have it.
-        let mark = if address.min_replicas > 0 { "?" } else { "" };
-        let name = format!("leasehold:{}{mark}", uuid::Uuid::new_v4());
-        let replies = exchange(&address, &mut stream, subscription(&name)).await?;
-        let allowed = !replies.iter().any(|(_, reply)| matches!(reply, Value::ServerError(_)));
-        channel = allowed.then_some(name);
+        for name in channels(&address, role) {
+            let replies = exchange(&address, &mut stream, subscription(&name)).await?;
+            if !replies.iter().any(|(_, reply)| matches!(reply, Value::ServerError(_))) {
+                channel = Some(name);
+                break;
+            }
+        }
     }
     // Neither user nor database here: that is done.
     let nobody = RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(protocol);
@@ -41,8 +61,17 @@ pub async fn connect(address: RedisAddress) -> Result<Link, StoreError> {
     let mut inlet = None;
     if let Some(channel) = channel {
         let (sender, pushes) = unbounded_channel();
-        config = config.set_push_sender(sender);
-        inlet = Some(Inlet { channel, pushes });
+        let torn = Arc::<AtomicBool>::default();
+        let tears = torn.clone();
+        config = config.set_push_sender(move |push: PushInfo| {
+            // redis-rs takes it for the reply to the next command in line, and then each reply for that to the next.
+            // It is told here before that, so nobody is given a reply that is somebody else's.
+            if push.kind == PushKind::SUnsubscribe {
+                tears.store(true, Ordering::Relaxed);
+            }
+            sender.send(push)
+        });
+        inlet = Some(Inlet { channel, pushes, torn });
     }
     let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
         .await
@@ -128,14 +157,40 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
         .chain([run])
 }
 
+/// Names for a channel of the connection's own, the best first. Nobody can guess them: notices tell nothing, but who could
+/// send them could keep us busy.
+///
+/// What is published at a node of a cluster goes to all other nodes, unless the channel lies in a slot that the node has,
+/// and the server is of version 7 or later.
+fn channels(address: &RedisAddress, role: Role) -> impl Iterator<Item = String> + use<> {
+    // Told no fence, whoever is handed a lease has to ask for it, and so to see to it that replicas have it.
+    let mark = if address.min_replicas > 0 { "?" } else { "" };
+    let name = format!("{}{mark}", uuid::Uuid::new_v4());
+    let homes = match role {
+        Role::Node { homes } => homes,
+        Role::Alone => None,
+    };
+    let by_itself = format!("leasehold:{name}");
+    let sharded = move |slot| format!("leasehold:{{{}}}:{name}", tag_in(slot));
+    homes.into_iter().flatten().map(sharded).chain([by_itself])
+}
+
 /// The words that let us be told. Nobody knows the channel yet, so nobody gets what is published: a user who may not
 /// publish would wait for what others like it can't say.
 fn subscription(channel: &str) -> impl Iterator<Item = (Purpose, Cmd)> {
-    let commands = [words_of(&["PUBLISH", channel, ""]), words_of(&["SUBSCRIBE", channel])];
+    let [publish, subscribe] =
+        if channel.contains('{') { ["SPUBLISH", "SSUBSCRIBE"] } else { ["PUBLISH", "SUBSCRIBE"] };
+    let commands = [words_of(&[publish, channel, ""]), words_of(&[subscribe, channel])];
     commands.into_iter().map(|command| (Purpose::Subscribe, command))
 }
 
 impl Purpose {
+    /// Whether `reply`, which the server gave to this, says that it is a node of a cluster.
+    fn tells_of_cluster(self, reply: &Value) -> bool {
+        self == Purpose::Version
+            && text_of(reply).is_some_and(|text| text.lines().any(|line| line.trim() == "redis_mode:cluster"))
+    }
+
     fn check(self, address: &RedisAddress, reply: &Value) -> Result<(), StoreError> {
         let error = match reply {
             Value::ServerError(error) => error,
@@ -186,13 +241,17 @@ impl Purpose {
     }
 }
 
+fn text_of(info: &Value) -> Option<Cow<'_, str>> {
+    match info {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes)),
+        Value::VerbatimString { text, .. } => Some(text.into()),
+        _ => None,
+    }
+}
+
 /// A server that tells no version is taken for new enough: the scripts would say.
 fn check_version(address: &RedisAddress, info: &Value) -> Result<(), StoreError> {
-    let text = match info {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
-        Value::VerbatimString { text, .. } => text.into(),
-        _ => return Err(fault::not_a_redis(address, false)),
-    };
+    let Some(text) = text_of(info) else { return Err(fault::not_a_redis(address, false)) };
     let Some(version) = text.lines().find_map(|line| line.strip_prefix("redis_version:")) else {
         return Err(fault::not_a_redis(address, false));
     };

@@ -10,7 +10,17 @@ const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands 
                       +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zcard \
                       +zscore +zrank +hset +hget +hdel +time +evalsha +script|load; to be told of free locks, \
                       the channels &leasehold:* and +subscribe +publish, and sooner with \
-                      +pubsub|numsub; with minReplicas +wait";
+                      +pubsub|numsub, in a cluster with +ssubscribe +spublish +pubsub|shardnumsub +cluster|slots; \
+                      with minReplicas +wait";
+
+/// What to do about a node of a cluster that was taken for a server by itself.
+const IN_CLUSTER: &str = "it is a node of a Redis Cluster: use redis-cluster:// in place of redis://";
+
+/// A node of a cluster that was taken for a server by itself.
+pub fn in_cluster(address: &RedisAddress) -> StoreError {
+    let message = format!("{address} can't be used by itself: {IN_CLUSTER}");
+    StoreError::not_done(StoreErrorKind::Unsupported, message)
+}
 
 /// An error that the server answered to a request or to a whole group of them.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
@@ -41,10 +51,9 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
         "WRONGTYPE" => {
             (StoreErrorKind::WrongType, "other data lies under the lock's key; use another prefix".into())
         }
-        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" | "TRYAGAIN" => (
-            StoreErrorKind::Unsupported,
-            "it is a node of a Redis Cluster, which is not supported yet".into(),
-        ),
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" | "TRYAGAIN" => {
+            (StoreErrorKind::Unsupported, IN_CLUSTER.into())
+        }
         "ERR" if said.contains("max number of clients") => {
             (StoreErrorKind::Unreachable, "it has too many connections; raise maxclients there".into())
         }

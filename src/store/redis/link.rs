@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -26,12 +28,15 @@ pub struct Link {
     channel: Option<String>,
     pushes: Cell<Option<UnboundedReceiver<PushInfo>>>,
     server: OnceCell<RedisAddress>,
+    torn: Arc<AtomicBool>,
 }
 
 /// Where a connection is told what it did not ask for.
 pub struct Inlet {
     pub channel: String,
     pub pushes: UnboundedReceiver<PushInfo>,
+    /// Whether replies may have come to belong to other requests than they seem to.
+    pub torn: Arc<AtomicBool>,
 }
 
 /// Why a pipeline got no replies.
@@ -40,11 +45,14 @@ pub enum Cut {
     TimedOut,
     /// The connection broke, or what came was no RESP.
     Broken(RedisError),
+    /// It is not known to whom what came belongs.
+    Torn,
 }
 
 impl Link {
     /// The connection whose socket is served by the task `driver`.
     pub fn new(connection: MultiplexedConnection, driver: JoinHandle<()>, inlet: Option<Inlet>) -> Self {
+        let torn = inlet.as_ref().map(|inlet| inlet.torn.clone()).unwrap_or_default();
         let (channel, pushes) = inlet.map(|inlet| (inlet.channel, inlet.pushes)).unzip();
         Self {
             connection,
@@ -55,6 +63,7 @@ impl Link {
             channel,
             pushes: Cell::new(pushes),
             server: OnceCell::new(),
+            torn,
         }
     }
 
@@ -86,7 +95,7 @@ impl Link {
     /// Whether nothing can be sent any more. A connection that the server closed while it was idle is known to be
     /// dead before anything is lost on it.
     pub fn is_dead(&self) -> bool {
-        self.given_up.get() || self.driver.is_finished()
+        self.given_up.get() || self.driver.is_finished() || self.torn.load(Ordering::Relaxed)
     }
 
     /// Sends `pipeline` and waits for its replies until `deadline`, which is `timeout` after its batch came.
@@ -100,6 +109,7 @@ impl Link {
         let mut connection = self.connection.clone();
         let replies = connection.send_packed_commands(pipeline, 0, pipeline.len());
         match timeout_at(deadline, replies).await {
+            Ok(Ok(_)) if self.torn.load(Ordering::Relaxed) => Err(Cut::Torn),
             Ok(Ok(replies)) => Ok(replies),
             Ok(Err(error)) => {
                 self.given_up.set(true);

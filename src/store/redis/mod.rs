@@ -16,13 +16,15 @@
 //! - [`notices`]: what comes over it unasked;
 //! - [`scripts`]: what the server runs;
 //! - [`plan`]: requests as script calls;
-//! - [`reply`]: the calls' replies as answers, and [`replicas`], which of them count;
+//! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
 //! - [`diagnose`]: what there is to know about the server;
 //! - [`fault`]: the server's errors in the contract's words;
-//! - [`sentinel`]: which server is the master.
+//! - [`sentinel`]: which server is the master;
+//! - [`cluster`]: many such servers as one store.
 
 mod address;
 mod attempt;
+mod cluster;
 mod connect;
 mod diagnose;
 mod dial;
@@ -31,6 +33,7 @@ mod fault;
 mod greeting;
 mod link;
 mod notices;
+mod outcomes;
 mod plan;
 mod replicas;
 mod reply;
@@ -48,10 +51,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 pub use address::RedisAddress;
+pub use cluster::{ClusterAddress, ClusterStore};
 
 use self::address::Endpoint;
 use self::attempt::Connecting;
+use self::connect::Role;
 use self::link::{Cut, Link};
+use self::outcomes::Outcomes;
 use self::plan::Group;
 use self::replicas::Watched;
 use super::diagnosis::{self, Facts, Report, ServerFacts};
@@ -63,6 +69,7 @@ use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreEr
 /// It needs a local tokio runtime (or a `LocalSet` on one) with I/O and time.
 pub struct RedisStore {
     address: RedisAddress,
+    role: Cell<Role>,
     state: RefCell<State>,
     /// Whether there has been a connection.
     met: Cell<bool>,
@@ -88,9 +95,13 @@ struct Limit {
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
-        let state = RefCell::new(State::Apart);
+        Self::with_role(address, Role::Alone)
+    }
+
+    fn with_role(address: RedisAddress, role: Role) -> Rc<Self> {
+        let (role, state) = (Cell::new(role), RefCell::new(State::Apart));
         let lookout = RefCell::default();
-        Rc::new(Self { address, state, met: Cell::new(false), listener: OnceCell::new(), lookout })
+        Rc::new(Self { address, role, state, met: Cell::new(false), listener: OnceCell::new(), lookout })
     }
 
     /// The connection, made unless it is there or being made.
@@ -103,7 +114,7 @@ impl RedisStore {
         // One that failed while nobody waited for it says nothing about now.
         let known = known.filter(|attempt| !matches!(attempt.clone().now_or_never(), Some(Err(_))));
         let attempt = known.unwrap_or_else(|| {
-            let attempt = attempt::begin(self.address.clone());
+            let attempt = attempt::begin(self.address.clone(), self.role.get());
             *self.state.borrow_mut() = State::Connecting(attempt.clone());
             attempt
         });
@@ -143,7 +154,7 @@ impl RedisStore {
         let pushes = link.take_pushes();
         let Some(listener) = self.listener.get() else { return };
         if let Some(pushes) = pushes {
-            notices::hand_on(pushes, listener.clone());
+            notices::hand_on(pushes, listener.clone(), Rc::downgrade(link));
         }
         // Those who wait have told the server of a channel that nobody listens to any more.
         if self.met.replace(true) {
@@ -178,25 +189,28 @@ impl RedisStore {
         facts.map_err(|cut| cut_off(&cut, &self.address, limit))
     }
 
-    async fn run(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
+    /// Asks the server. `asking`: also what is in a slot that it is still being given.
+    async fn run(&self, batch: &[Request], limit: Limit, asking: bool) -> Outcomes {
+        let mut outcomes = Outcomes::none(batch.len(), self.node());
         let link = match self.link(limit).await {
             Ok(link) => link,
-            Err(error) => return all_failed(batch.len(), &error),
+            Err(error) => {
+                outcomes.answers = all_failed(batch.len(), &error).into_iter().map(Some).collect();
+                return outcomes;
+            }
         };
-        let mut answers: Vec<Option<Answer>> = vec![None; batch.len()];
-        let missing = match self.ask(&link, batch, limit, &mut answers).await {
+        let missing = match self.ask(&link, batch, limit, asking, &mut outcomes).await {
             Ok(()) => fault::not_a_redis(self.server(&link), true),
             Err(cut) => cut_off(&cut, self.server(&link), limit),
         };
-        let answers: Vec<Answer> =
-            answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(missing.clone()))).collect();
-        if answers.iter().any(|answer| answer.as_ref().is_err_and(wants_new_connection)) {
+        outcomes.fill_in(&missing);
+        if outcomes.answers.iter().flatten().any(|answer| answer.as_ref().is_err_and(wants_new_connection)) {
             let mut state = self.state.borrow_mut();
             if matches!(&*state, State::Connected(current) if Rc::ptr_eq(current, &link)) {
                 *state = State::Apart;
             }
         }
-        answers
+        outcomes
     }
 
     /// Who is at the other end of `link`.
@@ -210,40 +224,46 @@ impl RedisStore {
         link: &Link,
         batch: &[Request],
         limit: Limit,
-        answers: &mut [Option<Answer>],
+        asking: bool,
+        outcomes: &mut Outcomes,
     ) -> Result<(), Cut> {
         let address = self.server(link);
-        let mut groups = plan::groups(batch);
+        let mut groups = plan::groups(batch, self.node().is_some());
         let mut load = false;
         // More than one round only for groups that were refused as a whole, and so certainly not carried out:
-        // because the server did not know the scripts (any more), or for the rights on one of their keys.
+        // because the server did not know the scripts (any more), for the rights on one of their keys, or because one
+        // of their keys is on its way to another node.
         for round in 0..3 {
-            let mut pipeline = plan::pipeline(batch, &groups, load, link.channel());
-            let before = pipeline.len() - groups.len();
+            let mut pipeline = plan::pipeline(batch, &groups, load, asking, link.channel());
+            let each = 1 + usize::from(asking);
+            let before = pipeline.len() - groups.len() * each;
             let watched = Watched::of(address, &groups, limit.deadline - Instant::now());
             if let Some(watched) = &watched {
                 pipeline.add_command(watched.command(address));
             }
-            let mut replies = link.send(&pipeline, limit.deadline, limit.timeout).await?.into_iter();
+            let mut replies = link.send(&pipeline, limit.deadline, limit.timeout).await?;
+            let waited = watched.as_ref().and_then(|_| replies.pop());
+            let mut replies = replies.into_iter();
             let loaded = replies.by_ref().take(before).find_map(reply::server_error);
+            let replies = replies.skip(each - 1).step_by(each);
             let mut again: Vec<Group> = Vec::new();
             load = false;
-            for (group, reply) in groups.into_iter().zip(replies.by_ref()) {
+            for (group, reply) in groups.into_iter().zip(replies) {
                 match (reply::refusal(&reply), &loaded) {
                     (Some("NOSCRIPT"), None) if round < 2 => {
                         load = true;
                         again.push(group);
                     }
                     // Why the script could not be loaded says more than that it is missing.
-                    (Some("NOSCRIPT"), Some(error)) => reply::refuse(address, &group, error, answers),
-                    (Some("NOPERM"), _) if round < 2 && group.members.len() > 1 => {
+                    (Some("NOSCRIPT"), Some(error)) => outcomes.refuse(address, &group.members, error),
+                    (Some("NOPERM" | "TRYAGAIN"), _) if round < 2 && group.members.len() > 1 => {
                         again.extend(group.apart())
                     }
-                    _ => reply::read(address, &group, reply, link.channel().is_some(), answers),
+                    _ => reply::read(address, &group, reply, link.channel().is_some(), outcomes),
                 }
             }
             if let Some(watched) = watched {
-                watched.check(address, replies.next(), answers);
+                watched.check(address, waited, &mut outcomes.answers);
             }
             if again.is_empty() {
                 break;
@@ -260,6 +280,10 @@ fn cut_off(cut: &Cut, address: &RedisAddress, limit: Limit) -> StoreError {
         Cut::TimedOut => {
             let message = format!("{address} did not answer within {} ms", limit.timeout.as_millis());
             StoreError::maybe_done(StoreErrorKind::TimedOut, message)
+        }
+        Cut::Torn => {
+            let message = format!("{address} gave a slot away meanwhile, so the connection is renewed");
+            StoreError::maybe_done(StoreErrorKind::Unreachable, message)
         }
         Cut::Broken(error) => fault::broken(address, error, true),
     }
@@ -283,11 +307,13 @@ impl Store for RedisStore {
             }
             let limit = Limit { deadline: Instant::now() + timeout, timeout };
             let asked = diagnosis::asked(&batch);
+            let run = async |batch: &[Request]| -> Vec<Answer> {
+                self.run(batch, limit, false).await.answers.into_iter().flatten().collect()
+            };
             if asked.is_empty() {
-                return self.run(&batch, limit).await;
+                return run(&batch).await;
             }
-            let facts = self.facts(limit);
-            let (mut answers, facts) = futures_util::join!(self.run(&batch, limit), facts);
+            let (mut answers, facts) = futures_util::join!(run(&batch), self.facts(limit));
             for (index, ttl) in asked {
                 let report = match &facts {
                     Ok(facts) => {

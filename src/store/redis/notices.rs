@@ -1,16 +1,24 @@
 //! What the server says without being asked.
 
+use std::rc::Weak;
+
 use redis::{FromRedisValue, PushInfo, PushKind};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
+use super::link::Link;
 use crate::lease::Fence;
 use crate::store::{Listener, Notice};
 
-/// Hands on what `pushes` tell to `listener`, as long as their connection lasts.
-pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener) {
+/// Hands on what `pushes` of `link` tell to `listener`, as long as their connection lasts.
+pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link: Weak<Link>) {
     spawn_local(async move {
         while let Some(push) = pushes.recv().await {
+            if push.kind == PushKind::SUnsubscribe
+                && let Some(link) = link.upgrade()
+            {
+                link.give_up();
+            }
             if let Some(notice) = read(push) {
                 listener(notice);
             }
@@ -21,7 +29,7 @@ pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener) {
 fn read(push: PushInfo) -> Option<Notice> {
     match (push.kind, push.data.into_iter().nth(1)) {
         // The number, and the fence if one is told.
-        (PushKind::Message, Some(said)) => {
+        (PushKind::Message | PushKind::SMessage, Some(said)) => {
             let said = String::from_redis_value(said).ok()?;
             let mut words = said.split(' ').map(str::parse);
             let number = words.next()?.ok()?;
@@ -29,6 +37,8 @@ fn read(push: PushInfo) -> Option<Notice> {
         }
         // Not said by the server, but by the client about it: whoever waits gets another connection by asking again.
         (PushKind::Disconnection, _) => Some(Notice::Missed),
+        // The slot of the channel has moved to another node.
+        (PushKind::SUnsubscribe, _) => Some(Notice::Missed),
         _ => None,
     }
 }

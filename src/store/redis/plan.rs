@@ -5,6 +5,7 @@ use std::io::Write;
 use redis::{Cmd, Pipeline, RedisWrite};
 use rustc_hash::FxHashSet;
 
+use super::cluster::slot_of;
 use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS, Side, side_key};
 use crate::lease::{Key, Mode, Token, Ttl};
 use crate::store::{Ask, Request};
@@ -65,6 +66,8 @@ impl<'a> Class<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Group<'a> {
     pub class: Class<'a>,
+    /// The hash slot of their keys. 0 for all where there are no slots.
+    slot: u16,
     /// Their places in the batch.
     pub members: Vec<usize>,
 }
@@ -72,7 +75,8 @@ pub struct Group<'a> {
 impl<'a> Group<'a> {
     /// A group for each of the requests.
     pub fn apart(self) -> impl Iterator<Item = Group<'a>> {
-        self.members.into_iter().map(move |member| Group { class: self.class, members: vec![member] })
+        let Self { class, slot, members } = self;
+        members.into_iter().map(move |member| Group { class, slot, members: vec![member] })
     }
 }
 
@@ -81,7 +85,9 @@ impl<'a> Group<'a> {
 /// Requests on different keys may change places, so that a batch in which acquires and releases alternate, as they do
 /// under load, is still a few calls. Requests on one key may not: a *stretch* of the batch in which they may has each
 /// key in one class only, and ends where that would cease to be so.
-pub fn groups(batch: &[Request]) -> Vec<Group<'_>> {
+///
+/// A call to a node of a cluster (`in_cluster`) may only have keys of one slot.
+pub fn groups(batch: &[Request], in_cluster: bool) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     let mut keys = FxHashSet::default();
     // Where the stretch begins, in the batch and in the groups, and whether it has a second class, from where on its
@@ -98,17 +104,29 @@ pub fn groups(batch: &[Request]) -> Vec<Group<'_>> {
             keys.clear();
         }
         let look_back = first_group.max(groups.len().saturating_sub(LOOK_BACK));
-        let fits = |group: &&mut Group<'_>| group.class == class && group.members.len() < MOST;
+        let slot = key.filter(|_| in_cluster).map_or(0, |key| slot_of(key));
+        let fits =
+            |group: &&mut Group<'_>| group.class == class && group.slot == slot && group.members.len() < MOST;
         match groups[look_back..].iter_mut().rev().find(fits) {
             Some(group) => group.members.push(index),
-            None => groups.push(Group { class, members: vec![index] }),
+            None => groups.push(Group { class, slot, members: vec![index] }),
         }
     }
     groups
 }
 
-/// The commands for `groups`, behind the scripts themselves if `load`. Those who wait are sent notices over `channel`.
-pub fn pipeline(batch: &[Request], groups: &[Group<'_>], load: bool, channel: Option<&str>) -> Pipeline {
+/// What makes a node of a cluster carry out the next command although it is still being given the slot.
+const ASKING: &str = "ASKING";
+
+/// The commands for `groups`, behind the scripts themselves if `load`, each behind an [`ASKING`] if `asking`. Those who
+/// wait are sent notices over `channel`.
+pub fn pipeline(
+    batch: &[Request],
+    groups: &[Group<'_>],
+    load: bool,
+    asking: bool,
+    channel: Option<&str>,
+) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(groups.len());
     if load {
         for command in SCRIPTS.load() {
@@ -116,6 +134,9 @@ pub fn pipeline(batch: &[Request], groups: &[Group<'_>], load: bool, channel: Op
         }
     }
     for group in groups {
+        if asking {
+            pipeline.add_command(redis::cmd(ASKING));
+        }
         pipeline.add_command(command(batch, group, channel));
     }
     pipeline
@@ -128,7 +149,10 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
         // All of it: the server's role and whether it is loading are in two sections, and 6.2 takes one name.
         Class::Ping => return redis::cmd("INFO"),
         Class::Inspect => return call(batch, group, &SCRIPTS.inspect, Side::Fence, 0),
-        Class::Release => command = call(batch, group, &SCRIPTS.release, Side::Queue, 1),
+        Class::Release => {
+            let side = if group.members.len() == 1 { Side::Fence } else { Side::Queue };
+            command = call(batch, group, &SCRIPTS.release, side, 1);
+        }
         Class::Acquire(Terms { ttl, holder, mode, fences, queue }) => {
             command = call(batch, group, &SCRIPTS.acquire, Side::Fence, 1 + usize::from(queue));
             let most = match mode {

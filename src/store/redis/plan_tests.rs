@@ -9,7 +9,7 @@ fn release(key: &str) -> Request {
 }
 
 fn shape(batch: &[Request]) -> Vec<Vec<usize>> {
-    groups(batch).into_iter().map(|group| group.members).collect()
+    groups(batch, false).into_iter().map(|group| group.members).collect()
 }
 
 #[test]
@@ -58,12 +58,25 @@ fn no_batch_is_torn() {
                 "{index} and {next:?} changed places"
             );
         }
-        assert!(sent.len() == batch.len() && groups(&batch).iter().all(|group| group.members.len() <= MOST));
+        assert!(
+            sent.len() == batch.len()
+                && groups(&batch, false).iter().all(|group| group.members.len() <= MOST)
+        );
     }
 }
 
 #[test]
 fn a_long_run_is_several_calls() {
     let batch: Vec<_> = (0..150).map(|n| release(&format!("{n}"))).collect();
-    assert_eq!(groups(&batch).iter().map(|group| group.members.len()).collect::<Vec<_>>(), [64, 64, 22]);
+    assert_eq!(
+        groups(&batch, false).iter().map(|group| group.members.len()).collect::<Vec<_>>(),
+        [64, 64, 22]
+    );
+}
+
+#[test]
+fn keys_of_different_slots_are_different_calls_in_a_cluster() {
+    let batch = [acquire("{a}1"), acquire("b"), release("{a}2"), acquire("{a}3"), release("b")];
+    let members: Vec<_> = groups(&batch, true).into_iter().map(|group| group.members).collect();
+    assert_eq!(members, [vec![0, 3], vec![1], vec![2], vec![4]]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{ServerError, Value};
 
 use super::address::RedisAddress;
-use super::fault;
+use super::outcomes::Outcomes;
 use super::plan::{Class, Group};
 use crate::lease::Fence;
 use crate::store::{Absence, Answer, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo};
@@ -26,54 +26,35 @@ pub fn refusal(value: &Value) -> Option<&str> {
     }
 }
 
-/// Answers all requests of the group with `error`.
-pub fn refuse(
-    address: &RedisAddress,
-    group: &Group<'_>,
-    error: &ServerError,
-    answers: &mut [Option<Answer>],
-) {
-    let error = fault::refused(address, error);
-    for &member in &group.members {
-        answers[member] = Some(Err(error.clone()));
-    }
-}
-
 /// Reads the reply to a group into the answers of its requests. What no Redis replies leaves them without.
 /// `told` says whether those who wait are sent notices.
-pub fn read(
-    address: &RedisAddress,
-    group: &Group<'_>,
-    reply: Value,
-    told: bool,
-    answers: &mut [Option<Answer>],
-) {
+pub fn read(address: &RedisAddress, group: &Group<'_>, reply: Value, told: bool, outcomes: &mut Outcomes) {
     match reply {
         Value::ServerError(error) if group.class == Class::Ping && error.code() == "NOPERM" => {
             // Who may not ask for the server's role can still use it: the scripts refuse on a replica by themselves.
-            fill(group, &Ok(Reply::Ready), answers);
+            fill(group, &Ok(Reply::Ready), outcomes);
         }
-        Value::ServerError(error) => refuse(address, group, &error, answers),
+        Value::ServerError(error) => outcomes.refuse(address, &group.members, &error),
         info if group.class == Class::Ping => {
             if let Some(answer) = ping(address, info) {
-                fill(group, &answer, answers);
+                fill(group, &answer, outcomes);
             }
         }
         Value::Array(items) if items.len() == group.members.len() => {
             for (&member, item) in group.members.iter().zip(items) {
-                answers[member] = match item {
-                    Value::ServerError(error) => Some(Err(fault::refused(address, &error))),
-                    item => one(group.class, item, told).map(Ok),
-                };
+                match item {
+                    Value::ServerError(error) => outcomes.refuse(address, &[member], &error),
+                    item => outcomes.answers[member] = one(group.class, item, told).map(Ok),
+                }
             }
         }
         _ => {}
     }
 }
 
-fn fill(group: &Group<'_>, answer: &Answer, answers: &mut [Option<Answer>]) {
+fn fill(group: &Group<'_>, answer: &Answer, outcomes: &mut Outcomes) {
     for &member in &group.members {
-        answers[member] = Some(answer.clone());
+        outcomes.answers[member] = Some(answer.clone());
     }
 }
 

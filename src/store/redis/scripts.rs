@@ -71,18 +71,23 @@ pub enum Side {
     Queue,
 }
 
+/// The part of a key that says in which slot it lies; `None` if all of it does.
+pub fn hash_tag(key: &str) -> Option<&str> {
+    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
+    Some(tag).filter(|tag| !tag.is_empty())
+}
+
 /// The key beside `lock`, in pieces: `{lock:a}:fence`.
 ///
 /// It lies in the lock's slot of a Redis Cluster ("Redis cluster specification", hash tags). A lock with a hash tag
 /// of its own keeps that: `{tag}:lock:a{tag}b:fence`, and not just `:fence` behind the lock, for that may be the name
-/// of another lock. (No key lies in the slot of a lock that has a } but no tag.)
+/// of another lock. (No key lies in the slot of a lock that has a } but no tag; a cluster can't have such locks.)
 pub fn side_key(lock: &str, side: Side) -> [&str; 5] {
     let name = match side {
         Side::Fence => ":fence",
         Side::Queue => ":queue",
     };
-    let tag = lock.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
-    match tag.filter(|tag| !tag.is_empty()) {
+    match hash_tag(lock) {
         Some(tag) => ["{", tag, "}:", lock, name],
         None => ["{", lock, "}", "", name],
     }

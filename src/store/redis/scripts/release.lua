@@ -1,10 +1,12 @@
--- Ends leases, and the places in the queue of those who wait. KEYS: the locks, then their queues; ARGV: a token for
--- each.
+-- Ends leases, and the places in the queue of those who wait. KEYS: the locks, then their queues, or, of a lock by
+-- itself, its fence key; ARGV: a token for each.
 -- Answers one value for each: 1 if the token held the lock, 0 if nobody did, -1 if somebody else does; or the server's
 -- error.
 --
 -- As long as nobody waits, a lease that is ended is a key that is deleted. MGET and not GET, because to it what is no
--- string is nothing: the rules look closer at whatever does not belong to the token.
+-- string is nothing: the rules look closer at whatever does not belong to the token. A lock by itself comes with its fence
+-- key, because while a slot moves to another node a script may only be given keys that are there, and a lock that is held
+-- has no queue as a rule, but always a fence.
 local GRANT_FENCES = 64
 local KEYS, ARGV, call = KEYS, ARGV, redis.pcall
 local count = #KEYS / 2
@@ -35,12 +37,13 @@ local function hand_on(lock, queue, token, head, last)
   local waiter = call('HGET', side .. 'waiters', head)
   if type(waiter) ~= 'string' then return false end
   local number, grant, channel, name = string.match(waiter, '^0 (%d+) (%d+) ([^-!]%S*[^?%s]) (.*)$')
-  local listeners = channel and call('PUBSUB', 'NUMSUB', channel)[2]
+  local sharded = channel and string.find(channel, '{', 1, true)
+  local listeners = channel and call('PUBSUB', sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
   if not listeners or listeners == 0 then return false end
   local fences = string.format('q%016.0f-%d ', now + GRANT_FENCES - 1, GRANT_FENCES - 1)
   if call('SET', side .. 'fence', fences .. head .. ' ' .. name, 'KEEPTTL').err then return false end
   call('SET', lock, head, 'PX', grant)
-  call('PUBLISH', channel, number .. ' ' .. now)
+  call(sharded and 'SPUBLISH' or 'PUBLISH', channel, number .. ' ' .. now)
   call('ZREM', queue, head)
   call('ZREM', side .. 'alive', head)
   call('HDEL', side .. 'waiters', head)
@@ -49,11 +52,12 @@ end
 
 -- One by itself goes without the tables that many share.
 if count == 1 then
-  local lock, queue, token = KEYS[1], KEYS[2], ARGV[1]
-  local known = call('MGET', lock, string.sub(queue, 1, -6) .. 'fence')
+  local lock, token = KEYS[1], ARGV[1]
+  local known = call('MGET', lock, KEYS[2])
   if known[1] == token then
     local last = known[2]
     if last and string.sub(last, 1, 1) ~= 'q' then return { call('DEL', lock) } end
+    local queue = string.sub(KEYS[2], 1, -6) .. 'queue'
     local head = call('ZRANGE', queue, 0, 0)
     if not head.err and not head[1] then return { call('DEL', lock) } end
     if last and head[1] and hand_on(lock, queue, token, head[1], last) then return { 1 } end

@@ -13,7 +13,8 @@
 --             which it is handed one, CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
 --             to be told a fence
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
--- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE".
+-- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE"; to a CHANNEL with a {tag},
+-- which is one of this node of a cluster, as SPUBLISH does, which does not tell all other nodes.
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
 -- word from one has to prolong them. Errors are thrown, so whoever calls a rule does it by pcall.
 local call = redis.call
@@ -98,11 +99,24 @@ local function holds(s, token)
   return s.owner == token or s.count > 0 and call('ZSCORE', s.lock, token)
 end
 
+-- Whether a channel is one of this node of a cluster.
+local function is_sharded(channel)
+  return string.find(channel, '{', 1, true)
+end
+
+-- How many took it here; or the server's error. A channel whose slot is on another node, because one of the two slots has
+-- moved since, leads nowhere.
+local function publish(channel, words)
+  if not is_sharded(channel) then return redis.pcall('PUBLISH', channel, words) end
+  local told = redis.pcall('SPUBLISH', channel, words)
+  return type(told) == 'table' and string.find(told.err, 'non local', 1, true) and 0 or told
+end
+
 -- Tells the waiter at that place to look, if there is one, and it can be told.
 local function tell(s, place)
   local token = call('ZRANGE', s.queue, place, place)[1]
   local number, channel = match(token and call('HGET', s.waiters, token) or '', '^%d+ (%d+) %d+ (%S+) ')
-  if number then redis.pcall('PUBLISH', channel, number) end
+  if number then publish(channel, number) end
 end
 
 -- Whether somebody listens on that channel here: a fence is told to nobody else. What is published and reaches nobody
@@ -110,7 +124,7 @@ end
 local function is_there(channel)
   if channel == '-' or channel == '!' or string.sub(channel, -1) == '?' then return false end
   -- Who may not ask does not know.
-  local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel)[2]
+  local listeners = redis.pcall('PUBSUB', is_sharded(channel) and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
   return listeners and listeners > 0
 end
 
@@ -131,11 +145,11 @@ local function hand_on(s, but, trust)
     local exclusive = most == '0'
     local there = exclusive and is_there(channel)
     -- Who may not publish still hands on: whoever waits looks by itself.
-    local told = there or channel ~= '-' and (channel == '!' and 0 or redis.pcall('PUBLISH', channel, number))
+    local told = there or channel ~= '-' and (channel == '!' and 0 or publish(channel, number))
     if told ~= 0 and exclusive then
       local fence, last = reserve((fences(s)), GRANT_FENCES)
       hand(s, token, grant, last, last - fence, token, name)
-      if there then redis.pcall('PUBLISH', channel, number .. format(' %016.0f', fence)) end
+      if there then publish(channel, number .. format(' %016.0f', fence)) end
       forget(s, token)
     elseif told ~= 0 then
       share(s, token, now_ms + GRANT_TTL, '- ' .. name)

@@ -49,10 +49,11 @@ async fn attempt(address: &RedisAddress, sentinels: &Sentinels) -> Result<Link, 
     let (host, port) = find(address, sentinels).await?;
     let server = address.at(&host, port);
     let name = &sentinels.master;
-    let link = timeout(WELCOME, connect::connect(server.clone())).await.unwrap_or_else(|_| {
-        let message = format!("{server} did not let us in within {} ms", WELCOME.as_millis());
-        Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
-    });
+    let link =
+        timeout(WELCOME, connect::connect(server.clone(), connect::Role::Alone)).await.unwrap_or_else(|_| {
+            let message = format!("{server} did not let us in within {} ms", WELCOME.as_millis());
+            Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
+        });
     let link = link.map_err(|error| StoreError {
         message: format!("the sentinels name {host}:{port} as the master {name:?}: {}", error.message).into(),
         ..error
@@ -77,7 +78,7 @@ async fn attempt(address: &RedisAddress, sentinels: &Sentinels) -> Result<Link, 
             }
         },
         Err(Cut::Broken(error)) => Err(fault::broken(&server, &error, false)),
-        Err(Cut::TimedOut) => {
+        Err(Cut::TimedOut | Cut::Torn) => {
             let message = format!("{server} did not tell its role within {} ms", WELCOME.as_millis());
             Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
         }

@@ -1,0 +1,43 @@
+//! What a node of a cluster says when it does not do what it was asked.
+
+use redis::ServerError;
+
+use super::slots::Place;
+
+/// Why a node did not do what it was asked. In every case it has not been done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// The slot is another node's.
+    Moved(u16, Place),
+    /// The slot is on its way to another node, which has the keys already, or is to have them.
+    Ask(Place),
+    /// The slot is on its way, and its keys are partly here and partly there.
+    Torn,
+    /// The node does not serve the slot now: what it said.
+    Down(String),
+}
+
+impl Elsewhere {
+    /// Reads the error of a node at `place`. `None` if it is about something else.
+    pub fn read(error: &ServerError, place: &Place) -> Option<Self> {
+        let details = error.details().unwrap_or_default();
+        let mut words = details.split(' ');
+        match error.code() {
+            "MOVED" => {
+                let slot = words.next()?.parse().ok()?;
+                Some(Self::Moved(slot, Place::read(words.next()?, place)?))
+            }
+            "ASK" => {
+                words.next();
+                Some(Self::Ask(Place::read(words.next()?, place)?))
+            }
+            "TRYAGAIN" => Some(Self::Torn),
+            "CLUSTERDOWN" => Some(Self::Down(format!("CLUSTERDOWN {details}"))),
+            // What a script meets that looks for a key which is at the other node, or nowhere. Some of what it was to
+            // do may have been done: no more than what doing it again does once more.
+            _ if details.contains("access a non local key") => Some(Self::Torn),
+            _ if details.contains("the cluster is down") => Some(Self::Down("the cluster is down".into())),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Which node of a cluster has which hash slot. Pure: what is known, and when to ask anew.
+
+use std::time::Duration;
+
+use crc::{CRC_16_XMODEM, Crc};
+use redis::Value;
+use tokio::time::Instant;
+
+use super::super::address::{Endpoint, RedisAddress};
+use super::super::scripts::hash_tag;
+
+/// How many hash slots a Redis Cluster has.
+pub const SLOTS: usize = 16384;
+/// A slot that nobody is known to have.
+const NOBODY: u16 = u16::MAX;
+/// How long after one question for the map the next may be asked, if the first has just told something new.
+const SHORTEST_GAP: Duration = Duration::from_millis(100);
+/// The same, if several told nothing new. A failover takes longer, and is noticed no later than this after it.
+const LONGEST_GAP: Duration = Duration::from_millis(400);
+
+/// The hash slot of a key.
+pub fn slot_of(key: &str) -> u16 {
+    const XMODEM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+    XMODEM.checksum(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS as u16
+}
+
+/// Whether what is kept beside the lock lies in the slot of the lock. See [`side_key`](super::super::scripts::side_key).
+pub fn keeps_its_slot(lock: &str) -> bool {
+    hash_tag(lock).is_some() || !lock.contains('}')
+}
+
+/// The shortest number whose hash slot this is: to name something that has to lie in it.
+pub fn tag_in(slot: u16) -> String {
+    // Numbers of up to six digits are known to reach every slot; the slot's own is as good as any beyond that.
+    (0..1_000_000)
+        .map(|n: u32| n.to_string())
+        .find(|tag| slot_of(tag) == slot)
+        .unwrap_or_else(|| slot.to_string())
+}
+
+/// Where a node listens, as the cluster tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// A name or literal address; IPv6 without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl Place {
+    /// Where a server listens, unless on a unix socket.
+    pub fn of_address(address: &RedisAddress) -> Option<Self> {
+        match &address.endpoint {
+            Endpoint::Tcp(host, port) => Some(Self { host: host.clone(), port: *port }),
+            Endpoint::Unix(_) | Endpoint::Master(_) => None,
+        }
+    }
+
+    /// Reads `HOST:PORT`. An empty or unknown host is that of whoever said so.
+    pub fn read(text: &str, said_by: &Place) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Self::of(host, port.parse().ok()?, said_by)
+    }
+
+    fn of(host: &str, port: u16, said_by: &Place) -> Option<Self> {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = if matches!(host, "" | "?") { said_by.host.clone() } else { host.to_owned() };
+        (port != 0).then_some(Self { host, port })
+    }
+}
+
+/// The masters, and which of them has which slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotMap {
+    /// Each once; some may have lost their last slot since.
+    places: Vec<Place>,
+    /// Of each slot, the place among `places`.
+    owners: Box<[u16]>,
+}
+
+impl SlotMap {
+    /// Of a cluster of which nothing is known.
+    pub fn empty() -> Self {
+        Self { places: Vec::new(), owners: vec![NOBODY; SLOTS].into() }
+    }
+
+    /// Reads the reply to `CLUSTER SLOTS`, which `said_by` gave. `None` if it is no such reply.
+    pub fn read(reply: &Value, said_by: &Place) -> Option<Self> {
+        let Value::Array(ranges) = reply else { return None };
+        let mut map = Self::empty();
+        for range in ranges {
+            let Value::Array(parts) = range else { return None };
+            let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &parts[..] else {
+                return None;
+            };
+            let [host, Value::Int(port), ..] = &master[..] else { return None };
+            let host = match host {
+                Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
+                Value::SimpleString(text) => text,
+                Value::Nil => "",
+                _ => return None,
+            };
+            let place = Place::of(host, u16::try_from(*port).ok()?, said_by)?;
+            let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
+            let number = map.number_of(place)?;
+            map.owners.get_mut(first..=last)?.fill(number);
+        }
+        Some(map)
+    }
+
+    fn number_of(&mut self, place: Place) -> Option<u16> {
+        let known = self.places.iter().position(|known| *known == place);
+        let number = known.unwrap_or_else(|| {
+            self.places.push(place);
+            self.places.len() - 1
+        });
+        u16::try_from(number).ok().filter(|&number| number != NOBODY)
+    }
+
+    /// Who has a slot.
+    pub fn owner(&self, slot: u16) -> Option<&Place> {
+        self.places.get(usize::from(self.owners[usize::from(slot) % SLOTS]))
+    }
+
+    /// A number of the node that has a slot, the same for all its slots.
+    pub fn part(&self, slot: u16) -> u16 {
+        self.owners[usize::from(slot) % SLOTS]
+    }
+
+    /// A node said that `slot` is another's. Whether that is news.
+    pub fn moved(&mut self, slot: u16, to: Place) -> bool {
+        if self.owner(slot) == Some(&to) {
+            return false;
+        }
+        let Some(number) = self.number_of(to) else { return false };
+        self.owners[usize::from(slot) % SLOTS] = number;
+        true
+    }
+
+    /// Whether a slot that had a master has another now.
+    pub fn differs_from(&self, before: &SlotMap) -> bool {
+        (0..SLOTS as u16).any(|slot| before.owner(slot).is_some_and(|owner| self.owner(slot) != Some(owner)))
+    }
+
+    /// Those who have slots, each with the last and the first of them: slots that are moved away are mostly taken from the
+    /// lower end.
+    pub fn masters(&self) -> impl Iterator<Item = (&Place, [u16; 2])> {
+        self.places.iter().enumerate().filter_map(|(number, place)| {
+            let is_its = |&owner: &u16| usize::from(owner) == number;
+            let (last, first) = (self.owners.iter().rposition(is_its)?, self.owners.iter().position(is_its)?);
+            Some((place, [last as u16, first as u16]))
+        })
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// How many slots nobody has.
+    pub fn uncovered(&self) -> usize {
+        self.owners.iter().filter(|&&owner| owner == NOBODY).count()
+    }
+}
+
+/// How often the map may be asked for.
+#[derive(Debug, Default)]
+pub struct Pace {
+    last: Option<(Instant, Duration)>,
+}
+
+impl Pace {
+    /// When the next question may be asked.
+    pub fn next(&self, now: Instant) -> Instant {
+        self.last.map_or(now, |(at, gap)| (at + gap).max(now))
+    }
+
+    /// A question was answered, or was not; `news`: what is known has changed by it.
+    pub fn asked(&mut self, now: Instant, news: bool) {
+        let gap = match self.last {
+            Some((_, gap)) if !news => (gap * 2).min(LONGEST_GAP),
+            _ => SHORTEST_GAP,
+        };
+        self.last = Some((now, gap));
+    }
+}
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;

@@ -1,0 +1,143 @@
+use super::*;
+use crate::store::redis::scripts::{Side, side_key};
+
+fn place(host: &str, port: u16) -> Place {
+    Place { host: host.into(), port }
+}
+
+fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
+fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
+    let node = |host: Value| Value::Array(vec![host, Value::Int(port), text("id")]);
+    Value::Array(vec![Value::Int(first), Value::Int(last), node(host), node(text("a-replica"))])
+}
+
+/// What `CLUSTER KEYSLOT` of Redis 7.0 answers.
+#[test]
+fn slots_are_those_of_redis() {
+    for (key, slot) in [
+        ("", 0),
+        ("123456789", 12739),
+        ("foo", 12182),
+        ("lock:a", 6035),
+        ("{user1000}.following", 3443),
+        ("{user1000}.followers", 3443),
+        ("foo{}{bar}", 8363),
+        ("foo{{bar}}zap", 4015),
+        ("foo{bar}{zap}", 5061),
+        ("lock:ä", 16292),
+        ("a}b", 7866),
+    ] {
+        assert_eq!(slot_of(key), slot, "{key}");
+    }
+}
+
+#[test]
+fn what_is_beside_a_lock_is_in_its_slot_unless_we_say_so() {
+    let mut random = fastrand::Rng::with_seed(4);
+    for _ in 0..20_000 {
+        let key: String =
+            (0..random.usize(1..7)).map(|_| random.choice(['{', '}', 'a', 'b', ':']).unwrap()).collect();
+        for side in [Side::Fence, Side::Queue] {
+            let beside = side_key(&key, side).concat();
+            if keeps_its_slot(&key) {
+                assert_eq!(slot_of(&beside), slot_of(&key), "{key} {beside}");
+            } else {
+                assert!(key.contains('}') && hash_tag(&key).is_none(), "{key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_slot_has_a_tag() {
+    for slot in (0..SLOTS as u16).step_by(97).chain([16383]) {
+        let tag = tag_in(slot);
+        assert_eq!(slot_of(&format!("a:{{{tag}}}:b")), slot, "{tag}");
+    }
+}
+
+#[test]
+fn an_unknown_host_is_the_one_that_was_asked() {
+    let asked = place("seed", 7000);
+    let reply = Value::Array(vec![
+        range(0, 99, text("10.0.0.1"), 7001),
+        range(100, 199, text(""), 7002),
+        range(200, 299, Value::Nil, 7003),
+        range(300, 399, text("?"), 7000),
+        range(400, 16383, text("10.0.0.1"), 7001),
+    ]);
+    let map = SlotMap::read(&reply, &asked).unwrap();
+    for (slot, owner) in [
+        (0, place("10.0.0.1", 7001)),
+        (150, place("seed", 7002)),
+        (299, place("seed", 7003)),
+        (300, asked.clone()),
+        (16383, place("10.0.0.1", 7001)),
+    ] {
+        assert_eq!(map.owner(slot), Some(&owner), "{slot}");
+    }
+    assert_eq!(map.masters().count(), 4);
+    assert_eq!(map.uncovered(), 0);
+    assert_eq!(Place::read(":7005", &asked), Some(place("seed", 7005)));
+    assert_eq!(Place::read("::1:7005", &asked), Some(place("::1", 7005)));
+    assert_eq!(Place::read("host", &asked), None);
+    assert_eq!(Place::read("host:99999", &asked), None);
+}
+
+#[test]
+fn nonsense_is_no_map() {
+    let asked = place("seed", 7000);
+    for reply in [
+        Value::Okay,
+        Value::Array(vec![Value::Int(1)]),
+        Value::Array(vec![range(0, 16384, text("h"), 1)]),
+        Value::Array(vec![range(5, 4, text("h"), 1), range(-1, 4, text("h"), 1)]),
+        Value::Array(vec![range(0, 1, text("h"), 70_000)]),
+        Value::Array(vec![range(0, 1, text("h"), 0)]),
+    ] {
+        assert_eq!(SlotMap::read(&reply, &asked), None, "{reply:?}");
+    }
+    let empty = SlotMap::read(&Value::Array(Vec::new()), &asked).unwrap();
+    assert_eq!((empty.uncovered(), empty.masters().count()), (SLOTS, 0));
+}
+
+#[test]
+fn a_slot_that_moved_is_known_at_once_and_told_once() {
+    let asked = place("a", 1);
+    let reply = Value::Array(vec![range(0, 9, text("a"), 1), range(10, 16383, text("b"), 2)]);
+    let before = SlotMap::read(&reply, &asked).unwrap();
+    let mut map = before.clone();
+    assert!(!map.differs_from(&before));
+    assert!(map.moved(3, place("c", 3)));
+    assert!(!map.moved(3, place("c", 3)));
+    assert_eq!(map.owner(3), Some(&place("c", 3)));
+    assert!(map.differs_from(&before));
+    for slot in 0..10 {
+        map.moved(slot, place("c", 3));
+    }
+    let masters: Vec<_> = map.masters().map(|(place, homes)| (place.host.as_str(), homes)).collect();
+    assert_eq!(masters, [("b", [16383, 10]), ("c", [9, 0])]);
+    // Who learns of a slot that it did not know has missed nothing.
+    assert!(!before.differs_from(&SlotMap::empty()));
+}
+
+/// A storm of MOVED asks for the map a few times a second, not once for each.
+#[test]
+fn the_map_is_not_asked_for_too_often() {
+    let (start, mut pace) = (Instant::now(), Pace::default());
+    let mut asked = Vec::new();
+    for ms in 0..3_000 {
+        let now = start + Duration::from_millis(ms);
+        if pace.next(now) <= now {
+            pace.asked(now, false);
+            asked.push(ms);
+        }
+    }
+    assert_eq!(asked, [0, 100, 300, 700, 1_100, 1_500, 1_900, 2_300, 2_700]);
+    let now = start + Duration::from_secs(10);
+    pace.asked(now, true);
+    assert_eq!(pace.next(now), now + SHORTEST_GAP);
+}
