@@ -44,20 +44,28 @@ async function oneAtATime({ acquire, release }, cpu, pairs, limit) {
   return { p50: at(0.5), p99: at(0.99), cpuOne: used / done }
 }
 
-/** WIDTH callers at a time, each with a key of its own: what the process gets done. */
-async function manyAtATime({ acquire, release }, cpu, pairs, limit) {
+const rethrow = (error) => {
+  throw error
+}
+
+/** `width` callers at a time, each with a key of its own: what the process gets done. */
+export async function manyAtATime({ acquire, release }, cpu, pairs, limit, width = WIDTH, failed = rethrow) {
   const before = cpu()
   const began = performance.now()
   const until = began + limit
   let started = 0
   let done = 0
   await Promise.all(
-    Array.from({ length: WIDTH }, async (_, caller) => {
+    Array.from({ length: width }, async (_, caller) => {
       const key = `many-${caller}`
       while (started < pairs && performance.now() < until) {
         started++
-        await release(await acquire(key))
-        done++
+        try {
+          await release(await acquire(key))
+          done++
+        } catch (error) {
+          failed(error)
+        }
       }
     }),
   )

@@ -11,7 +11,8 @@ const require = createRequire(import.meta.url)
 /** How long a lease lives, ms. No pair of the bench comes near it. */
 const TTL = 10_000
 
-const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`
+/** What gives up a lock only if it is still one's own, as everybody writes it. */
+export const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`
 
 const ioredis = (port) => new (require('ioredis'))(port, '127.0.0.1')
 

@@ -1,13 +1,13 @@
 // Measures leasehold and the lock libraries it competes with, in one run.
 //
-//   npm run bench                            three rounds, about ten minutes
-//   npm run bench -- --tables contended      only that table (the other one is uncontended)
+//   npm run bench                            three rounds, about a quarter of an hour
+//   npm run bench -- --tables contended      only that table (the others are uncontended and quorum)
 //   npm run bench -- --quick                 one short round
 //   npm run bench -- --rows leasehold,redlock
 //   npm run bench -- --rounds 5 --json       every figure, for a program
 //   npm run bench -- --check                 exit code 1 if a budget does not hold
 //
-// It starts a Redis of its own. Each row is measured in a process of its own, one process at a time; the rounds
+// It starts Redis servers of its own. Each row is measured in a process of its own, one process at a time; the rounds
 // go over all rows and in turn begin at another one, so that the drift of a machine hits them all.
 
 import { spawnSync } from 'node:child_process'
@@ -22,9 +22,13 @@ import { cpuSource } from './measure.mjs'
 import { subjects } from './peers.mjs'
 import { judge, render, summarize } from './table.mjs'
 import { tables } from './tables.mjs'
+import { voters } from './voters.mjs'
 import { waiters } from './waiters.mjs'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
+
+/** What has a row in which table. */
+const candidates = { uncontended: subjects, contended: waiters, quorum: voters }
 
 function parse() {
   const { values } = parseArgs({
@@ -40,11 +44,10 @@ function parse() {
   const rounds = Number(values.rounds ?? (values.quick ? 1 : 3))
   if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds takes a whole number above 0')
   const wanted = values.rows?.split(',').map((name) => name.trim())
-  const unknown = wanted?.filter((name) => !subjects.some((subject) => subject.name.startsWith(name))) ?? []
+  const known = [...new Set(Object.values(candidates).flatMap((rows) => rows.map(({ name }) => name)))]
+  const unknown = wanted?.filter((start) => !known.some((name) => name.startsWith(start))) ?? []
   if (unknown.length) {
-    throw new Error(
-      `no row begins with ${unknown.join(', ')}; there are: ${subjects.map(({ name }) => name).join(', ')}`,
-    )
+    throw new Error(`no row begins with ${unknown.join(', ')}; there are: ${known.join(', ')}`)
   }
   const isWanted = ({ name }) => !wanted || wanted.some((start) => name.startsWith(start))
   const names = values.tables?.split(',').map((name) => name.trim())
@@ -54,7 +57,7 @@ function parse() {
   }
   const chosen = tables
     .filter(({ name }) => !names || names.includes(name))
-    .map((table) => ({ table, chosen: (table.name === 'contended' ? waiters : subjects).filter(isWanted) }))
+    .map((table) => ({ table, chosen: candidates[table.name].filter(isWanted) }))
     .filter((each) => each.chosen.length > 0)
   return { ...values, rounds, chosen, effort: values.quick ? 0.2 : 1 }
 }
@@ -86,25 +89,36 @@ function measure(program, subject, settings) {
   return JSON.parse(stdout)
 }
 
+/** Lets frozen masters go on, and what they had been sent come to its end, before the next row is measured. */
+async function restore(masters) {
+  for (const master of masters) master.thaw()
+  for (const master of masters) await master.ask('FLUSHALL')
+}
+
 async function main() {
   const { chosen, rounds, effort, json, check } = parse()
   prepare()
   const cleanups = []
   const directory = mkdtempSync(join(tmpdir(), 'leasehold-bench-'))
   try {
-    const redis = await startRedis({ after: (cleanup) => cleanups.push(cleanup) })
+    const t = { after: (cleanup) => cleanups.push(cleanup) }
+    const redis = await startRedis(t)
     const cpu = cpuSource().name
     const processors = cpus()
     const machine = `Node ${process.version}, ${process.platform} ${process.arch}, ${processors.length} × ${processors[0]?.model ?? 'CPU'}, Redis on loopback, median of ${rounds} round${rounds > 1 ? 's' : ''}`
     const reports = []
     for (const { table, chosen: subjectsOfTable } of chosen) {
-      const rows = subjectsOfTable.map(({ name, kind }) => ({ name, kind, rounds: [] }))
+      const rows = subjectsOfTable.map(({ name, kind, setting }) => ({ name, kind, setting, rounds: [] }))
+      const masters = []
+      while (masters.length < (table.masters ?? 0)) masters.push(await startRedis(t))
+      const told = masters.map(({ port, pid }) => ({ port, pid }))
       for (let round = 0; round < rounds; round++) {
         for (let i = 0; i < rows.length; i++) {
           const turn = (i + round) % rows.length
           console.error(`${table.name}, round ${round + 1} of ${rounds}: ${rows[turn].name}`)
-          const settings = { port: redis.port, directory, effort }
+          const settings = { port: redis.port, masters: told, directory, effort }
           rows[turn].rounds.push(measure(table.program, rows[turn], settings))
+          await restore(masters)
         }
       }
       const summary = summarize(rows, table)

@@ -25,6 +25,11 @@ function bestPeer(rows, { key, best }) {
   return peers.find(({ figures }) => figures[key] === value)
 }
 
+/** What the rows of a table are compared with, for one metric; undefined if that was not measured. */
+function reference(rows, metric, against) {
+  return against === 'ours' ? rows.find(({ kind }) => kind === 'ours') : bestPeer(rows, metric)
+}
+
 /** How `row` compares with `other`: the median of the rounds' ratios, in which the machine's drift cancels. */
 function ratio(row, other, key) {
   const rounds = row.rounds.map((round, i) => round[key] / other.rounds[i]?.[key]).filter(Number.isFinite)
@@ -60,7 +65,7 @@ const VALUE = 9
 const RATIO = 8
 
 /** The whole report, as text. */
-export function render(rows, budgets, { groups, metrics, about }, { cpu, machine }) {
+export function render(rows, budgets, { groups, metrics, about, against, note }, { cpu, machine }) {
   const width = (metric) => VALUE + (metric.share ? 1 : RATIO)
   let column = 0
   const headings = groups.map(([title, count]) => {
@@ -83,8 +88,8 @@ export function render(rows, budgets, { groups, metrics, about }, { cpu, machine
     lines.push('', title)
     for (const row of ofKind) {
       const cells = metrics.map((metric) => {
-        const peer = metric.share ? undefined : bestPeer(rows, metric)
-        const share = peer ? ` ×${number(ratio(row, peer, metric.key), 2)}` : ''
+        const other = metric.share ? undefined : reference(rows, metric, against)
+        const share = other ? ` ×${number(ratio(row, other, metric.key), 2)}` : ''
         const figure = row.figures[metric.key]
         const text = Number.isFinite(figure) ? number(figure, metric.digits) : '–'
         return (text.padStart(VALUE) + share).padEnd(width(metric))
@@ -93,7 +98,11 @@ export function render(rows, budgets, { groups, metrics, about }, { cpu, machine
     }
   }
 
-  lines.push('', '× is the ratio to the best other library.')
+  lines.push('', `× is the ratio to ${against === 'ours' ? 'leasehold' : 'the best other library'}.`)
+  if (note) {
+    lines.push('', 'How each was set:')
+    for (const row of rows) lines.push(`  ${row.name}`.padEnd(NAME) + note(row))
+  }
   if (budgets.length) {
     lines.push('', 'Budgets, as ratios to the best other library where one is named:')
     for (const { what, peer, measured, limit, atMost, aim, kept } of budgets) {

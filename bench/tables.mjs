@@ -1,4 +1,4 @@
-// What the two tables show, and which figures have a budget. `best` says which way a figure is better; `share` is a
+// What the tables show, and which figures have a budget. `best` says which way a figure is better; `share` is a
 // figure that is compared with nothing.
 
 export const uncontended = {
@@ -71,4 +71,60 @@ export const contended = {
   ],
 }
 
-export const tables = [uncontended, contended]
+/** What a row's library was told, where its time was up before all its pairs were done, and what failed. */
+function votingNote({ setting, rounds }) {
+  const cut = rounds.flatMap(({ frozen }) => frozen).filter(({ cutShort }) => cutShort)
+  const fewest = Math.min(...cut.map(({ pairs }) => pairs))
+  const failures = rounds.flatMap((round) => round.failures)
+  return [
+    setting,
+    ...(cut.length ? [`with nodes frozen, there was time for ${fewest} pairs only`] : []),
+    ...(failures.length ? [`failed ${failures.length} times, first with: ${failures[0]}`] : []),
+  ].join('; ')
+}
+
+export const quorum = {
+  name: 'quorum',
+  program: 'voting.mjs',
+  /** How many masters it needs, beside the one server that all tables have. */
+  masters: 5,
+  against: 'ours',
+  about: ({ cpu }) =>
+    `Five masters; a frozen one (SIGSTOP) keeps its connections and answers nothing. CPU is ${cpu}, per acquire and release.\n` +
+    '“Adds” is by how much a figure is above the same process’ with all of them up, measured from the moment of freezing on.',
+  groups: [
+    ['one at a time, all up', 4],
+    ['one frozen adds', 4],
+    ['two frozen add', 4],
+    ['64 at a time', 2],
+  ],
+  metrics: [
+    { key: 'acquire50', title: 'p50 µs', best: Math.min, digits: 0 },
+    { key: 'acquire99', title: 'p99 µs', best: Math.min, digits: 0 },
+    { key: 'pair50', title: 'pair µs', best: Math.min, digits: 0 },
+    { key: 'cpu', title: 'CPU µs', best: Math.min, digits: 1 },
+    { key: 'adds1', title: 'p50 µs', best: Math.min, digits: 0, share: true },
+    { key: 'addsTail1', title: 'p99 µs', best: Math.min, digits: 0, share: true },
+    { key: 'addsPair1', title: 'pair µs', best: Math.min, digits: 0, share: true },
+    { key: 'addsCpu1', title: 'CPU µs', best: Math.min, digits: 1, share: true },
+    { key: 'adds2', title: 'p50 µs', best: Math.min, digits: 0, share: true },
+    { key: 'addsTail2', title: 'p99 µs', best: Math.min, digits: 0, share: true },
+    { key: 'addsPair2', title: 'pair µs', best: Math.min, digits: 0, share: true },
+    { key: 'addsCpu2', title: 'CPU µs', best: Math.min, digits: 1, share: true },
+    { key: 'rate', title: 'pairs/s', best: Math.max, digits: 0 },
+    { key: 'cpuMany', title: 'CPU µs', best: Math.min, digits: 2 },
+  ],
+  note: votingNote,
+  budgets: [
+    {
+      key: 'adds1',
+      what: 'one frozen adds to acquire, p50 in µs',
+      limit: 1000,
+      atMost: true,
+      absolute: true,
+    },
+    { key: 'adds2', what: 'two frozen add to acquire, p50 in µs', limit: 1000, atMost: true, absolute: true },
+  ],
+}
+
+export const tables = [uncontended, contended, quorum]
