@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn what_a_connection_begins_with_is_small() {
         let size: usize = SCRIPTS.load().iter().map(|command| command.get_packed_command().len()).sum();
-        assert!(size < 60_000, "{size} bytes");
+        assert!(size < 80_000, "{size} bytes");
         assert!(SCRIPTS.load().iter().all(|command| {
             let words = command.get_packed_command();
             let text = String::from_utf8_lossy(&words);
