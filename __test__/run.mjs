@@ -85,7 +85,11 @@ function step(what, command, args) {
 const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
 const whole = chosen.length === 0
 
-if (whole && !skipRust) step('Rust: cargo test', 'cargo', ['test', '--quiet'])
+if (whole && !skipRust) {
+  step('Rust: cargo test', 'cargo', ['test', '--quiet'])
+  const wrong = ['test', '--quiet', '--features', 'mutants', '--test', 'simulation', 'wrong_variant']
+  step('Rust: the simulation finds deliberate mistakes', 'cargo', wrong)
+}
 if (whole || chosen.includes('types')) {
   for (const name of existsSync(join(HERE, 'types'))
     ? readdirSync(join(HERE, 'types')).filter((n) => /^tsconfig.*\.json$/.test(n))

@@ -28,7 +28,7 @@ fn says(text: &str) -> String {
 
 /// What who says yes to everything replies to a login and the words after it, `info` to `INFO`.
 fn greeting(info: &str) -> String {
-    let (before, after) = ("+OK\r\n".repeat(3), "+OK\r\n".repeat(5));
+    let (before, after) = ("+OK\r\n".repeat(3), "+OK\r\n".repeat(6));
     format!("{before}{info}\r\n{after}*0\r\n")
 }
 
