@@ -7,7 +7,8 @@ import { createLockClient, StoreUnavailableError } from 'leasehold'
 import { makeAuthority } from '../support/certificates.mjs'
 import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
-import { freePort, startRedis } from '../support/servers.mjs'
+import { freePort } from '../support/ports.mjs'
+import { startRedis } from '../support/servers.mjs'
 
 describe('tls', { timeout: 120_000 }, () => {
   const endings = []

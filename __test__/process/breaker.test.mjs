@@ -9,7 +9,8 @@ import { createLockClient, LockTimeoutError, StoreUnavailableError } from 'lease
 import { startChild } from '../support/child.mjs'
 import { now, sleep, timed, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
-import { freePort, startRedis } from '../support/servers.mjs'
+import { freePort } from '../support/ports.mjs'
+import { startRedis } from '../support/servers.mjs'
 
 const SECRET = 'hunter2-is-a-secret'
 
