@@ -18,19 +18,15 @@ pub enum Mutant {
     HalfIsMost,
     /// A quorum's fence is the largest that a node answered, and no node is told.
     FenceNotWrittenBack,
-    /// A node that granted late counts among those who accept, whatever its own fence.
-    LateFenceNotCompared,
     /// A token is used again although its release may still be on its way.
     TokenUsedAgain,
     /// A node that knows nothing of a lease counts for its renewal.
     MissingCountsAsYes,
-    /// A node accepts a fence whoever holds the lock.
-    AcceptWithoutToken,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 11] = [
+    pub const ALL: [Mutant; 9] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -38,10 +34,8 @@ impl Mutant {
         Mutant::ReleaseWithoutToken,
         Mutant::HalfIsMost,
         Mutant::FenceNotWrittenBack,
-        Mutant::LateFenceNotCompared,
         Mutant::TokenUsedAgain,
         Mutant::MissingCountsAsYes,
-        Mutant::AcceptWithoutToken,
     ];
 }
 

@@ -210,10 +210,6 @@ impl Lock {
     /// [`Request::Accept`](super::Request::Accept).
     pub fn accept(&mut self, token: Token, fence: Fence, count: u32, turn: &mut Turn<'_>) -> Reply {
         self.refresh(turn, None);
-        if mutants::is(Mutant::AcceptWithoutToken) {
-            (turn.raise)(fence.last_of(count));
-            return Reply::Accepted;
-        }
         let Some(held) = self.held.iter_mut().find(|held| held.token == token) else {
             return self.absence();
         };

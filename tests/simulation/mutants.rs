@@ -38,9 +38,9 @@ fn found(wrong: Wrong) -> Option<(u64, bool)> {
     let worlds = match wrong {
         // A quorum tells no fence in its notices.
         Wrong::Rules(Mutant::GrantFromNotice) => of_one,
-        Wrong::Rules(Mutant::GrantFromReply | Mutant::RenewalFromReply | Mutant::ReleaseWithoutToken) => {
-            &[false, true]
-        }
+        Wrong::Rules(
+            Mutant::GrantFromReply | Mutant::RenewalFromReply | Mutant::NoDrift | Mutant::ReleaseWithoutToken,
+        ) => &[false, true],
         _ => &[true],
     };
     let schedules = (0..QUORUM_SEEDS).flat_map(|seed| worlds.iter().map(move |quorum| (seed, *quorum)));

@@ -27,8 +27,8 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(drifts: bool, honest: bool, rng: &mut fastrand::Rng) -> Self {
-        let drift = if drifts { rng.i64(-MOST_DRIFT..=MOST_DRIFT) } else { 0 };
+    pub fn new(honest: bool, rng: &mut fastrand::Rng) -> Self {
+        let drift = rng.i64(-MOST_DRIFT..=MOST_DRIFT);
         let (table, wall) = (LeaseTable::default(), if honest { 1_000_000 } else { 0 });
         Self { table, drift, wall, honest, frozen_until: BEGIN, down_until: BEGIN }
     }

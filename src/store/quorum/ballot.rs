@@ -56,7 +56,7 @@ struct Accepting {
     fence: Fence,
     count: u32,
     waiting: u32,
-    /// What each node says of it that counts: one that answered in the first round, with no larger fence.
+    /// What each node says of it that granted the lease.
     said: Vec<Said>,
 }
 
@@ -168,17 +168,16 @@ impl Ballot {
         match &mut self.stage {
             Stage::Asking | Stage::Holding(_) => self.decide(nodes),
             Stage::Accepting(round) => {
-                // Late, but it may still be one of the majority, unless its own fence is larger: another lease may have had
-                // a smaller one that is not among those that were compared.
-                let first = self.votes[node].as_ref().and_then(fence_of).map(|(first, _)| first);
-                let fits = |first| first <= round.fence || mutants::is(Mutant::LateFenceNotCompared);
-                if first.is_some_and(fits) {
+                // Late, but it may still be one of the majority that accepts. Its own fence does not matter: those that were
+                // compared are a majority's already, and no later lease gets a smaller one there.
+                let is_late = self.votes[node].as_ref().and_then(fence_of).is_some();
+                if is_late {
                     round.said[node] = Said::Asked;
                 }
                 let accept = Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count };
                 // It may have been the last hope of a majority.
                 match self.count_accepted(nodes) {
-                    Verdict::Open if first.is_some() => accept,
+                    Verdict::Open if is_late => accept,
                     verdict => verdict,
                 }
             }
