@@ -125,6 +125,7 @@ test('slots that move under load lose nothing', { timeout: 120_000 }, async (t) 
       key,
     )
     const gap = Math.max(...turns.slice(1).map(({ at }, i) => at - turns[i].at))
+    t.diagnostic(`the longest without a turn at ${key}: ${Math.round(gap)} ms`)
     assert.ok(gap < 2_000, `nobody had ${key} for ${gap} ms`)
   }
 })

@@ -125,9 +125,11 @@ class Cluster {
         await source('MIGRATE', '127.0.0.1', to.server.port, '', 0, 5_000, 'KEYS', ...keys)
         if (pause) await sleep(pause)
       }
-      // The new owner first, so that the slot always has one.
+      // The new owner first, so that the slot always has one; the others, that whoever looks there next sees it too.
       await target('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)
       await source('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)
+      const others = (await this.masters()).filter(({ id }) => id !== from.id && id !== to.id)
+      await Promise.all(others.map(({ server }) => server.ask('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)))
     } finally {
       source.close()
       target.close()
