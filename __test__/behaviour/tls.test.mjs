@@ -4,37 +4,34 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { inspect } from 'node:util'
 import { createLockClient, StoreUnavailableError } from 'leasehold'
-import { makeAuthority } from '../support/certificates.mjs'
 import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
-import { startRedis } from '../support/servers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
+import { createAuthority, tlsOptions, tlsWords } from '../support/tls.mjs'
+
+/** The name of the authority that signs what is right. */
+const CALLED = 'the authority of the tests'
 
 describe('tls', { timeout: 120_000 }, () => {
   const endings = []
   const all = { after: (ending) => endings.push(ending) }
   let authority
   let own
+  let ca
   before(() => {
-    authority = makeAuthority(all)
-    own = authority.sign(['IP:127.0.0.1', 'DNS:localhost'])
+    authority = createAuthority(temporaryFolder(all), { called: CALLED })
+    own = authority.issue('server')
+    ca = tlsOptions(own).ca
   })
   after(async () => {
     for (const ending of endings.reverse()) await ending()
   })
 
-  /** A server that shows `shown`, and wants certificates of its clients that our authority signed, or none. */
-  async function startSecure(t, shown = own, auth = 'no') {
+  /** A server that shows `shown`, and wants certificates of its clients that our authority signed ('yes'), or not ('no'). */
+  async function startSecure(t, shown = own, clients = 'no') {
     const port = await freePort()
-    const files = [
-      '--tls-cert-file',
-      shown.certFile,
-      '--tls-key-file',
-      shown.keyFile,
-      '--tls-ca-cert-file',
-      authority.caFile,
-    ]
-    const server = await startRedis(t, { args: ['--tls-port', port, ...files, '--tls-auth-clients', auth] })
+    const server = await startRedis(t, { args: ['--tls-port', port, ...tlsWords({ ...shown, clients })] })
     return { server, plain: `redis://127.0.0.1:${port}`, store: `rediss://127.0.0.1:${port}` }
   }
 
@@ -55,10 +52,12 @@ describe('tls', { timeout: 120_000 }, () => {
     })
   }
 
+  /** What an authority of its own signed, as options of a client. */
+  const strange = (t, options) => tlsOptions(createAuthority(temporaryFolder(t), options).issue('stranger'))
+
   test('acquire, a hand-over that is told, and another connection when the first is lost', async (t) => {
     const { server, store } = await startSecure(t)
-    const tls = { ca: authority.ca }
-    const [a, b] = [open(t, store, tls), open(t, store, { ca: [`${authority.ca}`] })]
+    const [a, b] = [open(t, store, { ca }), open(t, store, { ca: [`${ca}`] })]
     const first = await a.acquire('k')
     const waiting = b.acquire('k', { wait: 20_000 })
     const look = await server.command()
@@ -74,35 +73,36 @@ describe('tls', { timeout: 120_000 }, () => {
   })
 
   test('a name of the certificate that is not the host in the URL', async (t) => {
-    const { store } = await startSecure(t, authority.sign(['DNS:redis.example']))
-    await refused(t, store, { ca: authority.ca }, 'untrusted', /another name: for redis\.example, not for 127\.0\.0\.1/)
-    await open(t, store, { ca: authority.ca, servername: 'redis.example' }).ready()
+    const { store } = await startSecure(t, authority.issue('elsewhere', { names: 'DNS:redis.example' }))
+    await refused(t, store, { ca }, 'untrusted', /another name: for redis\.example, not for 127\.0\.0\.1/)
+    await open(t, store, { ca, servername: 'redis.example' }).ready()
   })
 
   test('an issuer whom nobody trusts', async (t) => {
     const { store } = await startSecure(t)
-    await refused(t, store, { ca: makeAuthority(t).ca }, 'untrusted', /none of the authorities in tls\.ca/)
+    await refused(t, store, { ca: strange(t).ca }, 'untrusted', /none of the authorities in tls\.ca/)
+    await refused(t, store, { ca: strange(t, { called: CALLED }).ca }, 'untrusted', /authority of that name/)
     await refused(t, store, undefined, 'untrusted', /tls\.ca/)
   })
 
   test('a certificate that has expired', async (t) => {
-    const { store } = await startSecure(t, authority.sign(['IP:127.0.0.1'], -1))
-    await refused(t, store, { ca: authority.ca }, 'untrusted', /expired/)
+    const { store } = await startSecure(t, authority.issue('expired', { days: -1 }))
+    await refused(t, store, { ca }, 'untrusted', /expired/)
   })
 
   test('a client certificate: right, missing, of somebody else', async (t) => {
     const { store } = await startSecure(t, own, 'yes')
-    const { cert, key } = authority.sign(['DNS:a.client'])
-    await open(t, store, { ca: authority.ca, cert, key: `${key}` }).ready()
-    await refused(t, store, { ca: authority.ca }, 'denied', /wants a client certificate/)
-    const other = makeAuthority(t).sign(['DNS:a.client'])
-    await refused(t, store, { ca: authority.ca, cert: other.cert, key: other.key }, 'denied', /tls\.cert\) was refused/)
+    const { cert, key } = tlsOptions(authority.issue('client', { names: 'DNS:a.client' }))
+    await open(t, store, { ca, cert, key: `${key}` }).ready()
+    await refused(t, store, { ca }, 'denied', /wants a client certificate/)
+    const other = strange(t)
+    await refused(t, store, { ca, cert: other.cert, key: other.key }, 'denied', /tls\.cert\) was refused/)
     assert.throws(() => open(t, store, { cert, key: other.key }), { code: 'ERR_INVALID_ARG_VALUE', message: /belong/ })
   })
 
   test('TLS on one side only', async (t) => {
     const { server, plain } = await startSecure(t)
     await refused(t, plain, undefined, 'unsupported', /write rediss:\/\//)
-    await refused(t, server.url().replace('redis', 'rediss'), { ca: authority.ca }, 'unsupported', /speaks no TLS/)
+    await refused(t, server.url().replace('redis', 'rediss'), { ca }, 'unsupported', /speaks no TLS/)
   })
 })

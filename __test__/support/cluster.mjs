@@ -1,6 +1,6 @@
-// A Redis Cluster of three masters with a replica each.
+// A Redis Cluster of three masters, each with a replica or alone.
 
-import { now, until } from './clock.mjs'
+import { now, sleep, until } from './clock.mjs'
 import { freePort } from './ports.mjs'
 import { startRedis } from './servers.mjs'
 
@@ -37,9 +37,13 @@ class Cluster {
     return `redis-cluster://${this.nodes.map(({ port }) => `127.0.0.1:${port}`).join()}`
   }
 
+  #running() {
+    return this.nodes.filter(({ isRunning }) => isRunning)
+  }
+
   /** The nodes as the first one that runs sees them, each with its `server`. */
   async #seen() {
-    for (const node of this.nodes) {
+    for (const node of this.#running()) {
       const seen = await nodesSeenBy(node).catch(() => undefined)
       if (seen) return seen.map((each) => ({ ...each, server: this.nodes.find(({ port }) => port === each.port) }))
     }
@@ -61,15 +65,13 @@ class Cluster {
 
   /** The slot of a key at the store. */
   slotOf(key) {
-    return this.nodes[0].ask('CLUSTER', 'KEYSLOT', key)
+    return this.#running()[0].ask('CLUSTER', 'KEYSLOT', key)
   }
 
   /** Resolves when every node that runs says that the cluster works. */
   settled() {
     return until('the cluster to work', async () => {
-      const states = await Promise.all(
-        this.nodes.filter(({ isLaunched }) => isLaunched).map((node) => node.ask('CLUSTER', 'INFO').catch(() => '')),
-      )
+      const states = await Promise.all(this.#running().map((node) => node.ask('CLUSTER', 'INFO').catch(() => '')))
       return states.every((state) => state.includes('cluster_state:ok'))
     })
   }
@@ -98,8 +100,19 @@ class Cluster {
     return this.#failedOver(slot, old, start)
   }
 
-  /** Moves one slot with all that is in it to another master, while everybody goes on. */
-  async moveSlot(slot, to) {
+  /** Freezes the master of `slot`, and waits until its replica is in its place: { ms, old, master }. Thaw `old` later. */
+  async freezeMaster(slot) {
+    const old = await this.masterOf(slot)
+    const start = now()
+    old.server.freeze()
+    return this.#failedOver(slot, old, start)
+  }
+
+  /**
+   * Moves one slot with all that is in it to another master, while everybody goes on: `atOnce` keys at a time, with a
+   * pause of so many ms after each time.
+   */
+  async moveSlot(slot, to, { atOnce = 100, pause = 0 } = {}) {
     const from = await this.masterOf(slot)
     if (from.id === to.id) return
     const [source, target] = await Promise.all([from.server.command(), to.server.command()])
@@ -107,13 +120,16 @@ class Cluster {
       await target('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id)
       await source('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id)
       for (;;) {
-        const keys = await source('CLUSTER', 'GETKEYSINSLOT', slot, 100)
+        const keys = await source('CLUSTER', 'GETKEYSINSLOT', slot, atOnce)
         if (!keys.length) break
         await source('MIGRATE', '127.0.0.1', to.server.port, '', 0, 5_000, 'KEYS', ...keys)
+        if (pause) await sleep(pause)
       }
-      // The new owner first, so that the slot always has one.
+      // The new owner first, so that the slot always has one; the others, that whoever looks there next sees it too.
       await target('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)
       await source('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)
+      const others = (await this.masters()).filter(({ id }) => id !== from.id && id !== to.id)
+      await Promise.all(others.map(({ server }) => server.ask('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)))
     } finally {
       source.close()
       target.close()
@@ -132,13 +148,16 @@ class Cluster {
   }
 }
 
-/** Starts three masters with a replica each. A node is missed after `nodeTimeout` ms. Settings: keep, args. */
-export async function startCluster(t, { nodeTimeout = 1_000, args = [], ...settings } = {}) {
+/**
+ * Starts three masters, the first of the nodes, and a replica for each of them unless `replicas` is false. A node is missed
+ * after `nodeTimeout` ms. Settings: keep, args.
+ */
+export async function startCluster(t, { replicas = true, nodeTimeout = 1_000, args = [], ...settings } = {}) {
   const own = ['--cluster-enabled', 'yes', '--cluster-node-timeout', nodeTimeout]
   // Whoever was a master's replica stays it, and may follow it however old its copy is.
   own.push('--cluster-allow-replica-migration', 'no', '--cluster-replica-validity-factor', 0)
   const nodes = []
-  for (let i = 0; i < 2 * MASTERS; i++) {
+  for (let i = 0; i < (replicas ? 2 * MASTERS : MASTERS); i++) {
     nodes.push(await startRedis(t, { ...settings, port: await freePort({ bus: true }), args: [...own, ...args] }))
   }
   const cluster = new Cluster(nodes)

@@ -31,7 +31,7 @@ class SentinelSystem {
 
   /** Who is the master, in the eyes of the first sentinel that runs and answers. */
   async master() {
-    for (const sentinel of this.sentinels) {
+    for (const sentinel of this.sentinels.filter(({ isRunning }) => isRunning)) {
       const [, port] = await sentinel.ask('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', NAME).catch(() => [])
       const found = this.servers.find((server) => String(server.port) === port)
       if (found) return found

@@ -9,6 +9,7 @@ const GUARD = '"$@" & server=$!; echo "pid $server"; read -r _; kill -KILL "$ser
 export class ServerProcess {
   #guard
   #gone
+  #isFrozen = false
   /** The last of what it wrote on stdout. */
   log = ''
   pid = 0
@@ -38,12 +39,19 @@ export class ServerProcess {
     return this.#guard !== undefined && this.#guard.exitCode === null
   }
 
+  /** Whether it can answer: it was started, and neither killed nor frozen. */
+  get isRunning() {
+    return this.isLaunched && !this.#isFrozen
+  }
+
   /** Stops answering, as a machine does whose power or network fails: nothing is closed. */
   freeze() {
     process.kill(this.pid, 'SIGSTOP')
+    this.#isFrozen = true
   }
 
   thaw() {
+    this.#isFrozen = false
     process.kill(this.pid, 'SIGCONT')
   }
 
@@ -53,5 +61,6 @@ export class ServerProcess {
     this.#guard.stdin.destroy()
     await this.#gone
     this.#guard = undefined
+    this.#isFrozen = false
   }
 }

@@ -4,8 +4,8 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { after, before, describe } from 'node:test'
 import { createLockClient } from 'leasehold'
+import { startCluster } from './cluster.mjs'
 import { atEnd } from './endings.mjs'
-import { startCluster, urlOf } from './redis-cluster.mjs'
 import { startRedis, temporaryFolder } from './servers.mjs'
 
 /** Each opens a place where leases live and returns its URL. `t` has an `after`. */
@@ -13,7 +13,7 @@ const STORES = {
   memory: () => `memory:${randomUUID()}`,
   sqlite: (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`,
   redis: async (t) => (await startRedis(t)).url(),
-  'redis-cluster': async (t) => urlOf(await startCluster(t)),
+  'redis-cluster': async (t) => (await startCluster(t, { replicas: false })).url(),
 }
 
 /** The names of the stores to run over; LEASEHOLD_TEST_STORES=memory,redis narrows them. */

@@ -1,17 +1,21 @@
 // Certificates for servers and clients of a test, made by the `openssl` command: they are young, and expire soon.
 
 import { execFileSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 const openssl = (...words) => execFileSync('openssl', words, { stdio: ['ignore', 'ignore', 'pipe'] })
 const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
 
-/** An authority of its own in `folder`: `issue(name, { names, days })` writes NAME.pem and NAME.key, and returns their paths. */
-export function createAuthority(folder) {
+/**
+ * An authority of its own in `folder`, `called` as nobody else unless you say how: `issue(name, { names, days })` writes
+ * NAME.pem and NAME.key, and returns their paths. A certificate of -1 days has expired.
+ */
+export function createAuthority(folder, { called = `leasehold test ${randomUUID()}` } = {}) {
   const ca = join(folder, 'ca.pem')
   const caKey = join(folder, 'ca.key')
-  openssl('req', '-x509', ...KEY, '-keyout', caKey, '-out', ca, '-days', '2', '-subj', '/CN=leasehold test authority')
+  openssl('req', '-x509', ...KEY, '-keyout', caKey, '-out', ca, '-days', '2', '-subj', `/CN=${called}`)
   return {
     ca,
     issue(name, { names = 'IP:127.0.0.1,DNS:localhost', days = 2 } = {}) {
@@ -29,7 +33,7 @@ export function createAuthority(folder) {
 export const tlsWords = ({ ca, cert, key, clients = 'no' }) =>
   ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca].concat('--tls-auth-clients', clients)
 
-/** How Node is told of it: the server's own certificate serves as the client's. */
+/** How Node and leasehold are told of it, by contents; the server's own certificate can serve as the client's. */
 export const tlsOptions = ({ ca, cert, key }) => ({
   ca: readFileSync(ca),
   cert: readFileSync(cert),
