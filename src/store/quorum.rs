@@ -25,6 +25,7 @@ mod places;
 mod votes;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,10 +101,19 @@ impl QuorumStore {
     fn carry_out(self: &Rc<Self>) {
         let effects = self.council.borrow_mut().take_effects();
         for Call { id, node, requests, timeout } in effects.calls {
-            let answers = self.nodes[node].clone().execute(requests, timeout);
-            let quorum = self.clone();
+            let (store, count, quorum) = (self.nodes[node].clone(), requests.len(), self.clone());
             spawn_local(async move {
-                let answers = answers.await;
+                let answers =
+                    AssertUnwindSafe(async move { store.execute(requests, timeout).await }).catch_unwind();
+                // A node that panics, or forgets somebody, is one that fails: whoever asked is to be answered, and so is what
+                // the node is owed.
+                let answers = answers.await.ok().filter(|answers| answers.len() == count);
+                let answers = answers.unwrap_or_else(|| {
+                    let name = quorum.council.borrow().name(node);
+                    let message =
+                        format!("{name} failed by a bug: it panicked, or did not answer every request");
+                    all_failed(count, &StoreError::maybe_done(StoreErrorKind::Internal, message))
+                });
                 quorum.council.borrow_mut().answered(clock::now(), id, answers);
                 quorum.carry_out_soon();
             });
@@ -179,3 +189,7 @@ impl Store for QuorumStore {
         .boxed_local()
     }
 }
+
+#[cfg(test)]
+#[path = "quorum_tests.rs"]
+mod tests;

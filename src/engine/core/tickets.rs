@@ -344,7 +344,8 @@ impl Core {
         let now = self.now;
         let Some(ticket) = self.tickets.get_mut(&number) else { return };
         ticket.wanted.stats.errors.up();
-        ticket.tainted |= error.maybe_done;
+        // What a quorum's error leaves is its token's, which the ticket has given up.
+        ticket.tainted |= error.maybe_done && error.kind != StoreErrorKind::Quorum;
         let serves = ticket.serves;
         let once = matches!(serves, Serves::One(op) if !self.waits(op));
         if once || !error.kind.is_transient() {

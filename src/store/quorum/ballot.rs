@@ -1,6 +1,7 @@
 //! One request on its way through the nodes of a quorum: what they said, and what follows from it. Pure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::votes;
 use crate::lease::{Fence, Instant, Ttl};
@@ -149,6 +150,22 @@ impl Ballot {
             .enumerate()
             .filter(|(_, vote)| yes(vote))
             .fold(0, |bits, (node, _)| bits | 1 << node)
+    }
+
+    /// Which nodes said that it is next when a lease ends that has no more than `left`, and how much that was.
+    pub fn ending(&self, left: Duration) -> impl Iterator<Item = (usize, Duration)> {
+        self.votes.iter().enumerate().filter_map(move |(node, vote)| match vote {
+            Some(Ok(Reply::Queued { remaining: Some(ends), ahead: 0, .. })) if *ends <= left => {
+                Some((node, *ends))
+            }
+            _ => None,
+        })
+    }
+
+    /// Which nodes have made the lease over.
+    pub fn adopted(&self) -> impl Iterator<Item = usize> {
+        let adopted = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::Adopted)));
+        self.votes.iter().enumerate().filter(move |(_, vote)| adopted(vote)).map(|(node, _)| node)
     }
 
     /// Which nodes may have granted it without saying so.

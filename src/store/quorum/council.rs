@@ -16,6 +16,9 @@ use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKi
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
 /// See [`SHORTEST_PATIENCE`].
 const LONGEST_PATIENCE: Duration = Duration::from_millis(50);
+/// Who has too few nodes waits for the end of a lease in its way, should that be so near: it does not end at all of them at
+/// once, and nobody is told of it.
+const NEAR: Duration = Duration::from_millis(5);
 /// How long a release that is owed to a node may take.
 const DEBT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -62,8 +65,10 @@ struct Motion {
     /// When the nodes were asked, and how long each may take.
     asked: Instant,
     timeout: Duration,
-    /// Whether it was an acquire that is over: nobody will release what a node grants it.
+    /// Whether it was an acquire or an adoption that is over: nobody will release what a node gives it.
     refused: bool,
+    /// Whether those nodes were asked again at which a lease in the way was about to end.
+    asked_again: bool,
 }
 
 /// What the answer to a request that was sent means.
@@ -121,6 +126,11 @@ impl Council {
         }
     }
 
+    /// What messages call that node.
+    pub fn name(&self, node: usize) -> Arc<str> {
+        self.nodes.names[node].clone()
+    }
+
     /// Begins a batch: [`Effects::answers`] will have its answers, within `timeout`.
     pub fn submit(&mut self, now: Instant, batch: u64, requests: Vec<Request>, timeout: Duration) {
         let answers: Vec<Option<Answer>> = vec![None; requests.len()];
@@ -166,7 +176,10 @@ impl Council {
             self.draft(node, timeout, request.clone(), Tag::Vote(id));
         }
         let ballot = Ballot::new(request, &self.nodes);
-        self.motions.insert(id, Motion { ballot, batch, index, asked: now, timeout, refused: false });
+        self.motions.insert(
+            id,
+            Motion { ballot, batch, index, asked: now, timeout, refused: false, asked_again: false },
+        );
     }
 
     /// A node has answered a call.
@@ -209,6 +222,12 @@ impl Council {
                 }
                 _ => {}
             },
+            Request::Adopt { key, heir, .. } if motion.refused => match &answer {
+                Err(StoreError { maybe_done: true, .. }) | Ok(Reply::Adopted) => {
+                    self.debts.owe(now, node, key, *heir, answer.is_err());
+                }
+                _ => {}
+            },
             _ => {}
         }
         let Some(motion) = self.motions.get_mut(&id) else { return };
@@ -247,6 +266,9 @@ impl Council {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         let granted = motion.ballot.granted().count_ones();
         let until = now + (patience * granted.max(1)).mul_f64(share);
+        // A millisecond more than the node said, because it counts in whole ones.
+        let near = motion.ballot.ending(NEAR).map(|(_, left)| now + left + Duration::from_millis(1)).max();
+        let until = near.map_or(until, |near| near.max(until));
         motion.ballot.hold(until.min(motion.asked + motion.timeout));
         self.holding.push(id);
         // Those that have handed it the lock since they said that it has to wait.
@@ -291,6 +313,16 @@ impl Council {
                     self.places.queued(now, token, id, motion.ballot.granted(), patience)
                 }
                 _ => self.places.forget(token),
+            }
+        }
+        if let (Request::Adopt { key, heir, .. }, Ok(Reply::NotHeld(_))) = (&motion.ballot.request, &answer) {
+            // The heir is told that it is lost, and has no use for the few nodes that it has.
+            motion.refused = true;
+            for node in motion.ballot.adopted() {
+                self.debts.owe(now, node, key, *heir, false);
+            }
+            for node in motion.ballot.doubtful() {
+                self.debts.owe(now, node, key, *heir, true);
             }
         }
         if answer.is_ok() {
@@ -357,6 +389,9 @@ impl Council {
             until.is_some_and(|until| now < until)
         });
         for id in over {
+            if self.ask_again(now, id) {
+                continue;
+            }
             if let Some(motion) = self.motions.get_mut(&id) {
                 let verdict = motion.ballot.give_way(&self.nodes);
                 self.follow(now, id, verdict);
@@ -366,6 +401,27 @@ impl Council {
             self.effects.notices.push(Notice::Granted { number, fence: None });
         }
         self.pay_debts(now);
+    }
+
+    /// Before it gives way: once more those nodes at which a lease in the way has ended since they were asked. Whether there
+    /// are any.
+    fn ask_again(&mut self, now: Instant, id: u64) -> bool {
+        let patience = self.patience();
+        let Some(motion) = self.motions.get_mut(&id) else { return false };
+        let until = (now + patience).min(motion.asked + motion.timeout);
+        if std::mem::replace(&mut motion.asked_again, true) || until <= now {
+            return false;
+        }
+        let ended: Vec<usize> = motion.ballot.ending(NEAR).map(|(node, _)| node).collect();
+        if ended.is_empty() {
+            return false;
+        }
+        motion.ballot.hold(until);
+        self.holding.push(id);
+        for node in ended {
+            self.heard(now, node, Heard::Look(id));
+        }
+        true
     }
 
     /// When [`Council::tick`] has something to do next.

@@ -75,7 +75,12 @@ impl Debts {
 
     /// `node` may have something of `token` of which nobody else knows.
     pub fn owe(&mut self, now: Instant, node: usize, key: &Key, token: Token, twice: bool) {
-        self.accounts[node].owe(now, Debt { key: key.clone(), token, until: now + LIFE, twice });
+        let account = &mut self.accounts[node];
+        account.owe(now, Debt { key: key.clone(), token, until: now + LIFE, twice });
+        // What is known to be there is in somebody's way.
+        if !twice && account.failures == 0 {
+            account.pay_at = Some(now);
+        }
     }
 
     /// What is to be released at which node now.

@@ -6,6 +6,7 @@ mod ending;
 mod health;
 mod holding;
 mod lines;
+mod quorum;
 mod relaying;
 mod waiting;
 

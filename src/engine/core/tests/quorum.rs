@@ -1,0 +1,57 @@
+//! What a quorum says that other stores don't.
+
+use super::*;
+use crate::lease::Token;
+use crate::store::Ask;
+
+/// Whose look it is that is to be sent, and whose leftovers are to be released.
+fn tokens(batches: &[Batch]) -> (Vec<Token>, Vec<Token>) {
+    let requests = || batches.iter().flat_map(|batch| &batch.requests);
+    let looks = requests().filter_map(|request| match request {
+        Request::Acquire(Ask { token, .. }) => Some(*token),
+        _ => None,
+    });
+    let releases = requests().filter_map(|request| match request {
+        Request::Release { token, .. } => Some(*token),
+        _ => None,
+    });
+    (looks.collect(), releases.collect())
+}
+
+fn too_few() -> Answer {
+    Err(StoreError::maybe_done(StoreErrorKind::Quorum, "no quorum"))
+}
+
+#[test]
+fn a_token_that_may_have_some_nodes_is_released_and_not_used_again() {
+    for answer in [Ok(Reply::Split), too_few()] {
+        let mut world = World::new();
+        world.acquire(Wait::Forever);
+        let batch = world.only_batch();
+        let (first, _) = tokens(std::slice::from_ref(&batch));
+        world.answer(batch, [answer]);
+        let left = world.batches();
+        assert_eq!(tokens(&left).1, first);
+        for batch in left {
+            let answers = vec![Ok(Reply::Released); batch.requests.len()];
+            world.answer(batch, answers);
+        }
+        world.pass_until_due();
+        let (second, none) = tokens(&world.batches());
+        assert_eq!((second.len(), none.len()), (1, 0));
+        assert_ne!(second, first);
+    }
+}
+
+#[test]
+fn who_looks_once_and_finds_no_quorum_leaves_one_token_to_release() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::Never);
+    let batch = world.only_batch();
+    let (first, _) = tokens(std::slice::from_ref(&batch));
+    world.answer(batch, [too_few()]);
+    assert!(
+        matches!(world.outcome_of(asked.op), Outcome::Failed(error) if error.kind == StoreErrorKind::Quorum)
+    );
+    assert_eq!(tokens(&world.batches()), (vec![], first), "the next one was never sent");
+}

@@ -1,0 +1,51 @@
+use super::*;
+use tokio::runtime::{Builder, LocalOptions};
+
+use crate::store::Reply;
+use crate::store::memory::MemoryStore;
+
+/// A store that panics whatever it is asked.
+struct Broken;
+
+impl Store for Broken {
+    fn execute(self: Rc<Self>, _: Vec<Request>, _: Duration) -> LocalBoxFuture<'static, Vec<Answer>> {
+        async { panic!("broken") }.boxed_local()
+    }
+
+    fn listen(&self, _: Listener) {}
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        async {}.boxed_local()
+    }
+}
+
+/// A quorum of three, of which so many are broken.
+fn quorum(broken: usize) -> Rc<QuorumStore> {
+    let node = |node: usize| -> Rc<dyn Store> {
+        if node < broken { Rc::new(Broken) } else { MemoryStore::named(&format!("memory:broken-{node}")) }
+    };
+    QuorumStore::new((0..3).map(|index| (format!("n{index}").into(), node(index))).collect())
+}
+
+async fn ping(quorum: Rc<QuorumStore>) -> Answer {
+    let answers = quorum.execute(vec![Request::Ping], Duration::from_secs(1));
+    let mut answers = tokio::time::timeout(Duration::from_secs(10), answers).await.expect("it is answered");
+    answers.remove(0)
+}
+
+#[test]
+fn a_node_that_panics_is_one_that_fails_and_nobody_waits_for_it() {
+    let runtime =
+        Builder::new_current_thread().enable_all().start_paused(true).build_local(LocalOptions::default());
+    runtime.unwrap().block_on(async {
+        for broken in 0..=1 {
+            let quorum = quorum(broken);
+            assert_eq!(ping(quorum.clone()).await, Ok(Reply::Ready), "{broken} broken");
+            // What the last node says is on its way.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(quorum.council.borrow().concerns(), 0, "{broken} broken");
+        }
+        let error = ping(quorum(2)).await.unwrap_err();
+        assert!(error.maybe_done && error.message.contains("n1 failed by a bug"), "{error}");
+    });
+}
