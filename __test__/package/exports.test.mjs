@@ -19,6 +19,7 @@ const NAMES = [
   'LockError',
   'LockLostError',
   'LockTimeoutError',
+  'QuorumError',
   'StoreUnavailableError',
   'createLockClient',
   'createLockWorker',
@@ -73,6 +74,7 @@ describe('package', () => {
       [new imported.LockAbortedError('m'), 'LockAbortedError', 'ERR_LOCK_ABORTED'],
       [new imported.LockClosedError('m'), 'LockClosedError', 'ERR_LOCK_CLOSED'],
       [new imported.StoreUnavailableError('timeout', 'm'), 'StoreUnavailableError', 'ERR_STORE_UNAVAILABLE'],
+      [new imported.QuorumError([], 'm'), 'QuorumError', 'ERR_LOCK_QUORUM'],
       [new LockError('ERR_LOCK_RELEASED', 'm'), 'LockError', 'ERR_LOCK_RELEASED'],
     ]
     for (const [error, name, code] of errors) {

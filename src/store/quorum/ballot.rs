@@ -188,7 +188,8 @@ impl Ballot {
                 // Late, but it may still be one of the majority that accepts. Its own fence does not matter: those that were
                 // compared are a majority's already, and no later lease gets a smaller one there.
                 let is_late = self.votes[node].as_ref().and_then(fence_of).is_some();
-                if is_late {
+                // Asked once more while it held a minority, one may have accepted by now.
+                if is_late && round.said[node] != Said::Accepted {
                     round.said[node] = Said::Asked;
                 }
                 let accept = Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count };
