@@ -333,7 +333,8 @@ fn what_a_hand_over_costs_does_not_grow_with_the_queue() {
             fence(ask(&store, queue(&key, tokens[0], 0)).await);
             costs.push(commands(&server));
         }
-        assert!(costs[0] == costs[1] && costs[1] == costs[2], "{costs:?}");
-        assert!(costs[0] <= 36, "{costs:?}");
+        // One more where a millisecond has gone by since the fence was written, for its life is prolonged then.
+        let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
+        assert!(most - least <= 1 && *most <= 36, "{costs:?}");
     });
 }
