@@ -10,7 +10,7 @@ import { timed, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
 import { startRedis, startTcp, temporaryFolder } from '../support/servers.mjs'
-import { overStores } from '../support/stores.mjs'
+import { allStoreNames, overStores } from '../support/stores.mjs'
 
 const SECRET = 'hunter2-is-a-secret'
 /** What every server here has, that keeps nothing. */
@@ -40,27 +40,31 @@ function only({ findings }, code, others = USUAL) {
   return found[0]
 }
 
-overStores('diagnose', (store) => {
-  test('says where it looked, and nothing worse than how far that reaches', async (t) => {
-    const locks = store.client(t)
-    const { ok, findings, stores } = await locks.diagnose()
-    assert.equal(ok, true, inspect(findings))
-    // Of a cluster every master.
-    assert.equal(stores.length, store.name === 'redis-cluster' ? 3 : 1)
-    const [facts] = stores
-    if (store.name.startsWith('redis')) {
-      if (store.name === 'redis') assert.equal(facts.store, store.url)
-      assert.match(facts.version, /^(Valkey )?\d+\.\d+/)
-      assert.ok(facts.roundTrip > 0 && facts.roundTrip < 500, `${facts.roundTrip}`)
-      assert.ok(Math.abs(facts.clockOffset) < 500, `${facts.clockOffset}`)
-    } else {
-      assert.deepEqual(facts, { store: store.url, version: null, roundTrip: null, clockOffset: null })
-      assert.equal(findings[0].code, store.name === 'memory' ? 'process-only' : 'host-only')
-    }
-    await locks.close()
-    await assert.rejects(locks.diagnose(), LockClosedError)
-  })
-})
+overStores(
+  'diagnose',
+  (store) => {
+    test('says where it looked, and nothing worse than how far that reaches', async (t) => {
+      const locks = store.client(t)
+      const { ok, findings, stores } = await locks.diagnose()
+      assert.equal(ok, true, inspect(findings))
+      // Of a cluster every master.
+      assert.equal(stores.length, store.name === 'redis-cluster' ? 3 : 1)
+      const [facts] = stores
+      if (store.name.startsWith('redis')) {
+        if (store.name === 'redis') assert.equal(facts.store, store.url)
+        assert.match(facts.version, /^(Valkey )?\d+\.\d+/)
+        assert.ok(facts.roundTrip > 0 && facts.roundTrip < 500, `${facts.roundTrip}`)
+        assert.ok(Math.abs(facts.clockOffset) < 500, `${facts.clockOffset}`)
+      } else {
+        assert.deepEqual(facts, { store: store.url, version: null, roundTrip: null, clockOffset: null })
+        assert.equal(findings[0].code, store.name === 'memory' ? 'process-only' : 'host-only')
+      }
+      await locks.close()
+      await assert.rejects(locks.diagnose(), LockClosedError)
+    })
+  },
+  allStoreNames,
+)
 
 test('diagnose: a lock file that can not be', async (t) => {
   const found = await diagnose(t, `sqlite:${join(temporaryFolder(t), 'missing', 'locks.db')}`)

@@ -5,223 +5,227 @@ import { getEventListeners } from 'node:events'
 import { test } from 'node:test'
 import { LockAbortedError, LockError, LockTimeoutError } from 'leasehold'
 import { sleep, timed, until, within } from '../support/clock.mjs'
-import { overStores } from '../support/stores.mjs'
+import { allStoreNames, overStores } from '../support/stores.mjs'
 
 // What a busy machine may add to a timer before we call it a hang.
 const SLACK = 2_000
 
-overStores('waiting', (store) => {
-  test('whoever waits for its own lock is told so', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    await locks.acquire(key)
-    await assert.rejects(locks.acquire(key, { wait: 50 }), {
-      name: 'LockTimeoutError',
-      message: /this client holds it itself now, and locks are not reentrant/,
+overStores(
+  'waiting',
+  (store) => {
+    test('whoever waits for its own lock is told so', async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      await locks.acquire(key)
+      await assert.rejects(locks.acquire(key, { wait: 50 }), {
+        name: 'LockTimeoutError',
+        message: /this client holds it itself now, and locks are not reentrant/,
+      })
+      await assert.rejects(store.client(t).acquire(key, { wait: 50 }), { message: /by somebody else/ })
     })
-    await assert.rejects(store.client(t).acquire(key, { wait: 50 }), { message: /by somebody else/ })
-  })
 
-  test('the place of one who gave up goes to nobody', async (t) => {
-    const [a, b] = [store.client(t), store.client(t)]
-    const key = store.key()
-    const lease = await a.acquire(key)
-    await assert.rejects(a.acquire(key, { wait: 50 }), LockTimeoutError)
-    const order = []
-    const second = b.acquire(key, { wait: 20_000 }).then((lease) => order.push('b') && lease.release())
-    await until('b in line', async () => (await a.inspect(key)).waiters.length === 1)
-    const third = a.acquire(key, { wait: 20_000 }).then((lease) => order.push('a') && lease.release())
-    await until('a in line', async () => (await a.inspect(key)).waiters.length === 2)
-    await lease.release()
-    await Promise.all([second, third])
-    assert.deepEqual(order, ['b', 'a'])
-  })
-
-  test('acquire waits for the release', async (t) => {
-    const [a, b] = [store.client(t), store.client(t)]
-    const key = store.key()
-    const first = await a.acquire(key)
-    let released = false
-    const second = b.acquire(key, { wait: 20_000 }).then((lease) => {
-      assert.equal(released, true)
-      return lease
+    test('the place of one who gave up goes to nobody', async (t) => {
+      const [a, b] = [store.client(t), store.client(t)]
+      const key = store.key()
+      const lease = await a.acquire(key)
+      await assert.rejects(a.acquire(key, { wait: 50 }), LockTimeoutError)
+      const order = []
+      const second = b.acquire(key, { wait: 20_000 }).then((lease) => order.push('b') && lease.release())
+      await until('b in line', async () => (await a.inspect(key)).waiters.length === 1)
+      const third = a.acquire(key, { wait: 20_000 }).then((lease) => order.push('a') && lease.release())
+      await until('a in line', async () => (await a.inspect(key)).waiters.length === 2)
+      await lease.release()
+      await Promise.all([second, third])
+      assert.deepEqual(order, ['b', 'a'])
     })
-    await sleep(100)
-    released = true
-    await first.release()
-    assert.equal((await second).isHeld, true)
-  })
 
-  test('acquire waits for the end of a ttl that nobody renews, and not much longer', async (t) => {
-    const [a, b] = [store.client(t), store.client(t)]
-    const key = store.key()
-    const first = await a.acquire(key, { ttl: 500, autoRenew: false })
-    const { ms, value } = await timed(() => b.acquire(key, { wait: 20_000 }))
-    assert.equal(first.isHeld, false, 'the holder knew before the store let anyone in')
-    assert.equal(value.isHeld, true)
-    assert.ok(value.fence > first.fence)
-    assert.ok(ms < 500 + SLACK, `${ms} ms`)
-  })
+    test('acquire waits for the release', async (t) => {
+      const [a, b] = [store.client(t), store.client(t)]
+      const key = store.key()
+      const first = await a.acquire(key)
+      let released = false
+      const second = b.acquire(key, { wait: 20_000 }).then((lease) => {
+        assert.equal(released, true)
+        return lease
+      })
+      await sleep(100)
+      released = true
+      await first.release()
+      assert.equal((await second).isHeld, true)
+    })
 
-  test('LockTimeoutError when the wait is over: not before, not much later', async (t) => {
-    const [a, b] = [store.client(t), store.client(t)]
-    const key = store.key()
-    const lease = await a.acquire(key)
-    const { ms, error } = await timed(() => b.acquire(key, { wait: 300 }))
-    assert.ok(error instanceof LockTimeoutError && error instanceof LockError && error instanceof Error)
-    assert.equal(error.code, 'ERR_LOCK_TIMEOUT')
-    assert.equal(error.name, 'LockTimeoutError')
-    assert.ok(error.message.includes(key), error.message)
-    assert.ok(ms >= 299 && ms < 300 + SLACK, `${ms} ms`)
-    assert.equal(lease.isHeld, true)
-  })
+    test('acquire waits for the end of a ttl that nobody renews, and not much longer', async (t) => {
+      const [a, b] = [store.client(t), store.client(t)]
+      const key = store.key()
+      const first = await a.acquire(key, { ttl: 500, autoRenew: false })
+      const { ms, value } = await timed(() => b.acquire(key, { wait: 20_000 }))
+      assert.equal(first.isHeld, false, 'the holder knew before the store let anyone in')
+      assert.equal(value.isHeld, true)
+      assert.ok(value.fence > first.fence)
+      assert.ok(ms < 500 + SLACK, `${ms} ms`)
+    })
 
-  test('wait: 0 asks once', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    const lease = await locks.acquire(key, { wait: 0 })
-    const { ms, error } = await timed(() => locks.acquire(key, { wait: 0 }))
-    assert.ok(error instanceof LockTimeoutError)
-    assert.ok(ms < SLACK, `${ms} ms`)
-    await lease.release()
-  })
+    test('LockTimeoutError when the wait is over: not before, not much later', async (t) => {
+      const [a, b] = [store.client(t), store.client(t)]
+      const key = store.key()
+      const lease = await a.acquire(key)
+      const { ms, error } = await timed(() => b.acquire(key, { wait: 300 }))
+      assert.ok(error instanceof LockTimeoutError && error instanceof LockError && error instanceof Error)
+      assert.equal(error.code, 'ERR_LOCK_TIMEOUT')
+      assert.equal(error.name, 'LockTimeoutError')
+      assert.ok(error.message.includes(key), error.message)
+      assert.ok(ms >= 299 && ms < 300 + SLACK, `${ms} ms`)
+      assert.equal(lease.isHeld, true)
+    })
 
-  test('wait: Infinity outlasts the default, and the wait of the client is the default', async (t) => {
-    const locks = store.client(t, { wait: 150 })
-    const key = store.key()
-    const lease = await locks.acquire(key)
-    const patient = locks.acquire(key, { wait: Infinity })
-    const { error, ms } = await timed(() => locks.acquire(key))
-    assert.ok(error instanceof LockTimeoutError)
-    assert.ok(ms >= 149 && ms < 150 + SLACK, `${ms} ms`)
-    await lease.release()
-    assert.equal((await within('the patient one', patient)).isHeld, true)
-  })
-
-  test('waiters of one process are served in the order in which they came', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    const first = await locks.acquire(key)
-    const order = []
-    const waiters = Array.from({ length: 20 }, async (_, i) => {
-      const lease = await locks.acquire(key, { wait: 60_000 })
-      order.push(i)
+    test('wait: 0 asks once', async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      const lease = await locks.acquire(key, { wait: 0 })
+      const { ms, error } = await timed(() => locks.acquire(key, { wait: 0 }))
+      assert.ok(error instanceof LockTimeoutError)
+      assert.ok(ms < SLACK, `${ms} ms`)
       await lease.release()
     })
-    await first.release()
-    await Promise.all(waiters)
-    assert.deepEqual(order, [...order.keys()])
-  })
 
-  test('a waiter that gives up does not hold up the ones behind it', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    const first = await locks.acquire(key)
-    const hasty = locks.acquire(key, { wait: 50 })
-    const patient = locks.acquire(key, { wait: 20_000 })
-    await assert.rejects(hasty, LockTimeoutError)
-    await first.release()
-    assert.equal((await patient).isHeld, true)
-  })
-
-  test('a signal that is aborted already: nothing is asked for', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    const cause = new Error('not wanted any more')
-    const attempts = [
-      locks.acquire(key, { signal: AbortSignal.abort(cause) }),
-      locks.tryAcquire(key, { signal: AbortSignal.abort(cause) }),
-    ]
-    for (const attempt of attempts) {
-      await assert.rejects(attempt, (error) => {
-        assert.ok(error instanceof LockAbortedError && error instanceof LockError)
-        assert.equal(error.code, 'ERR_LOCK_ABORTED')
-        assert.equal(error.cause, cause)
-        return true
-      })
-    }
-    assert.ok(await locks.tryAcquire(key))
-  })
-
-  test('an abort while waiting ends the wait at once and leaves nothing behind', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    const lease = await locks.acquire(key)
-    const controller = new AbortController()
-    const waiting = locks.acquire(key, { wait: Infinity, signal: controller.signal })
-    await sleep(30)
-    const { ms, error } = await timed(() => {
-      controller.abort()
-      return waiting
-    })
-    assert.ok(error instanceof LockAbortedError)
-    assert.ok(ms < SLACK, `${ms} ms`)
-    assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
-    await lease.release()
-    const next = await locks.tryAcquire(key)
-    assert.ok(next, 'the waiter that gave up must not have got it')
-  })
-
-  test('an abort in the same breath as the question gives back what may have been granted', async (t) => {
-    const locks = store.client(t)
-    for (let i = 0; i < 50; i++) {
+    test('wait: Infinity outlasts the default, and the wait of the client is the default', async (t) => {
+      const locks = store.client(t, { wait: 150 })
       const key = store.key()
-      const controller = new AbortController()
-      const asked = locks.acquire(key, { ttl: 60_000, signal: controller.signal })
-      if (i % 2) await new Promise(setImmediate)
-      controller.abort()
-      const won = await asked.catch((error) => error)
-      if (won instanceof Error) assert.ok(won instanceof LockAbortedError, String(won))
-      else await won.release()
-      assert.ok(await locks.acquire(key, { wait: 5_000 }), 'free again long before the ttl')
-    }
-  })
+      const lease = await locks.acquire(key)
+      const patient = locks.acquire(key, { wait: Infinity })
+      const { error, ms } = await timed(() => locks.acquire(key))
+      assert.ok(error instanceof LockTimeoutError)
+      assert.ok(ms >= 149 && ms < 150 + SLACK, `${ms} ms`)
+      await lease.release()
+      assert.equal((await within('the patient one', patient)).isHeld, true)
+    })
 
-  test('an abort after the grant does nothing', async (t) => {
-    const locks = store.client(t)
-    const controller = new AbortController()
-    const lease = await locks.acquire(store.key(), { signal: controller.signal })
-    assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
-    controller.abort()
-    await new Promise(setImmediate)
-    assert.equal(lease.isHeld, true)
-    assert.equal(lease.signal.aborted, false)
-    assert.equal(await lease.release(), true)
-  })
-
-  test('AbortSignal.timeout works as a limit of the wait', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    await locks.acquire(key)
-    const { error, ms } = await timed(() => locks.acquire(key, { wait: Infinity, signal: AbortSignal.timeout(100) }))
-    assert.ok(error instanceof LockAbortedError)
-    assert.equal(error.cause.name, 'TimeoutError')
-    assert.ok(ms < 100 + SLACK, `${ms} ms`)
-  })
-
-  test('the onabort of the user is left alone', async (t) => {
-    const locks = store.client(t)
-    const controller = new AbortController()
-    const onabort = () => {}
-    controller.signal.onabort = onabort
-    const lease = await locks.acquire(store.key(), { signal: controller.signal })
-    assert.equal(controller.signal.onabort, onabort)
-    await lease.release()
-  })
-
-  test('waiters and their holder in two clients do not starve', async (t) => {
-    const [a, b] = [store.client(t), store.client(t)]
-    const key = store.key()
-    let turns = 0
-    const take = async (locks) => {
-      for (let i = 0; i < 5; i++) {
+    test('waiters of one process are served in the order in which they came', async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      const first = await locks.acquire(key)
+      const order = []
+      const waiters = Array.from({ length: 20 }, async (_, i) => {
         const lease = await locks.acquire(key, { wait: 60_000 })
-        turns++
+        order.push(i)
         await lease.release()
+      })
+      await first.release()
+      await Promise.all(waiters)
+      assert.deepEqual(order, [...order.keys()])
+    })
+
+    test('a waiter that gives up does not hold up the ones behind it', async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      const first = await locks.acquire(key)
+      const hasty = locks.acquire(key, { wait: 50 })
+      const patient = locks.acquire(key, { wait: 20_000 })
+      await assert.rejects(hasty, LockTimeoutError)
+      await first.release()
+      assert.equal((await patient).isHeld, true)
+    })
+
+    test('a signal that is aborted already: nothing is asked for', async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      const cause = new Error('not wanted any more')
+      const attempts = [
+        locks.acquire(key, { signal: AbortSignal.abort(cause) }),
+        locks.tryAcquire(key, { signal: AbortSignal.abort(cause) }),
+      ]
+      for (const attempt of attempts) {
+        await assert.rejects(attempt, (error) => {
+          assert.ok(error instanceof LockAbortedError && error instanceof LockError)
+          assert.equal(error.code, 'ERR_LOCK_ABORTED')
+          assert.equal(error.cause, cause)
+          return true
+        })
       }
-    }
-    await Promise.all([take(a), take(b), take(a), take(b)])
-    assert.equal(turns, 20)
-    await until('the lock to be free', () => a.tryAcquire(key))
-  })
-})
+      assert.ok(await locks.tryAcquire(key))
+    })
+
+    test('an abort while waiting ends the wait at once and leaves nothing behind', async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      const lease = await locks.acquire(key)
+      const controller = new AbortController()
+      const waiting = locks.acquire(key, { wait: Infinity, signal: controller.signal })
+      await sleep(30)
+      const { ms, error } = await timed(() => {
+        controller.abort()
+        return waiting
+      })
+      assert.ok(error instanceof LockAbortedError)
+      assert.ok(ms < SLACK, `${ms} ms`)
+      assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
+      await lease.release()
+      const next = await locks.tryAcquire(key)
+      assert.ok(next, 'the waiter that gave up must not have got it')
+    })
+
+    test('an abort in the same breath as the question gives back what may have been granted', async (t) => {
+      const locks = store.client(t)
+      for (let i = 0; i < 50; i++) {
+        const key = store.key()
+        const controller = new AbortController()
+        const asked = locks.acquire(key, { ttl: 60_000, signal: controller.signal })
+        if (i % 2) await new Promise(setImmediate)
+        controller.abort()
+        const won = await asked.catch((error) => error)
+        if (won instanceof Error) assert.ok(won instanceof LockAbortedError, String(won))
+        else await won.release()
+        assert.ok(await locks.acquire(key, { wait: 5_000 }), 'free again long before the ttl')
+      }
+    })
+
+    test('an abort after the grant does nothing', async (t) => {
+      const locks = store.client(t)
+      const controller = new AbortController()
+      const lease = await locks.acquire(store.key(), { signal: controller.signal })
+      assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
+      controller.abort()
+      await new Promise(setImmediate)
+      assert.equal(lease.isHeld, true)
+      assert.equal(lease.signal.aborted, false)
+      assert.equal(await lease.release(), true)
+    })
+
+    test('AbortSignal.timeout works as a limit of the wait', async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      await locks.acquire(key)
+      const { error, ms } = await timed(() => locks.acquire(key, { wait: Infinity, signal: AbortSignal.timeout(100) }))
+      assert.ok(error instanceof LockAbortedError)
+      assert.equal(error.cause.name, 'TimeoutError')
+      assert.ok(ms < 100 + SLACK, `${ms} ms`)
+    })
+
+    test('the onabort of the user is left alone', async (t) => {
+      const locks = store.client(t)
+      const controller = new AbortController()
+      const onabort = () => {}
+      controller.signal.onabort = onabort
+      const lease = await locks.acquire(store.key(), { signal: controller.signal })
+      assert.equal(controller.signal.onabort, onabort)
+      await lease.release()
+    })
+
+    test('waiters and their holder in two clients do not starve', async (t) => {
+      const [a, b] = [store.client(t), store.client(t)]
+      const key = store.key()
+      let turns = 0
+      const take = async (locks) => {
+        for (let i = 0; i < 5; i++) {
+          const lease = await locks.acquire(key, { wait: 60_000 })
+          turns++
+          await lease.release()
+        }
+      }
+      await Promise.all([take(a), take(b), take(a), take(b)])
+      assert.equal(turns, 20)
+      await until('the lock to be free', () => a.tryAcquire(key))
+    })
+  },
+  allStoreNames,
+)

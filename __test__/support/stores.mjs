@@ -16,16 +16,16 @@ const STORES = {
   'redis-cluster': async (t) => (await startCluster(t, { replicas: false })).url(),
 }
 
-/** The names of the stores to run over; LEASEHOLD_TEST_STORES=memory,redis narrows them. */
-export const storeNames = (process.env.LEASEHOLD_TEST_STORES ?? Object.keys(STORES).join()).split(',')
+const given = process.env.LEASEHOLD_TEST_STORES?.split(',')
 
-/**
- * The stores that several processes can share. A cluster only if it is asked for: what a process sees of it is what it sees
- * of one Redis, and its own ways are tested by themselves.
- */
-export const sharedStoreNames = process.env.LEASEHOLD_TEST_STORES
-  ? storeNames.filter((name) => name !== 'memory')
-  : ['sqlite', 'redis']
+/** The names of all stores, or those in LEASEHOLD_TEST_STORES, as in memory,redis. */
+export const allStoreNames = given ?? Object.keys(STORES)
+
+/** The same without the cluster unless it is asked for: most of what is seen of it is what is seen of one Redis. */
+export const storeNames = given ?? allStoreNames.filter((name) => name !== 'redis-cluster')
+
+/** The stores that several processes can share. */
+export const sharedStoreNames = storeNames.filter((name) => name !== 'memory')
 
 export const openStore = (name, t) => STORES[name](t)
 
