@@ -38,7 +38,8 @@
 //! - 1: it has no counted permits. [`Mode::Shared`] with a `most` other than `u32::MAX` is [`StoreErrorKind::Unsupported`].
 //! - 3: a repeated acquire keeps its fence or gets a larger one, should a node not have accepted the first one yet; so does
 //!   the acquire of a lease that was renewed for more fences. After [`Reply::Busy`], [`Reply::Split`] and an error of the
-//!   kind [`StoreErrorKind::Quorum`] a token has had its day.
+//!   kind [`StoreErrorKind::Quorum`] a token has had its day. After such an error of an acquire or a release it releases
+//!   at each node by itself what the token may have there, again and again until the node has heard.
 //! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
 //!   nodes ([`Reply::Split`]).
 //! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no

@@ -33,7 +33,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
 use rustc_hash::FxHashMap;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, spawn_local};
 
 use self::council::{Call, Council};
@@ -45,6 +45,10 @@ use crate::lease::Instant;
 pub const FEWEST: usize = 3;
 /// The most nodes of a quorum.
 pub const MOST: usize = 63;
+
+/// How long a quorum that nobody uses any more waits for its nodes, and tries to give them the releases that they are
+/// owed. Then the ttl has to do it.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A quorum of stores as a [`Store`]. It needs a local tokio runtime (or a `LocalSet` on one) with time.
 pub struct QuorumStore {
@@ -58,6 +62,8 @@ pub struct QuorumStore {
     /// What is due next, and the task that sleeps until then.
     alarm: RefCell<Option<(Instant, JoinHandle<()>)>>,
     listener: OnceCell<Listener>,
+    /// Whoever closes it waits here until no node has an answer to give or a release to get.
+    idle: Notify,
 }
 
 impl QuorumStore {
@@ -73,6 +79,7 @@ impl QuorumStore {
             carrying_out: Cell::new(false),
             alarm: RefCell::default(),
             listener: OnceCell::new(),
+            idle: Notify::new(),
         });
         for (node, store) in quorum.nodes.iter().enumerate() {
             let quorum = Rc::downgrade(&quorum);
@@ -126,6 +133,9 @@ impl QuorumStore {
         }
         if let Some(listener) = self.listener.get() {
             effects.notices.into_iter().for_each(|notice| listener(notice));
+        }
+        if !self.council.borrow().is_busy() {
+            self.idle.notify_waiters();
         }
         self.set_alarm();
     }
@@ -181,6 +191,9 @@ impl Store for QuorumStore {
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         async move {
+            if self.council.borrow().is_busy() {
+                let _ = tokio::time::timeout(LAST_PATIENCE, self.idle.notified()).await;
+            }
             if let Some((_, alarm)) = self.alarm.borrow_mut().take() {
                 alarm.abort();
             }

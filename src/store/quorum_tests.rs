@@ -1,6 +1,7 @@
 use super::*;
 use tokio::runtime::{Builder, LocalOptions};
 
+use crate::lease::Token;
 use crate::store::Reply;
 use crate::store::memory::MemoryStore;
 
@@ -27,6 +28,28 @@ fn quorum(broken: usize) -> Rc<QuorumStore> {
     QuorumStore::new((0..3).map(|index| (format!("n{index}").into(), node(index))).collect())
 }
 
+/// A store that does nothing until so many requests have failed.
+struct Away(Cell<usize>);
+
+impl Store for Away {
+    fn execute(self: Rc<Self>, batch: Vec<Request>, _: Duration) -> LocalBoxFuture<'static, Vec<Answer>> {
+        async move {
+            let left = self.0.get();
+            self.0.set(left.saturating_sub(1));
+            let away = StoreError::not_done(StoreErrorKind::Unreachable, "away");
+            if left > 0 { all_failed(batch.len(), &away) } else { vec![Ok(Reply::Released); batch.len()] }
+        }
+        .boxed_local()
+    }
+
+    fn listen(&self, _: Listener) {}
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        assert_eq!(self.0.get(), 0, "closed before it was told");
+        async {}.boxed_local()
+    }
+}
+
 async fn ping(quorum: Rc<QuorumStore>) -> Answer {
     let answers = quorum.execute(vec![Request::Ping], Duration::from_secs(1));
     let mut answers = tokio::time::timeout(Duration::from_secs(10), answers).await.expect("it is answered");
@@ -47,5 +70,19 @@ fn a_node_that_panics_is_one_that_fails_and_nobody_waits_for_it() {
         }
         let error = ping(quorum(2)).await.unwrap_err();
         assert!(error.maybe_done && error.message.contains("n1 failed by a bug"), "{error}");
+    });
+}
+
+#[test]
+fn a_node_that_is_away_for_a_while_is_told_of_a_release_before_the_quorum_closes() {
+    // In real time, by which the council goes.
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    runtime.unwrap().block_on(async {
+        let nodes: [Rc<dyn Store>; 3] =
+            [MemoryStore::named("memory:one"), MemoryStore::named("memory:two"), Rc::new(Away(Cell::new(3)))];
+        let quorum = QuorumStore::new(nodes.into_iter().map(|node| (Arc::from("n"), node)).collect());
+        let release = Request::Release { key: "k".into(), token: Token::random() };
+        quorum.clone().execute(vec![release], Duration::from_secs(1)).await;
+        quorum.close().await;
     });
 }

@@ -22,11 +22,15 @@ fn state(server: &Server, key: &str) -> Vec<String> {
     let fence = server.command(&["GET", &side("fence")]);
     let (mark, rest) = fence.split_once(' ').unwrap_or((&fence, ""));
     let mark: String = mark.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    // Sorted: their order is that of milliseconds, and of tokens within one.
+    let alive = server.command(&["ZRANGE", &side("alive"), "0", "-1"]);
+    let mut alive: Vec<&str> = alive.lines().collect();
+    alive.sort_unstable();
     let mut state = vec![
         server.command(&["GET", key]),
         format!("{mark} {rest}"),
         server.command(&["ZRANGE", &side("queue"), "0", "-1"]),
-        server.command(&["ZRANGE", &side("alive"), "0", "-1"]),
+        alive.join("\n"),
         server.command(&["HGETALL", &side("waiters")]),
         server.command(&["TYPE", &side("holders")]),
     ];

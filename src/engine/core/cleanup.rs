@@ -7,7 +7,7 @@ use super::outgoing::Tag;
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, StoreId};
 use crate::lease::{Instant, Key, Token};
-use crate::store::{Answer, Reply, Request};
+use crate::store::{Answer, Reply, Request, StoreErrorKind};
 
 /// The first pause before a release that failed is tried again; it doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
@@ -76,11 +76,20 @@ impl Core {
 
     pub(super) fn cleaned_up(&mut self, id: u64, answer: Answer) {
         match answer {
+            // Each node is told by the quorum, until it has heard.
+            Err(error) if error.kind == StoreErrorKind::Quorum && !self.is_straggler(id) => {
+                self.forget_cleanup(id)
+            }
             Err(error) if error.kind.is_transient() => self.retry_cleanup(id),
             Ok(Reply::NotHeld(_)) => self.repeat_cleanup(id),
             // Done; or an error that no repetition mends, and the ttl has to do it.
             _ => self.forget_cleanup(id),
         }
+    }
+
+    /// Whether it may come before what it cleans up after.
+    fn is_straggler(&self, id: u64) -> bool {
+        self.cleanups.get(&id).is_some_and(|cleanup| cleanup.left.straggler)
     }
 
     /// There was nothing to release; what is still on its way may change that.

@@ -9,7 +9,7 @@ use super::outgoing::{ReleaseTag, Tag};
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, EnvId, OpId, Outcome, StoreId};
 use crate::lease::{Instant, LossReason, Phase};
-use crate::store::{Answer, Reply, Request};
+use crate::store::{Answer, Reply, Request, StoreErrorKind};
 
 /// Somebody who waits until clients have nothing outstanding, but not for ever.
 pub struct Barrier {
@@ -50,8 +50,11 @@ impl Core {
             Err(error) => {
                 self.count_error(tag.client);
                 let ReleaseTag { client, key, token, until, .. } = tag;
-                let left = Leftover { client, store, key, token, until, straggler: false };
-                self.clean_up_later(left);
+                // A quorum tells each node by itself, until it has heard.
+                if error.kind != StoreErrorKind::Quorum {
+                    let left = Leftover { client, store, key, token, until, straggler: false };
+                    self.clean_up_later(left);
+                }
                 self.settle(tag.op, Outcome::Failed(error));
             }
         }

@@ -198,7 +198,8 @@ impl Core {
             // Nobody waits by it any more; what it may have got is to be given back.
             let straggler = match &answer {
                 Ok(Reply::Acquired { .. } | Reply::Queued { .. } | Reply::Split) => false,
-                Err(error) if error.maybe_done => true,
+                // A quorum cleans up by itself.
+                Err(error) if error.maybe_done && error.kind != StoreErrorKind::Quorum => true,
                 _ => return,
             };
             return self.clean_up(tag.leftover(store, now, straggler));
@@ -235,7 +236,7 @@ impl Core {
             Err(error) => {
                 let number = tag.ticket;
                 if error.kind == StoreErrorKind::Quorum {
-                    self.begin_anew(store, tag, error.maybe_done);
+                    self.renew_token(number);
                 }
                 self.look_failed(number, error);
             }
@@ -247,7 +248,8 @@ impl Core {
     /// algorithm", 2014, on split votes).
     fn give_way(&mut self, store: StoreId, tag: AcquireTag) {
         let number = tag.ticket;
-        self.begin_anew(store, tag, false);
+        self.renew_token(number);
+        self.clean_up(tag.leftover(store, self.now, false));
         let Some(ticket) = self.tickets.get(&number) else { return };
         match ticket.serves {
             Serves::One(op) if !self.waits(op) => {
@@ -258,16 +260,14 @@ impl Core {
         }
     }
 
-    /// The ticket goes on with another token. What that of the look may have got is released: for a quorum, whose nodes
-    /// are asked and told at different times, that must never meet a later look by the same token.
-    fn begin_anew(&mut self, store: StoreId, tag: AcquireTag, straggler: bool) {
-        let Some(ticket) = self.tickets.get_mut(&tag.ticket) else { return };
+    /// The ticket goes on with another token: what that of its last look may have got is released, and for a quorum, whose
+    /// nodes are asked and told at different times, that must never meet a later look by the same token.
+    fn renew_token(&mut self, number: u64) {
+        let Some(ticket) = self.tickets.get_mut(&number) else { return };
         if !mutants::is(Mutant::TokenUsedAgain) {
             ticket.wanted.token = Token::random();
         }
         (ticket.tainted, ticket.place) = (false, None);
-        let left = tag.leftover(store, self.now, straggler);
-        self.clean_up(left);
     }
 
     /// The lease is the ticket's: whoever it serves has it now.

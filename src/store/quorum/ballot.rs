@@ -168,6 +168,17 @@ impl Ballot {
         self.votes.iter().enumerate().filter(move |(_, vote)| adopted(vote)).map(|(node, _)| node)
     }
 
+    /// Which nodes said that they granted it or have it in their queue; with `has_queued` also those that may have it there
+    /// since an earlier time.
+    pub fn maybe_at(&self, has_queued: bool) -> impl Iterator<Item = usize> {
+        let may = move |vote: &Option<Answer>| match vote {
+            Some(Ok(Reply::Acquired { .. } | Reply::Queued { .. })) => true,
+            Some(Err(error)) => has_queued && !error.maybe_done,
+            _ => false,
+        };
+        self.votes.iter().enumerate().filter(move |(_, vote)| may(vote)).map(|(node, _)| node)
+    }
+
     /// Which nodes may have granted it without saying so.
     pub fn doubtful(&self) -> impl Iterator<Item = usize> {
         let doubtful = |vote: &Option<Answer>| matches!(vote, Some(Err(error)) if error.maybe_done);

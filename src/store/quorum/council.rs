@@ -210,7 +210,10 @@ impl Council {
                 self.debts.released(now, node, key, *token, is_owed(&answer));
             }
             Request::Acquire(ask) => match &answer {
-                Err(StoreError { maybe_done: true, .. }) | Ok(Reply::Acquired { .. }) if motion.refused => {
+                Err(StoreError { maybe_done: true, .. })
+                | Ok(Reply::Acquired { .. } | Reply::Queued { .. })
+                    if motion.refused =>
+                {
                     self.debts.owe(now, node, &ask.key, ask.token, answer.is_err());
                 }
                 Err(error) if error.maybe_done => self.debts.doubt(now, node, ask.token),
@@ -311,6 +314,18 @@ impl Council {
                 }
                 Ok(Reply::Queued { .. }) => {
                     self.places.queued(now, token, id, motion.ballot.granted(), patience)
+                }
+                // The token has had its day; what it has at some nodes is nobody's.
+                Err(_) => {
+                    motion.refused = true;
+                    let has_queued = self.places.has_queued(token);
+                    for node in motion.ballot.maybe_at(has_queued) {
+                        self.debts.owe(now, node, key, token, false);
+                    }
+                    for node in motion.ballot.doubtful() {
+                        self.debts.owe(now, node, key, token, true);
+                    }
+                    self.places.forget(token);
                 }
                 _ => self.places.forget(token),
             }
@@ -439,6 +454,11 @@ impl Council {
     /// How many things it still minds: requests under way, those who wait, releases that are owed.
     pub fn concerns(&self) -> usize {
         self.motions.len() + self.places.len() + self.debts.len()
+    }
+
+    /// Whether a node has an answer to give or a release to get.
+    pub fn is_busy(&self) -> bool {
+        !self.motions.is_empty() || self.debts.len() > 0
     }
 
     /// How long to wait for the other nodes, after the first has said something.

@@ -179,6 +179,36 @@ fn what_a_node_may_have_granted_before_all_was_refused_is_taken_back() {
 }
 
 #[test]
+fn what_some_nodes_have_of_an_acquire_that_failed_is_taken_back_from_them() {
+    let away = || vec![Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))];
+    for has_queued in [false, true] {
+        let (mut chamber, token) = (Chamber::of(5), Token::random());
+        if has_queued {
+            chamber.submit(1, vec![acquire(token, Some(7))]);
+            (0..5).for_each(|node| chamber.answer_one(node, queued()));
+            assert_eq!(chamber.settled_one(1), queued());
+        }
+        chamber.submit(2, vec![acquire(token, Some(8))]);
+        chamber.answer_one(0, got(10));
+        chamber.answer_one(1, queued());
+        chamber.answer(2, away());
+        chamber.answer(3, away());
+        assert!(chamber.answers.is_empty(), "it depends on the last one");
+        chamber.answer(4, away());
+        assert_eq!(chamber.settled(2)[0].as_ref().unwrap_err().kind, StoreErrorKind::Quorum);
+        // Those that could not be asked have nothing of it, but for a place that it had before.
+        for node in 0..5 {
+            let is_there = node < 2 || has_queued;
+            assert_eq!(releases(chamber.asked(node), token), is_there, "{node}: {:?}", chamber.calls);
+            if is_there {
+                chamber.answer_one(node, Reply::Released);
+            }
+        }
+        assert_eq!((chamber.council.concerns(), chamber.wait()), (0, None));
+    }
+}
+
+#[test]
 fn a_release_that_a_node_did_not_hear_is_repeated_there() {
     let (mut chamber, token) = (Chamber::of(3), Token::random());
     chamber.submit(1, vec![Request::Release { key: "k".into(), token }]);

@@ -14,8 +14,10 @@ use crate::lease::{Instant, Key, Token};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// After that the ttl has to do it.
-const LIFE: Duration = Duration::from_secs(60);
+/// After that the ttl has to do it; few leases have a longer one.
+const LIFE: Duration = Duration::from_secs(600);
+/// How long an acquire of which nothing was heard may take to arrive.
+const LONGEST_DOUBT: Duration = Duration::from_secs(60);
 /// The most releases that are owed to one node. More than that were under way when it failed only under a load of which
 /// it is no great part.
 const MOST: usize = 4096;
@@ -60,7 +62,7 @@ impl Debts {
             doubts.retain(|_, until| now < *until);
         }
         if doubts.len() < MOST {
-            doubts.insert(token, now + LIFE);
+            doubts.insert(token, now + LONGEST_DOUBT);
         }
     }
 

@@ -27,6 +27,8 @@ struct Place {
     call_at: Option<Instant>,
     /// Whether it was called since its last look: the nodes that hand it the lock later are no news.
     called: bool,
+    /// Whether a look of it has ended with it in the queue.
+    queued: bool,
     /// When it last looked.
     looked: Instant,
 }
@@ -69,6 +71,7 @@ impl Places {
             handed: 0,
             call_at: None,
             called: false,
+            queued: false,
             looked: now,
         });
         if place.numbers.back() != Some(&number) {
@@ -89,7 +92,7 @@ impl Places {
         let Some(place) = self.places.get_mut(&token).filter(|place| place.ballot == Some(ballot)) else {
             return;
         };
-        place.ballot = None;
+        (place.ballot, place.queued) = (None, true);
         if place.handed & !granted != 0 {
             place.call_at = Some(now + patience);
         }
@@ -138,6 +141,11 @@ impl Places {
     /// The nodes that have handed `token` the lock since its last look began, as bits.
     pub fn handed_to(&self, token: Token) -> u64 {
         self.places.get(&token).map_or(0, |place| place.handed)
+    }
+
+    /// Whether nodes may have `token` in their queues since an earlier look.
+    pub fn has_queued(&self, token: Token) -> bool {
+        self.places.get(&token).is_some_and(|place| place.queued)
     }
 
     /// `token` does not wait any more.
