@@ -3,6 +3,7 @@
 //! one seed, which a failure prints; `LEASEHOLD_SEED=n cargo test --test simulation` replays it alone and
 //! `LEASEHOLD_SEEDS=n` runs so many.
 
+mod campaign;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod node;
@@ -33,7 +34,7 @@ fn from_env(name: &str) -> Option<u64> {
 fn shape_of(seed: u64, quorum: bool) -> (Shape, Duration) {
     let is_long = seed.is_multiple_of(LONG_EVERY);
     let (shape, trouble) = if quorum {
-        let nodes = if seed % 4 < 2 { 3 } else { 5 };
+        let nodes = [3, 3, 4, 5, 5][seed as usize % 5];
         let shape = Shape { nodes, lossy: matches!(seed % 16, 8..12), hasty: false };
         (shape, if is_long || shape.lossy { 10_000 } else { 1_000 })
     } else {
@@ -68,6 +69,7 @@ fn add(sum: Counts, counts: Counts) -> Counts {
         hand_offs: sum.hand_offs + counts.hand_offs,
         relayed: sum.relayed + counts.relayed,
         early: sum.early + counts.early,
+        tenures: sum.tenures + counts.tenures,
     }
 }
 
@@ -89,12 +91,13 @@ fn run_all(count: u64, quorum: bool) -> (u64, Counts) {
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         counts.fold(Counts::default(), add)
     });
-    let Counts { leases, hand_offs, relayed, early } = counts;
+    let Counts { leases, hand_offs, relayed, early, tenures } = counts;
     println!(
         "{leases} leases, {hand_offs} of them handed on within a process, {relayed} of those by its JavaScript thread, \
-         {early} taken up on a notice"
+         {early} taken up on a notice, {tenures} of workers"
     );
     assert!(leases > 0, "a simulation in which nobody ever gets a lock proves nothing");
+    assert!(tenures > 0 || seeds.end - seeds.start < 100, "nor one in which no worker ever works");
     (seeds.end - seeds.start, counts)
 }
 

@@ -14,6 +14,8 @@ use leasehold::lease::{Fence, Instant, Key, LeaseState, Mode, Token, Ttl};
 use leasehold::store::quorum::council::{Call, Council};
 use leasehold::store::{Answer, Notice, Request};
 
+use super::campaign::Campaign;
+
 pub const ENV: u32 = 1;
 const CLIENT: u32 = 1;
 const STORE: u32 = 1;
@@ -30,8 +32,8 @@ pub struct Asked {
     adopted: bool,
     /// What its last word was.
     pub ended: bool,
-    cancelled: bool,
-    released: bool,
+    pub(super) cancelled: bool,
+    pub(super) released: bool,
     detaching: bool,
 }
 
@@ -93,7 +95,9 @@ pub struct Process {
     batches: u64,
     /// Whether most of it competes for one lock.
     crowded: bool,
-    rng: fastrand::Rng,
+    /// Its lock worker.
+    pub campaign: Campaign,
+    pub(super) rng: fastrand::Rng,
 }
 
 impl Process {
@@ -130,23 +134,23 @@ impl Process {
             slots: 0,
             batches: 0,
             crowded,
+            campaign: Campaign::default(),
             rng: rng.fork(),
         }
     }
 
     /// The code that uses the engine does one thing.
     pub fn act(&mut self, now: Instant) {
+        self.act_on_worker(now);
         if self.rng.u8(..10) < 3 {
             // Now and then many at once, of whom one process makes a line.
             let many = if self.rng.u8(..4) == 0 { 6 } else { 1 };
             return (0..many).for_each(|_| self.acquire(now));
         }
-        let mut open: Vec<u32> = self.asked.iter().filter(|(_, a)| !a.ended).map(|(slot, _)| *slot).collect();
+        let open = self.open();
         if open.is_empty() {
             return;
         }
-        // So that the same seed does the same.
-        open.sort_unstable();
         let mut slot = open[self.rng.usize(..open.len())];
         if self.crowded && self.rng.u8(..10) < 8 {
             let holds = |slot: &u32| {
@@ -178,39 +182,66 @@ impl Process {
     }
 
     fn acquire(&mut self, now: Instant) {
-        self.slots += 1;
         let crowd = self.crowded && self.rng.u8(..20) > 0;
-        let key: Key = if crowd { "a" } else { ["a", "b"][self.rng.usize(..2)] }.into();
-        let state = Arc::new(LeaseState::default());
+        let key = if crowd { "a" } else { ["a", "b"][self.rng.usize(..2)] };
         let shortest = if self.council.is_some() { 100 } else { 20 };
         let ms = [100, 1_000, 1_000, self.rng.u32(shortest..2_000)][self.rng.usize(..4)];
         let ttl = Ttl::from_millis(if crowd { 10 } else { ms }).expect("in range");
         // One is a read/write lock, the other a semaphore that is also locked as a whole.
-        let most = if &*key == "a" || self.council.is_some() { u32::MAX } else { 2 };
+        let most = if key == "a" || self.council.is_some() { u32::MAX } else { 2 };
         let mode = if !crowd && self.rng.u8(..10) < 3 { Mode::Shared { most } } else { Mode::Exclusive };
-        self.remember(key.clone(), mode, state.clone());
         let wait = match self.rng.u8(..10) {
             0 => Wait::Never,
             1 => Wait::For(Duration::ZERO),
             2..8 => Wait::For(Duration::from_millis(self.rng.u64(1..3_000))),
             _ => Wait::Forever,
         };
+        let max_hold = (!crowd && self.rng.u8(..10) == 0).then(|| ttl.as_duration() * 2);
+        let auto_renew = crowd || self.rng.u8(..10) > 1;
+        self.ask(now, key, mode, ttl, wait, max_hold, auto_renew);
+    }
+
+    /// Asks for a lock. Returns what the question is called, and where its lease will be seen.
+    #[expect(clippy::too_many_arguments, reason = "they are the options of an acquire")]
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        key: &str,
+        mode: Mode,
+        ttl: Ttl,
+        wait: Wait,
+        max_hold: Option<Duration>,
+        auto_renew: bool,
+    ) -> (u32, Arc<LeaseState>) {
+        self.slots += 1;
+        let state = Arc::new(LeaseState::default());
+        self.remember(key.into(), mode, state.clone());
         self.core.command(
             now,
             Command::Acquire(AcquireCommand {
                 op: OpId { env: ENV, slot: self.slots },
                 client: CLIENT,
-                key,
+                key: key.into(),
                 token: Token::random(),
                 mode,
                 ttl,
                 wait,
-                max_hold: (!crowd && self.rng.u8(..10) == 0).then(|| ttl.as_duration() * 2),
-                auto_renew: crowd || self.rng.u8(..10) > 1,
+                max_hold,
+                auto_renew,
                 report: false,
-                state,
+                state: state.clone(),
             }),
         );
+        (self.slots, state)
+    }
+
+    /// What its callers have asked for that has not ended, but for the worker's.
+    fn open(&self) -> Vec<u32> {
+        let open = self.asked.iter().filter(|(slot, asked)| !asked.ended && !self.campaign.owns(**slot));
+        let mut open: Vec<u32> = open.map(|(slot, _)| *slot).collect();
+        // So that the same seed does the same.
+        open.sort_unstable();
+        open
     }
 
     fn remember(&mut self, key: Key, mode: Mode, state: Arc<LeaseState>) {
@@ -319,12 +350,13 @@ impl Process {
             council.tick(now);
         }
         self.core.tick(now);
+        self.tick_worker(now);
     }
 
     /// When something is due next.
     pub fn next_wake(&self) -> Option<Instant> {
         let there = self.council.as_ref().and_then(Council::next_wake);
-        [self.core.next_wake(), there].into_iter().flatten().min()
+        [self.core.next_wake(), there, self.campaign.next_wake()].into_iter().flatten().min()
     }
 
     /// How many things it still minds.
@@ -332,11 +364,10 @@ impl Process {
         self.core.concerns() + self.council.as_ref().map_or(0, Council::concerns)
     }
 
-    /// Gives back all that it holds. Whoever waits goes on waiting.
+    /// Gives back all that it holds. Whoever waits goes on waiting, but for the worker.
     pub fn let_go(&mut self, now: Instant) {
-        let mut open: Vec<u32> = self.asked.iter().filter(|(_, a)| !a.ended).map(|(slot, _)| *slot).collect();
-        open.sort_unstable();
-        for slot in open {
+        self.stop_worker(now);
+        for slot in self.open() {
             let asked = &self.asked[&slot];
             if asked.granted && !asked.released && !asked.cancelled {
                 self.give_back(now, slot);
@@ -345,7 +376,7 @@ impl Process {
     }
 
     /// Gives a lease back as the binding does it.
-    fn give_back(&mut self, now: Instant, slot: u32) {
+    pub(super) fn give_back(&mut self, now: Instant, slot: u32) {
         let asked = self.asked.get_mut(&slot).expect("it is held");
         asked.released = true;
         let op = OpId { env: ENV, slot };
@@ -359,11 +390,14 @@ impl Process {
     }
 
     /// What JavaScript would do with what it is told. Returns the grants among it.
-    pub fn hear(&mut self, settled: Vec<Settlement>) -> Vec<Granted> {
-        let mut grants = Vec::new();
+    pub fn hear(&mut self, now: Instant, settled: Vec<Settlement>) -> Vec<Granted> {
+        let (mut grants, mut of_worker) = (Vec::new(), Vec::new());
         for Settlement { op, outcome } in settled {
             let asked = self.asked.get_mut(&op.slot).expect("somebody asked for it");
             assert!(!asked.ended, "a word after the last one: {outcome:?}");
+            if self.campaign.owns(op.slot) {
+                of_worker.push(outcome.clone());
+            }
             match outcome {
                 Outcome::Acquired(fence, token) => {
                     assert!(!asked.granted, "granted twice");
@@ -385,6 +419,9 @@ impl Process {
         }
         // Nothing may be said of these any more; whatever is would be of nobody's.
         self.asked.retain(|_, asked| !asked.ended);
+        for outcome in of_worker {
+            self.tell_worker(now, &outcome);
+        }
         grants
     }
 }

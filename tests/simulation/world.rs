@@ -9,6 +9,7 @@ use std::time::Duration;
 use leasehold::lease::{Fence, Instant, Key, Mode};
 use leasehold::store::{Answer, Notice, Request};
 
+use super::campaign::Write;
 use super::node::Node;
 use super::process::{Errand, Granted, Message, Parcel, Process};
 
@@ -43,6 +44,8 @@ pub struct Counts {
     pub relayed: u64,
     /// Those of them that a notice alone was enough for.
     pub early: u64,
+    /// How often the work of a worker was begun.
+    pub tenures: u64,
 }
 
 /// Where leases live in a world.
@@ -80,6 +83,8 @@ pub struct World {
     grants: u64,
     /// How many of them a notice alone was enough for.
     early: u64,
+    /// The largest fence that what the workers' lock protects has seen.
+    storage: Fence,
     trouble_until: Instant,
     /// By how much the network is quicker than a slow one.
     pace: u32,
@@ -122,6 +127,7 @@ impl World {
             serial: 0,
             grants: 0,
             early: 0,
+            storage: Fence(0),
             trouble_until: now + trouble / if crowded && count == 1 { 20 } else { haste },
             pace,
             haste,
@@ -159,6 +165,7 @@ impl World {
         self.live_until(self.now + Duration::from_secs(60));
         for process in &self.processes {
             assert_eq!(process.concerns(), 0, "an engine minds what has ended");
+            process.campaign.check_rest();
             let forgotten = process.asked.values().filter(|asked| !asked.ended).count();
             assert_eq!(forgotten, 0, "somebody was never told");
         }
@@ -168,7 +175,8 @@ impl World {
         }
         let hand_offs = self.processes.iter().map(Process::handed_on).sum();
         let relayed = self.processes.iter().map(|process| process.relayed).sum();
-        Counts { leases: self.grants, hand_offs, relayed, early: self.early }
+        let tenures = self.processes.iter().map(|process| process.campaign.tenures).sum();
+        Counts { leases: self.grants, hand_offs, relayed, early: self.early, tenures }
     }
 
     fn plan(&mut self, process: usize, after: Duration, event: Event) {
@@ -281,6 +289,16 @@ impl World {
         }
     }
 
+    /// The process' worker writes to a storage that compares fences. It may be late, but never while it believes that it
+    /// holds its lease.
+    fn write(&mut self, process: usize) {
+        let Some(Write { fence, believes }) = self.processes[process].campaign.write(self.now) else {
+            return;
+        };
+        assert!(fence >= self.storage || !believes, "{fence:?} is refused after {:?}", self.storage);
+        self.storage = self.storage.max(fence);
+    }
+
     fn act(&mut self, process: usize) {
         if !self.is_trouble() {
             return;
@@ -309,6 +327,7 @@ impl World {
             _ if self.processes[process].hung_until <= self.now => self.processes[process].act(self.now),
             _ => {}
         }
+        self.write(process);
         let longest = if self.crowded { 4_000 } else { 80_000 };
         let pause = Duration::from_micros(self.rng.u64(1_000..longest)) / self.haste;
         self.plan(process, pause, Event::Act { process });
@@ -328,7 +347,7 @@ impl World {
         }
         let mut settled = std::mem::take(&mut self.processes[process].settled);
         settled.extend(effects.settled);
-        for granted in self.processes[process].hear(settled) {
+        for granted in self.processes[process].hear(self.now, settled) {
             self.grants += 1;
             self.check_grant(process, &granted);
             if self.crowded && self.is_trouble() && self.rng.u16(..300) == 0 {

@@ -1,0 +1,192 @@
+//! A lock worker in a simulated process: the state machine, driven as `lib/worker.ts` drives it, and its work.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::engine::command::{Command, OpId, Outcome, Wait};
+use leasehold::lease::{Fence, Instant, LeaseState, Mode, Ttl};
+use leasehold::worker::{Effect, Event, State, Worker};
+
+use super::process::{ENV, Process};
+
+/// What all workers campaign for.
+pub const KEY: &str = "a";
+
+/// What it asks for, or has.
+struct Lease {
+    slot: u32,
+    state: Arc<LeaseState>,
+    fence: Option<Fence>,
+    /// Whether its last word was said.
+    ended: bool,
+    releasing: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Campaign {
+    worker: Worker,
+    lease: Option<Lease>,
+    /// Whether its work was begun and has not ended.
+    working: bool,
+    /// A rest or the end of its work, and when that is over.
+    due: Option<(Instant, Event)>,
+    /// Whether it was told to stop and has not come to rest.
+    stopping: bool,
+    /// How often its work was begun.
+    pub tenures: u64,
+}
+
+/// A worker writes to what the lock protects.
+pub struct Write {
+    pub fence: Fence,
+    /// Whether it believes in its lease.
+    pub believes: bool,
+}
+
+impl Campaign {
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.due.map(|(at, _)| at)
+    }
+
+    /// Whether that acquire is the worker's own, of which only the worker disposes.
+    pub fn owns(&self, slot: u32) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.slot == slot)
+    }
+
+    pub fn check_rest(&self) {
+        assert_eq!(self.worker.state(), State::Idle, "a worker that was stopped did not come to rest");
+        assert!(!self.working && !self.stopping, "nor did it say so");
+    }
+
+    /// What its work writes next.
+    pub fn write(&self, now: Instant) -> Option<Write> {
+        let lease = self.lease.as_ref().filter(|_| self.working)?;
+        Some(Write { fence: lease.fence?, believes: lease.state.is_held(now) })
+    }
+}
+
+impl Process {
+    /// The code around the worker does one thing.
+    pub fn act_on_worker(&mut self, now: Instant) {
+        match (self.rng.u8(..20), self.campaign.worker.state()) {
+            (0, _) | (1..10, State::Idle) => self.drive(now, Event::Start),
+            (1, _) => self.stop_worker(now),
+            (2, State::Working) => self.drive(now, Event::WorkFailed),
+            (3, State::Working) => {
+                let slot = self.campaign.lease.as_ref().map(|lease| lease.slot).expect("it has a lease");
+                self.give_back(now, slot);
+            }
+            _ => {}
+        }
+    }
+
+    pub fn stop_worker(&mut self, now: Instant) {
+        self.campaign.stopping = true;
+        self.drive(now, Event::Stop);
+    }
+
+    /// Does what is due.
+    pub fn tick_worker(&mut self, now: Instant) {
+        if let Some((_, event)) = self.campaign.due.take_if(|(at, _)| *at <= now) {
+            self.campaign.working &= event != Event::WorkEnded;
+            self.drive(now, event);
+        }
+    }
+
+    /// Its question or its lease has this outcome.
+    pub fn tell_worker(&mut self, now: Instant, outcome: &Outcome) {
+        let Some(lease) = &mut self.campaign.lease else { return };
+        let (granted, releasing) = (lease.fence.is_some(), lease.releasing);
+        match outcome {
+            Outcome::Acquired(fence, _) if lease.state.is_held(now) => {
+                lease.fence = Some(*fence);
+                self.drive(now, Event::Granted);
+            }
+            // Lost before it came to it: nobody has it now, as far as it knows.
+            Outcome::Acquired(..) => {
+                self.campaign.lease = None;
+                self.drive(now, Event::Busy);
+            }
+            Outcome::Renewed | Outcome::RenewFailed(_) | Outcome::AutoRenewed => {}
+            _ if !granted => {
+                self.campaign.lease = None;
+                let busy = matches!(outcome, Outcome::Busy | Outcome::TimedOut { .. });
+                self.drive(now, if busy { Event::Busy } else { Event::Unavailable });
+            }
+            Outcome::Lost(_) => {
+                lease.ended = true;
+                self.drive(now, Event::Lost);
+                if releasing {
+                    self.drive(now, Event::Released);
+                }
+            }
+            _ if releasing => self.drive(now, Event::Released),
+            // Its user has given it back.
+            _ => {
+                lease.ended = true;
+                self.drive(now, Event::WorkFailed);
+            }
+        }
+    }
+
+    fn drive(&mut self, now: Instant, event: Event) {
+        let mut happened = VecDeque::from([event]);
+        while let Some(event) = happened.pop_front() {
+            for effect in self.campaign.worker.handle(event) {
+                happened.extend(self.carry_out(now, effect));
+            }
+        }
+    }
+
+    /// Does what the machine wants done. Returns what follows at once.
+    fn carry_out(&mut self, now: Instant, effect: Effect) -> Option<Event> {
+        match effect {
+            Effect::TryAcquire => self.campaign_with(now, Wait::Never),
+            Effect::Queue => self.campaign_with(now, Wait::Forever),
+            Effect::Sleep => self.campaign.due = Some((now + self.pause(1_000), Event::Rested)),
+            Effect::StartWork => {
+                assert!(!std::mem::replace(&mut self.campaign.working, true), "work was begun twice");
+                self.campaign.tenures += 1;
+            }
+            Effect::EndWork => self.campaign.due = Some((now + self.pause(200), Event::WorkEnded)),
+            Effect::Release => {
+                let lease = self.campaign.lease.as_mut().expect("it has a lease");
+                lease.releasing = true;
+                if lease.ended {
+                    return Some(Event::Released);
+                }
+                let (slot, op) = (lease.slot, OpId { env: ENV, slot: lease.slot });
+                if self.asked[&slot].released {
+                    return None;
+                }
+                assert!(!self.campaign.working, "a lease was given back before the work had ended {op:?}");
+                self.give_back(now, slot);
+            }
+            Effect::Cancel => {
+                if let Some((_, event)) = self.campaign.due.take() {
+                    return Some(event);
+                }
+                let slot = self.campaign.lease.as_ref().map(|lease| lease.slot).expect("it asks for one");
+                self.asked.get_mut(&slot).expect("it is open").cancelled = true;
+                self.core.command(now, Command::Cancel { op: OpId { env: ENV, slot } });
+            }
+            Effect::Rest => {
+                assert!(std::mem::take(&mut self.campaign.stopping), "rest without a stop");
+            }
+        }
+        None
+    }
+
+    fn campaign_with(&mut self, now: Instant, wait: Wait) {
+        assert!(!self.campaign.working, "a worker asks for the lock while it works");
+        let ttl = Ttl::from_millis(self.rng.u32(100..1_000)).expect("in range");
+        let (slot, state) = self.ask(now, KEY, Mode::Exclusive, ttl, wait, None, true);
+        self.campaign.lease = Some(Lease { slot, state, fence: None, ended: false, releasing: false });
+    }
+
+    fn pause(&mut self, longest: u64) -> Duration {
+        Duration::from_millis(self.rng.u64(0..longest))
+    }
+}
