@@ -86,6 +86,8 @@ const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
 const whole = chosen.length === 0
 
 if (whole && !skipRust) {
+  // They wait for clocks and servers more than they work.
+  env.RUST_TEST_THREADS ??= '6'
   step('Rust: cargo test', 'cargo', ['test', '--quiet'])
   const wrong = ['test', '--quiet', '--features', 'mutants', '--test', 'simulation', 'wrong_variant']
   step('Rust: the simulation finds deliberate mistakes', 'cargo', wrong)
