@@ -1,0 +1,271 @@
+// A client, its options and its events.
+
+import type { EventEmitter } from 'node:events'
+import type { AcquireOptions, AdoptOptions, LockCallback, ReadWriteLock, Semaphore, TryAcquireOptions } from './asking'
+import type { LockLostError } from './errors'
+import type { Lease, MultiLease } from './lease'
+import type { Diagnosis, LockInfo, LockStats, StoreHealth } from './told'
+
+/** Acquires locks at one store. */
+export interface LockClient extends EventEmitter<LockClientEvents> {
+  /**
+   * Acquires the lock, waiting for it if somebody else holds it: first come, first served, in all processes
+   * together (see {@link LockClientOptions.handOffs}). The lease is renewed by itself until it is released, detached, lost,
+   * or `maxHold` old. A pending call keeps the process alive; a held lease does not.
+   *
+   * Given several keys, it acquires all of their locks or none: one after the other, in the order of their UTF-16 units and
+   * each once, so that no two who want some of the same ones wait for each other for ever. `wait` is for all of them
+   * together. When one can't be had, or a lease is lost meanwhile, those that were acquired are released before the call
+   * rejects; when it is aborted, at the same time.
+   *
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
+   * @param keys Which locks: at least one.
+   * @throws {LockTimeoutError} somebody held it for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}
+   * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or not be used; passing faults are
+   * retried for as long as `wait` allows
+   * @throws {LockAbortedError} `signal` was aborted
+   * @throws {LockLostError} the lease ended before it could be handed over: this thread was blocked for longer, or it was one of
+   * several and lost while the others were waited for
+   * @throws {LockClosedError} the client was closed
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * const lease = await locks.acquire('report', { wait: 500, signal: request.signal })
+   * try { await write(lease) } finally { await lease.release() }
+   */
+  acquire(key: string, options?: AcquireOptions): Promise<Lease>
+  /** The same for several keys: all or none. */
+  acquire(keys: readonly string[], options?: AcquireOptions): Promise<MultiLease>
+
+  /**
+   * Like {@link acquire}, but never waits: `null` if somebody else holds the lock, or waits for it; a fault is not
+   * retried. Of several keys all or none: `null` when the others are released again.
+   */
+  tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>
+  /** The same for several keys: all or none. */
+  tryAcquire(keys: readonly string[], options?: TryAcquireOptions): Promise<MultiLease | null>
+
+  /**
+   * Acquires the lock, runs `fn` with the lease, and releases it. What `fn` throws is what comes out, whatever
+   * becomes of the release. A release that fails after `fn` succeeded is told by the `'error'` event only: the
+   * lease then ends by its ttl. Not reentrant: who holds the lock waits for it like anybody else. `fn` may
+   * {@link Lease.detach} or release the lease itself.
+   *
+   * A function that declares three parameters or more is a {@link LockCallback}: then nothing is returned, the function
+   * gets an error or a lease, and the lease is released when it says so. Until then the process is kept alive.
+   *
+   * @returns what `fn` returns
+   * @throws {LockLostError} the lease was lost while `fn` ran, although `fn` succeeded
+   * @throws what {@link acquire} throws
+   * @example
+   * const total = await locks.withLock(['account:1', 'account:2'], (leases) => transfer(leases.fences))
+   * @example
+   * locks.withLock('report', (error, lease, done) => {
+   *   if (error) return respond(error)
+   *   writeReport(lease.fence, (error) => done(error, respond))
+   * })
+   */
+  withLock<T>(key: string, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
+  withLock<T>(key: string, options: AcquireOptions | undefined, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
+  /** The same for several keys: all or none. */
+  withLock<T>(keys: readonly string[], fn: (lease: MultiLease) => T | PromiseLike<T>): Promise<T>
+  withLock<T>(
+    keys: readonly string[],
+    options: AcquireOptions | undefined,
+    fn: (lease: MultiLease) => T | PromiseLike<T>,
+  ): Promise<T>
+  /** The same in the style of callbacks. */
+  withLock(key: string, fn: LockCallback): void
+  withLock(key: string, options: AcquireOptions | undefined, fn: LockCallback): void
+  withLock(keys: readonly string[], fn: LockCallback<MultiLease>): void
+  withLock(keys: readonly string[], options: AcquireOptions | undefined, fn: LockCallback<MultiLease>): void
+
+  /**
+   * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it
+   * against its own `permits`, so all should name the same number: while it is being changed, those who say more come in
+   * beside those who say less, and wait behind one who says less and finds it full. It is the lock of that key: while {@link acquire}
+   * holds that, nobody else does, and in the queue none overtakes another. Making one asks nothing of the store.
+   *
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
+   * @param permits 1 to 1 000 000.
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * const uploads = locks.semaphore('uploads', 5)
+   * await uploads.withLock({ wait: 60_000 }, () => upload(file))
+   */
+  semaphore(key: string, permits: number): Semaphore
+
+  /**
+   * A lock that many may hold to read, or one alone to write. First come, first served: who asks to read after
+   * somebody who waits to write waits behind, so that writers do not starve. Making one asks nothing of the store.
+   *
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * const config = locks.readWriteLock('config')
+   * const lease = await config.read.acquire()
+   */
+  readWriteLock(key: string): ReadWriteLock
+
+  /**
+   * Goes on with a lease that was detached, here or in another process: the same lock, the same fence. Of several who
+   * try, exactly one gets it. The client needs the store and the `prefix` of the one that detached it.
+   *
+   * @param ticket What {@link Lease.detach} resolved with.
+   * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
+   * @throws {StoreUnavailableError} the store could not be reached for all of `ttl`, or not be used; what may have been
+   * adopted is released
+   * @throws {LockAbortedError} `signal` was aborted; if the lease was adopted already it is released
+   * @throws {LockClosedError} the client was closed
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * process.on('message', async ({ ticket }) => {
+   *   const lease = await locks.adopt(ticket)
+   *   try { await work(lease) } finally { await lease.release() }
+   * })
+   */
+  adopt(ticket: string, options?: AdoptOptions): Promise<Lease>
+
+  /**
+   * Tells who holds a lock, and who waits for it; `null` if nobody holds it.
+   *
+   * @throws {StoreUnavailableError}
+   * @throws {LockClosedError}
+   */
+  inspect(key: string): Promise<LockInfo | null>
+
+  /** What this client did so far, and how its servers are. */
+  stats(): LockStats
+
+  /**
+   * Looks at the store and tells in plain words what may go wrong with locks there, for leases of the client's `ttl`. A store
+   * that can't be reached or used is a finding, not an error. Reads settings and asks for the time a few times; changes nothing.
+   *
+   * @throws {LockClosedError}
+   * @example
+   * for (const { level, store, message } of (await locks.diagnose()).findings) console.log(level, store, message)
+   */
+  diagnose(): Promise<Diagnosis>
+
+  /**
+   * Resolves when the store was reached and can be used. Calling it is not required.
+   *
+   * @throws {StoreUnavailableError}
+   * @throws {LockClosedError}
+   */
+  ready(): Promise<void>
+
+  /**
+   * Ends the client. What is pending rejects with {@link LockClosedError}; what is held is released, and its
+   * holder told with a {@link LockLostError} of reason `closed`. Resolves when that is done, or after 500 ms at
+   * an unreachable store. Never rejects; a second call returns the same promise.
+   */
+  close(): Promise<void>
+
+  /** {@link close}, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** The events of a {@link LockClient}. */
+export interface LockClientEvents {
+  /** A lease was lost: its holder did not want that. Not told of one that no caller of acquire received. */
+  lost: [lease: Lease, error: LockLostError]
+  /**
+   * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
+   * take that. Not thrown when there is no listener.
+   */
+  error: [error: NodeJS.ErrnoException]
+  /**
+   * The circuit breaker before a server of the store has changed its state: see {@link StoreHealth}. Told at once of a server
+   * that is already known to be gone when the client is opened. While a server is gone and somebody asks for it, `half-open`
+   * and `open` take turns, up to a few times a second.
+   */
+  breaker: [health: StoreHealth]
+}
+
+/** What {@link createLockClient} takes. */
+export interface LockClientOptions {
+  /**
+   * `memory:NAME` (this process and its worker threads), `sqlite:PATH` (every process of this host),
+   * `redis://[user:password@]host[:port][/db]`, the same with `rediss://` for TLS, `redis+unix:///path/to/socket`,
+   * `redis-sentinel://[user:password@]host[:port][,host[:port]…]/MASTER[?db=N]` (`rediss-sentinel://` for TLS), where the hosts
+   * are sentinels, on port 26379 by default, and the login is the master's, or
+   * `redis-cluster://[user:password@]host[:port][,host[:port]…]` (some nodes, which tell of the others). For the default see
+   * {@link createLockClient}. A password in it never appears in a message.
+   *
+   * Three or more URLs of independent servers, better an odd number, are a quorum: a lease is one that most of them have
+   * granted, and fewer than half of them may fail (Redlock, with fences). They must keep their data over a restart, or
+   * stay away for the longest `ttl`; see the README.
+   */
+  store?: string | readonly string[] | undefined
+  /** Redis user name, if it is not in the URL. */
+  username?: string | undefined
+  /** Redis password, if it is not in the URL. */
+  password?: string | undefined
+  /** Whom to trust and who to be at a store that is reached by TLS (`rediss://`, `rediss-sentinel://`). */
+  tls?: TlsOptions | undefined
+  /** User name at the sentinels, if they want one. Only for `redis-sentinel://`, as `sentinelPassword`. */
+  sentinelUsername?: string | undefined
+  /** Password at the sentinels, if they want one. */
+  sentinelPassword?: string | undefined
+  /**
+   * How many replicas of a Redis master must have a lease before it is granted, and a renewal before it counts: 0 to 100.
+   * With 1, a failover to the replica that is furthest loses no lease. Each grant then takes the replicas' round trip
+   * longer; while too few answer, none is granted and those that are held run out (`StoreUnavailableError`, reason
+   * `timeout`). A request waits up to half of its time-out for them. Default 0.
+   */
+  minReplicas?: number | undefined
+  /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
+  prefix?: string | undefined
+  /** Shown to whoever inspects a lock that this client holds; 1 to 255 bytes. Default `HOSTNAME:PID`. */
+  name?: string | undefined
+  /** How long a lease lives without renewal: 10 to 2 147 483 647. Default 10 000. */
+  ttl?: number | undefined
+  /** How long {@link LockClient.acquire} waits: 0 to 2 147 483 647, or `Infinity`. Default 10 000. */
+  wait?: number | undefined
+  /**
+   * Renewal goes on while the JavaScript thread is blocked, but no longer than this, so that a hung process
+   * does not hold for ever: 100 to 2 147 483 647, or `Infinity`. Default 60 000.
+   */
+  maxStall?: number | undefined
+  /** How long one call to the store may take: 10 to 60 000. Default 1000. */
+  storeTimeout?: number | undefined
+  /**
+   * How many times in a row a lock may be handed on within this process, without asking the store: so often, and for up
+   * to 10 ms, before it asks whether others wait; and so often, and for up to 10 ms, in a turn while they do. 0 is never:
+   * then everybody is served strictly in the order of arrival, at one round trip each. 0 to 1000, default 32.
+   */
+  handOffs?: number | undefined
+  /**
+   * Signals upon which the client is closed, and its leases thereby released. If nobody else listens to the
+   * signal, the process then ends of it, as it would have. Main thread only. Default none.
+   */
+  releaseOnSignal?: NodeJS.Signals[] | undefined
+}
+
+/**
+ * Whom to trust over TLS, and who to be: as with Node's `tls.connect()`, the texts themselves (PEM), not the names of files.
+ * A certificate, key or name that can't be used is a `TypeError` at once.
+ *
+ * The server's certificate is always verified, and must be made for the host in the URL: who could pretend to be the server
+ * could grant every lock to everybody. If the certificate is of your own making, do not look for a way to switch that off,
+ * give `ca`.
+ */
+export interface TlsOptions {
+  /**
+   * Certificates of the authorities to trust, instead of those that the system trusts (or those that the environment
+   * variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name): one text may have many.
+   */
+  ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined
+  /** The certificate to show to a server that wants one, and behind it those that lead to its authority. Needs `key`. */
+  cert?: string | Uint8Array | undefined
+  /** The private key of `cert`, not encrypted: PKCS#8, PKCS#1 or SEC1. It never appears in a message. */
+  key?: string | Uint8Array | undefined
+  /** The host name or IP address that the server's certificate must be made for. Default: the host in the URL. */
+  servername?: string | undefined
+  /** Not there: give `ca`. */
+  rejectUnauthorized?: never
+}

@@ -1,0 +1,92 @@
+// What goes wrong.
+
+/**
+ * Why a lease was lost. `expired`: not renewed in time, or `maxHold` old. `taken`: somebody else holds it now. `missing`:
+ * the store knows nothing of it. `stalled`: this thread was blocked for longer than `maxStall`. `closed`: the client was.
+ */
+export type LossReason = 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'
+
+/**
+ * What is wrong with a store. These may pass by themselves: `unreachable` (no connection), `timeout` (no answer in
+ * `storeTimeout`, or of too few replicas), `loading` (starting, or busy), `readonly` (a replica), `full` (memory or disk). These do not:
+ * `denied` (user, password, rights, client certificate), `unsupported` (nothing that can be used, or TLS on one side only),
+ * `wrongtype` (the key is something else), `internal` (a bug), `untrusted` (the server's certificate: of an unknown issuer,
+ * expired, for another name).
+ */
+export type StoreUnavailableReason =
+  | 'unreachable'
+  | 'timeout'
+  | 'loading'
+  | 'readonly'
+  | 'full'
+  | 'denied'
+  | 'unsupported'
+  | 'wrongtype'
+  | 'internal'
+  | 'untrusted'
+
+/** What every error of this library is, bad arguments aside. Code `ERR_LOCK_RELEASED` if it is nothing more special. */
+export class LockError extends Error {
+  constructor(code: string, message: string, options?: LockErrorOptions)
+  readonly code: string
+  /** Which lock, if it is about one. */
+  readonly key?: string
+}
+
+/** What the constructors of errors take. */
+export interface LockErrorOptions extends ErrorOptions {
+  key?: string | undefined
+}
+
+/** Code `ERR_LOCK_TIMEOUT`: somebody else held the lock for all of `wait`, or at each try; or work did not end in `stopTimeout`. */
+export class LockTimeoutError extends LockError {
+  constructor(message: string, options?: LockErrorOptions)
+  readonly code: 'ERR_LOCK_TIMEOUT'
+}
+
+/** Code `ERR_LOCK_LOST`: the lease is not held any more, and its holder did not want that. */
+export class LockLostError extends LockError {
+  constructor(reason: LossReason, message: string, options?: LockErrorOptions)
+  readonly code: 'ERR_LOCK_LOST'
+  readonly reason: LossReason
+}
+
+/** Code `ERR_LOCK_ABORTED`: the caller's signal was aborted; its reason is the `cause`. */
+export class LockAbortedError extends LockError {
+  constructor(message: string, options?: LockErrorOptions)
+  readonly code: 'ERR_LOCK_ABORTED'
+}
+
+/** Code `ERR_STORE_UNAVAILABLE`: the store could not be reached, or not be used. */
+export class StoreUnavailableError extends LockError {
+  constructor(reason: StoreUnavailableReason, message: string, options?: LockErrorOptions)
+  readonly code: 'ERR_STORE_UNAVAILABLE'
+  readonly reason: StoreUnavailableReason
+}
+
+/** Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached, or used, to grant or renew a lease. */
+export class QuorumError extends LockError {
+  constructor(votes: readonly Vote[], message: string, options?: LockErrorOptions)
+  readonly code: 'ERR_LOCK_QUORUM'
+  /** What each node said, in the order in which they were named. */
+  readonly votes: readonly Vote[]
+}
+
+/** What one node of a quorum said. */
+export interface Vote {
+  /** Its URL, without the password. */
+  readonly store: string
+  /**
+   * `granted`: yes. `busy`: somebody else has it there. `missing`: it knows nothing of the lease. `slow`: nothing yet, when the others
+   * had decided. Else why it failed.
+   */
+  readonly vote: 'granted' | 'busy' | 'missing' | 'slow' | StoreUnavailableReason
+  /** What went wrong there, for people. */
+  readonly message?: string
+}
+
+/** Code `ERR_LOCK_CLOSED`: the client was closed. */
+export class LockClosedError extends LockError {
+  constructor(message: string, options?: LockErrorOptions)
+  readonly code: 'ERR_LOCK_CLOSED'
+}

@@ -1,0 +1,107 @@
+// What is held.
+
+/**
+ * One tenure of a lock. Inspecting or serializing it never shows the token.
+ */
+export interface Lease {
+  /** Which lock. */
+  readonly key: string
+  /**
+   * The value that proves ownership at the store; a secret. Empty when it is first asked for after the lease
+   * has ended. Leases that are handed on within a process have the same one after each other.
+   */
+  readonly token: string
+  /**
+   * Grows with every lease of this key. Hand it to the storage that the lock protects and let that refuse a
+   * smaller one than it has seen, so that a write that comes late does no harm. About 2 · 10^15 and below 2^53: a
+   * column for it is a `BIGINT`.
+   */
+  readonly fence: number
+  /** How long it lives without renewal. */
+  readonly ttl: number
+  /** Whether it is held now. Read from the clock, so it is true even right after a blocked event loop. */
+  readonly isHeld: boolean
+  /**
+   * How much longer it is held without another renewal; 0 when it is not held. Counted from before the request was
+   * sent, and less a margin of 1 % and 2 ms for clocks that run differently: so it is less than the store tells.
+   */
+  readonly remaining: number
+  /** Aborts with a {@link LockLostError} when the lease is lost; not when it is released. */
+  readonly signal: AbortSignal
+  /**
+   * @throws {LockLostError} it was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released or detached
+   */
+  assertHeld(): void
+  /**
+   * Renews it now. Only needed with `autoRenew: false`, or for another ttl. Never makes it end earlier than it
+   * would have: a shorter ttl takes effect with the renewals after this one.
+   *
+   * @param ttl its ttl from now on, 10 to 2 147 483 647. Default: the one it has.
+   * @throws {LockLostError} it was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released or detached
+   * @throws {StoreUnavailableError} the store could not be reached; the lease still lives until its deadline
+   */
+  renew(ttl?: number): Promise<void>
+  /**
+   * Renews it for the last time and ends it here without giving it back, so that somebody else can go on with it:
+   * {@link LockClient.adopt}, in whatever process. The lock stays taken until it is adopted and released, or its time is over.
+   *
+   * **The ticket is a secret:** whoever has it can take the lease, and reads its token in it.
+   *
+   * @param ttl how long there is for adopting it, at least, 10 to 2 147 483 647: as with {@link renew}, it never ends earlier
+   * than it would have. Default: its own ttl.
+   * @returns the ticket: a string of up to a few kilobytes of letters, digits, `-` and `_`
+   * @throws {LockLostError} it was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released, or detached before
+   * @throws {StoreUnavailableError} the store could not be reached; the lease is still held here
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   */
+  detach(ttl?: number): Promise<string>
+  /**
+   * Gives it back. A second call returns the same promise. A rejection that nobody handles does no harm.
+   *
+   * @returns `true` if it was given back, `false` if it was lost or detached before
+   * @throws {StoreUnavailableError} the store could not be reached: the lease is not held any more, and its
+   * release is tried again until it would have ended by its ttl
+   */
+  release(): Promise<boolean>
+  /** {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/**
+ * Leases of several locks, held as one. When one of them is lost, the others are released. Inspecting or serializing
+ * it never shows a token.
+ */
+export interface MultiLease {
+  /** Which locks: sorted, each once. */
+  readonly keys: readonly string[]
+  /** The {@link Lease.fence} of each key: each guards what its own lock protects. */
+  readonly fences: Readonly<Record<string, number>>
+  /** The leases, in the order of `keys`. */
+  readonly leases: readonly Lease[]
+  /** Whether all of them are held now; true to the clock, as {@link Lease.isHeld}. */
+  readonly isHeld: boolean
+  /** How much longer all of them are held without another renewal; 0 when they are not. */
+  readonly remaining: number
+  /** Aborts with a {@link LockLostError} as soon as one of them is lost; not when they are released. */
+  readonly signal: AbortSignal
+  /**
+   * @throws {LockLostError} one of them was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: one of them was released or detached
+   */
+  assertHeld(): void
+  /** Renews all of them now. Throws as {@link Lease.renew}; those that could be renewed are, then, too. */
+  renew(ttl?: number): Promise<void>
+  /**
+   * Gives all of them back. A second call returns the same promise. A rejection that nobody handles does no harm.
+   *
+   * @returns `true` if all were still held
+   * @throws {StoreUnavailableError} as with {@link Lease.release}, for one of them at least
+   */
+  release(): Promise<boolean>
+  /** {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event. */
+  [Symbol.asyncDispose](): Promise<void>
+}

@@ -1,0 +1,137 @@
+// What a client tells: of a lock, of itself, of its store.
+
+import type { StoreUnavailableReason } from './errors'
+
+/**
+ * Who holds a lock and who waits for it, as {@link LockClient.inspect} tells. `holder`, `fence` and `remaining` are those of
+ * the first lease, which is the only one unless the lock is shared.
+ */
+export interface LockInfo extends LeaseInfo {
+  /** Whether it is held by one who lets others in: of a semaphore, or to read. */
+  shared: boolean
+  /** The leases, in the order of their fences; at least one. */
+  leases: LeaseInfo[]
+  /** Those who wait at the store, in their order. Those of one process who wait for the same may be one there. */
+  waiters: WaiterInfo[]
+  /** How many calls wait for it in this process. */
+  waiting: number
+}
+
+/** What is known of one lease of a lock. */
+export interface LeaseInfo {
+  /** The holder's {@link LockClientOptions.name}; `null` if another library holds the key. */
+  holder: string | null
+  /**
+   * The lease's fence; `null` if another library holds the key, or if it was just handed to a waiter that shares it or
+   * could not be told. While a process hands it on among its own, the fence that the store gave; those of the later
+   * holders are larger.
+   */
+  fence: number | null
+  /** When the lease ends without renewal; `null` if it never does (another library's key without expiry). */
+  remaining: number | null
+}
+
+/** What is known of one who waits for a lock. */
+export interface WaiterInfo {
+  /** Its {@link LockClientOptions.name}. */
+  holder: string
+  /** Whether it would let others in. */
+  shared: boolean
+  /** For how long its place has been in the queue; in a process that hands a lock on among its own, that of whoever came first. */
+  age: number
+}
+
+/** Counters of one client since it was created. */
+export interface LockStats {
+  /** Leases held now. */
+  held: number
+  /** Acquires pending now. */
+  waiting: number
+  /** Leases granted. */
+  acquired: number
+  /** Of these, the ones for which somebody had to wait in the queue. */
+  waited: number
+  /** How long these took in all. */
+  waitMs: number
+  /** How long the slowest of these took. */
+  longestWaitMs: number
+  /** Leases handed on within this process, without asking the store. */
+  localHandOffs: number
+  /** Leases handed to a waiter of this client by the store. */
+  remoteHandOffs: number
+  /** Leases given back by their holder. */
+  released: number
+  /** Leases lost. */
+  lost: number
+  /** Times that the store was asked for a lock and somebody else held it; keeping a place in the queue does not count. */
+  contended: number
+  /** Acquires whose `wait` in the queue was over. */
+  timeouts: number
+  /** Acquires that were aborted. */
+  aborted: number
+  /** Successful renewals. */
+  renewals: number
+  /** Requests that the store answered with an error, or not at all. */
+  errors: number
+  /** The servers of the store; none for stores without a network, `memory:` and `sqlite:`. */
+  stores: StoreHealth[]
+}
+
+/**
+ * How one server is, as the circuit breaker before it sees it. A server that was out of reach several times in a row
+ * (`unreachable`, or `timeout` for long enough) is not asked again until a probe has found it: meanwhile
+ * {@link LockClient.tryAcquire} and the like fail at once, and calls that wait go on waiting. It is looked for at least twice a
+ * second while somebody asks. Renewals are tried all the same. All clients of one store in a process share the breakers.
+ */
+export interface StoreHealth {
+  /** Which server: its URL without a password. */
+  store: string
+  /** `closed`: it is asked. `open`: it is not. `half-open`: it is not, but a probe is under way. */
+  state: 'closed' | 'open' | 'half-open'
+  /** How many times in a row it had failed when the state changed; 0 when it is `closed`. */
+  failures: number
+  /** Since when it is there, or is not there (`open` and `half-open` are one): ms since 1970, by this host's clock. */
+  since: number
+  /** How it failed last; missing when it is `closed`. */
+  reason?: StoreUnavailableReason
+}
+
+/** What {@link LockClient.diagnose} found. */
+export interface Diagnosis {
+  /** Whether there is nothing worse than `info` among the findings. */
+  ok: boolean
+  /** What may go wrong. */
+  findings: Finding[]
+  /** What was measured: one for each server, or for the place where the leases lie if that is no server. */
+  stores: StoreFacts[]
+}
+
+/** One thing that was found. */
+export interface Finding {
+  /** Where: a URL without a password. */
+  store: string
+  /**
+   * `info`: good to know. `warning`: locks may fail, or be had twice, under circumstances that the message names. `error`: locks
+   * can't be had there.
+   */
+  level: 'info' | 'warning' | 'error'
+  /**
+   * Which it is, for programs: `eviction`, `persistence`, `clock`, `slow`, `notices`, `clients`, `replicas`, `old`, `unchecked`,
+   * `process-only`, `host-only`, `network-filesystem`, or a {@link StoreUnavailableReason}. There may be others in later versions.
+   */
+  code: string
+  /** For people: what it is, what it may lead to, and what to do about it. */
+  message: string
+}
+
+/** What was measured of one server; `null` where it is none or would not tell. */
+export interface StoreFacts {
+  /** Its URL without a password. */
+  store: string
+  /** The server's version. */
+  version: string | null
+  /** How long a question and its answer take: the middle of five. */
+  roundTrip: number | null
+  /** By how much its clock is ahead of this host's, to within half a round trip. */
+  clockOffset: number | null
+}
