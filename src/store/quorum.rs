@@ -15,13 +15,16 @@
 //!   lease and grants the lock anew is what no quorum survives: nodes have to keep their data (`appendfsync always`), or
 //!   stay away for the longest ttl after a crash.
 //!
-//! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`places`] knows who
-//! waits; [`debts`] what is still to be released where; [`votes`] puts in words why it failed.
+//! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`batches`] and [`post`]
+//! know what is asked together; [`places`] who waits; [`debts`] what is still to be released where; [`votes`] puts in words
+//! why it failed.
 
 mod ballot;
+mod batches;
 pub mod council;
 mod debts;
 mod places;
+mod post;
 mod votes;
 
 use std::cell::{Cell, OnceCell, RefCell};

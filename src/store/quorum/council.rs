@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::ballot::{Ballot, Nodes, Verdict};
+use super::batches::{Batches, Settled};
 use super::debts::Debts;
 use super::places::{Heard, Places};
+use super::post::{Post, Tag};
 use crate::lease::{Fence, Instant, Key, Mode, Token};
 use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
 
@@ -22,18 +24,7 @@ const NEAR: Duration = Duration::from_millis(5);
 /// How long a release that is owed to a node may take.
 const DEBT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Requests to be sent to a node together.
-#[derive(Debug)]
-pub struct Call {
-    /// To be handed back with the answers.
-    pub id: u64,
-    /// Which node.
-    pub node: usize,
-    /// What to ask.
-    pub requests: Vec<Request>,
-    /// How long the node may take.
-    pub timeout: Duration,
-}
+pub use super::post::Call;
 
 /// What a council wants done.
 #[derive(Default)]
@@ -44,17 +35,6 @@ pub struct Effects {
     pub answers: Vec<(u64, Vec<Answer>)>,
     /// What there is to tell.
     pub notices: Vec<Notice>,
-}
-
-/// A batch of which some requests are not settled.
-struct Batch {
-    answers: Vec<Option<Answer>>,
-    open: usize,
-    /// When all have to be answered.
-    deadline: Instant,
-    /// Those that have to wait for an earlier one on the same key: of what takes two rounds, the second would else come
-    /// after them.
-    behind: Vec<(usize, Request)>,
 }
 
 /// A ballot, and whose it is.
@@ -71,35 +51,18 @@ struct Motion {
     asked_again: bool,
 }
 
-/// What the answer to a request that was sent means.
-#[derive(Clone, Copy)]
-enum Tag {
-    Vote(u64),
-    Accept(u64),
-    Debt,
-}
-
-/// Requests for one node that are not sent yet.
-struct Draft {
-    node: usize,
-    timeout: Duration,
-    requests: Vec<Request>,
-    tags: Vec<Tag>,
-}
-
 /// See the module.
 pub struct Council {
     nodes: Nodes,
     rng: fastrand::Rng,
-    batches: FxHashMap<u64, Batch>,
+    batches: Batches,
     motions: FxHashMap<u64, Motion>,
     /// Those that hold a minority.
     holding: Vec<u64>,
-    sent: FxHashMap<u64, (usize, Vec<Tag>)>,
-    drafts: Vec<Draft>,
+    post: Post,
     places: Places,
     debts: Debts,
-    /// The last number given to a ballot or a call.
+    /// The last number given to a ballot.
     serial: u64,
     /// How long it takes to hear of a majority, smoothed.
     trip: Duration,
@@ -113,11 +76,10 @@ impl Council {
         Self {
             nodes: Nodes { names },
             rng: fastrand::Rng::with_seed(seed),
-            batches: FxHashMap::default(),
+            batches: Batches::default(),
             motions: FxHashMap::default(),
             holding: Vec::new(),
-            sent: FxHashMap::default(),
-            drafts: Vec::new(),
+            post: Post::default(),
             places: Places::default(),
             debts: Debts::new(count),
             serial: 0,
@@ -133,16 +95,7 @@ impl Council {
 
     /// Begins a batch: [`Effects::answers`] will have its answers, within `timeout`.
     pub fn submit(&mut self, now: Instant, batch: u64, requests: Vec<Request>, timeout: Duration) {
-        let answers: Vec<Option<Answer>> = vec![None; requests.len()];
-        let mut keys = FxHashSet::default();
-        let (mut first, mut behind) = (Vec::with_capacity(requests.len()), Vec::new());
-        for (index, request) in requests.into_iter().enumerate() {
-            let is_first = request.key().is_none_or(|key| keys.insert(key.clone()));
-            if is_first { first.push((index, request)) } else { behind.push((index, request)) }
-        }
-        let deadline = now + timeout;
-        self.batches.insert(batch, Batch { open: answers.len(), answers, deadline, behind });
-        for (index, request) in first {
+        for (index, request) in self.batches.begin(batch, requests, now + timeout) {
             self.propose(now, batch, index, request, timeout);
         }
     }
@@ -173,7 +126,7 @@ impl Council {
             _ => timeout,
         };
         for node in 0..self.nodes.count() {
-            self.draft(node, timeout, request.clone(), Tag::Vote(id));
+            self.post.draft(node, timeout, request.clone(), Tag::Vote(id));
         }
         let ballot = Ballot::new(request, &self.nodes);
         self.motions.insert(
@@ -184,7 +137,7 @@ impl Council {
 
     /// A node has answered a call.
     pub fn answered(&mut self, now: Instant, call: u64, answers: Vec<Answer>) {
-        let Some((node, tags)) = self.sent.remove(&call) else { return };
+        let Some((node, tags)) = self.post.answered(call) else { return };
         debug_assert_eq!(tags.len(), answers.len(), "a node answers each request once");
         if let Some(Tag::Debt) = tags.first() {
             let failed: Vec<bool> = answers.iter().map(is_owed).collect();
@@ -295,7 +248,7 @@ impl Council {
         let timeout = motion.timeout;
         for &node in nodes {
             let request = Request::Accept { key: key.clone(), token, fence, count };
-            self.draft(node, timeout, request, Tag::Accept(id));
+            self.post.draft(node, timeout, request, Tag::Accept(id));
         }
     }
 
@@ -348,21 +301,14 @@ impl Council {
     }
 
     fn settle(&mut self, now: Instant, id: u64, index: usize, key: Option<Key>, answer: Answer) {
-        let Some(batch) = self.batches.get_mut(&id) else { return };
-        batch.answers[index] = Some(answer);
-        batch.open -= 1;
-        if batch.open > 0 {
-            let next =
-                batch.behind.iter().position(|(_, request)| key.is_some() && request.key() == key.as_ref());
-            if let Some(next) = next {
-                let (index, request) = batch.behind.remove(next);
-                let timeout = batch.deadline.since(now).max(SHORTEST_PATIENCE);
+        match self.batches.settle(id, index, key.as_ref(), answer) {
+            Settled::Open => {}
+            Settled::Next((index, request), deadline) => {
+                let timeout = deadline.since(now).max(SHORTEST_PATIENCE);
                 self.propose(now, id, index, request, timeout);
             }
-            return;
+            Settled::Done(answers) => self.effects.answers.push((id, answers)),
         }
-        let Some(batch) = self.batches.remove(&id) else { return };
-        self.effects.answers.push((id, batch.answers.into_iter().flatten().collect()));
     }
 
     /// A node says something by itself.
@@ -388,7 +334,7 @@ impl Council {
                 motion.ballot.awaited += 1;
                 let request = motion.ballot.request.clone();
                 let left = until.since(now).max(SHORTEST_PATIENCE);
-                self.draft(node, left, request, Tag::Vote(id));
+                self.post.draft(node, left, request, Tag::Vote(id));
             }
         }
     }
@@ -447,8 +393,8 @@ impl Council {
 
     /// Takes what is to be done.
     pub fn take_effects(&mut self) -> Effects {
-        self.send_drafts();
-        std::mem::take(&mut self.effects)
+        let calls = self.post.take_calls();
+        Effects { calls, ..std::mem::take(&mut self.effects) }
     }
 
     /// How many things it still minds: requests under way, those who wait, releases that are owed.
@@ -468,39 +414,12 @@ impl Council {
 
     fn pay_debts(&mut self, now: Instant) {
         for (node, releases) in self.debts.due(now) {
-            let tags = vec![Tag::Debt; releases.len()];
             let requests = releases
                 .into_iter()
                 .map(|(key, token): (Key, Token)| Request::Release { key, token })
                 .collect();
-            // By themselves, so that their answers are all there is.
-            self.send(Draft { node, timeout: DEBT_TIMEOUT, requests, tags });
+            self.post.send_apart(node, DEBT_TIMEOUT, requests, Tag::Debt);
         }
-    }
-
-    fn draft(&mut self, node: usize, timeout: Duration, request: Request, tag: Tag) {
-        let fits = |draft: &&mut Draft| draft.node == node && draft.timeout == timeout;
-        match self.drafts.iter_mut().find(fits) {
-            Some(draft) => {
-                draft.requests.push(request);
-                draft.tags.push(tag);
-            }
-            None => self.drafts.push(Draft { node, timeout, requests: vec![request], tags: vec![tag] }),
-        }
-    }
-
-    fn send_drafts(&mut self) {
-        for draft in std::mem::take(&mut self.drafts) {
-            self.send(draft);
-        }
-    }
-
-    fn send(&mut self, draft: Draft) {
-        let Draft { node, timeout, requests, tags } = draft;
-        self.serial += 1;
-        let id = self.serial;
-        self.sent.insert(id, (node, tags));
-        self.effects.calls.push(Call { id, node, requests, timeout });
     }
 }
 

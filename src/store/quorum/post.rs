@@ -1,0 +1,89 @@
+//! What is on its way to the nodes of a quorum and back. Requests for the same node that came up together go together. Pure.
+
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use crate::store::Request;
+
+/// Requests to be sent to a node together.
+#[derive(Debug)]
+pub struct Call {
+    /// To be handed back with the answers.
+    pub id: u64,
+    /// Which node.
+    pub node: usize,
+    /// What to ask.
+    pub requests: Vec<Request>,
+    /// How long the node may take.
+    pub timeout: Duration,
+}
+
+/// What the answer to a request that was sent means.
+#[derive(Clone, Copy)]
+pub enum Tag {
+    /// A vote on that motion.
+    Vote(u64),
+    /// Whether that motion's fence is accepted.
+    Accept(u64),
+    /// Whether a release that was owed is done.
+    Debt,
+}
+
+/// Requests for one node that are not sent yet.
+struct Draft {
+    node: usize,
+    timeout: Duration,
+    requests: Vec<Request>,
+    tags: Vec<Tag>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Post {
+    drafts: Vec<Draft>,
+    sent: FxHashMap<u64, (usize, Vec<Tag>)>,
+    calls: Vec<Call>,
+    /// The last number given to a call.
+    last: u64,
+}
+
+impl Post {
+    /// Asks `node` with the others that it is about to be asked.
+    pub fn draft(&mut self, node: usize, timeout: Duration, request: Request, tag: Tag) {
+        let fits = |draft: &&mut Draft| draft.node == node && draft.timeout == timeout;
+        match self.drafts.iter_mut().find(fits) {
+            Some(draft) => {
+                draft.requests.push(request);
+                draft.tags.push(tag);
+            }
+            None => self.drafts.push(Draft { node, timeout, requests: vec![request], tags: vec![tag] }),
+        }
+    }
+
+    /// Asks `node` these by themselves, so that their answers are all there is.
+    pub fn send_apart(&mut self, node: usize, timeout: Duration, requests: Vec<Request>, tag: Tag) {
+        let tags = vec![tag; requests.len()];
+        self.send(Draft { node, timeout, requests, tags });
+    }
+
+    /// What a call that is answered was about: its node, and what each of its answers means.
+    pub fn answered(&mut self, call: u64) -> Option<(usize, Vec<Tag>)> {
+        self.sent.remove(&call)
+    }
+
+    /// Takes what is to be sent.
+    pub fn take_calls(&mut self) -> Vec<Call> {
+        for draft in std::mem::take(&mut self.drafts) {
+            self.send(draft);
+        }
+        std::mem::take(&mut self.calls)
+    }
+
+    fn send(&mut self, draft: Draft) {
+        let Draft { node, timeout, requests, tags } = draft;
+        self.last += 1;
+        self.sent.insert(self.last, (node, tags));
+        self.calls.push(Call { id: self.last, node, requests, timeout });
+    }
+}
