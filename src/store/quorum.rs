@@ -16,12 +16,14 @@
 //!   stay away for the longest ttl after a crash.
 //!
 //! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`places`] knows who
-//! waits; [`debts`] what is still to be released where; [`votes`] puts in words why it failed.
+//! waits; [`debts`] what is still to be released where; [`votes`] puts in words why it failed,
+//! and [`sightings`] makes one of what the nodes see.
 
 mod ballot;
 pub mod council;
 mod debts;
 mod places;
+mod sightings;
 mod votes;
 
 use std::cell::{Cell, OnceCell, RefCell};

@@ -184,6 +184,12 @@ impl Core {
             Command::Inspect { op, client, key } => {
                 self.ask(op, client, Request::Inspect { key: key.clone() }, Tag::Inspect(op, client, key));
             }
+            Command::Break { op, client, key } => {
+                self.ask(op, client, Request::Break { key }, Tag::Ping(op, client));
+            }
+            Command::List { op, client, wanted } => {
+                self.ask(op, client, Request::List(wanted), Tag::Ping(op, client));
+            }
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Cancel { op } => self.cancel(op),
             Command::Adopt(adopt) => self.adopt(adopt),
@@ -335,6 +341,12 @@ impl Core {
                 let waiting = key.map_or(0, |key| self.waiting_for(client, &key));
                 Outcome::Inspected(Box::new((info, waiting)))
             }
+            Ok(Reply::Listed(listing)) => {
+                let waiting = listing.locks.iter().map(|(key, _)| self.waiting_for(client, key)).collect();
+                Outcome::Listed(listing, waiting)
+            }
+            Ok(Reply::Released) => Outcome::Released(true),
+            Ok(Reply::NotHeld(_)) => Outcome::Released(false),
             Ok(Reply::Diagnosed(reports)) => Outcome::Diagnosed(reports),
             Ok(_) => Outcome::Done,
             Err(error) => {
