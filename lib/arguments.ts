@@ -138,7 +138,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   retrydelay: 'retry',
 }
 
-function nearest(name: string, known: readonly string[]): string | undefined {
+/** Which of the `known` names was most likely meant. */
+export function nearest(name: string, known: readonly string[]): string | undefined {
   const meant = ELSEWHERE[name.toLowerCase()]
   if (meant !== undefined && known.includes(meant)) return meant
   let best: string | undefined

@@ -14,6 +14,8 @@ const Operation = {
   Adopt: 7,
   Detach: 8,
   Diagnose: 9,
+  Break: 10,
+  List: 11,
 } as const
 
 /** How many numbers an operation has: its code, its slot, and up to five more. */
@@ -82,6 +84,18 @@ export class Bridge {
   inspect(client: number, key: string): number {
     this.#keys += `${key}\0`
     return this.#begin(Operation.Inspect, client, 0, 0, 0, 0)
+  }
+
+  /** -> Released | Failed */
+  breakLock(client: number, key: string): number {
+    this.#keys += `${key}\0`
+    return this.#begin(Operation.Break, client, 0, 0, 0, 0)
+  }
+
+  /** -> Listed | Failed */
+  list(client: number, pattern: string, limit: number): number {
+    this.#keys += `${pattern}\0`
+    return this.#begin(Operation.List, client, limit, 0, 0, 0)
   }
 
   /**

@@ -1,4 +1,4 @@
-// A question that is answered once: ping, inspect, diagnose, close.
+// A question that is answered once: ping, inspect, list, diagnose, break, close.
 
 import * as errors from './errors'
 import { bridge, Kind, note, type Slot, slots, tell } from './native'
@@ -24,13 +24,13 @@ class Call implements Slot {
     } else if (kind === Kind.Closed) {
       reject(() => errors.closed(key))
     } else {
-      const told = (kind === Kind.Inspected || kind === Kind.Diagnosed) && a === 1
-      resolve(told ? bridge.text(b) : null)
+      const told = (kind === Kind.Inspected || kind === Kind.Diagnosed || kind === Kind.Listed) && a === 1
+      resolve(told ? bridge.text(b) : kind === Kind.Released && a === 1 ? '' : null)
     }
   }
 }
 
-/** Resolves with the answer's text, or with `null` if it has none. */
+/** Resolves with the answer's text, with an empty one for a plain yes, or with `null` if it has none. */
 export function call(slot: number, key?: string): Promise<string | null> {
   const deferred = defer<string | null>()
   slots[slot] = new Call(deferred, key)

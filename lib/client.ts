@@ -9,7 +9,7 @@ import { closeOnSignals, forgetSignals, releaseOnExit } from './exit'
 import { Lease } from './lease'
 import type { MultiLease } from './multi'
 import { bridge, type ClientConfig, open } from './native'
-import { parseClient, parseTry } from './options'
+import { parseClient, parseList, parseTry } from './options'
 import { guarded } from './rethrow'
 import type { Work } from './section'
 import { ReadWriteLock, Semaphore } from './shared'
@@ -23,6 +23,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
   readonly #host: Host
   readonly #acquirer: Acquirer
   readonly #isQuorum: boolean
+  readonly #prefix: string
   #closing: Promise<void> | undefined
   #lastStats: api.LockStats | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
@@ -38,6 +39,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     const { client, watch: slot } = openClient(config)
     this.#id = client
     this.#isQuorum = config.stores.length > 1
+    this.#prefix = config.prefix
     watch(slot, (health) => guarded(() => this.emit('breaker', health)))
     this.#host = this.#asHost()
     this.#acquirer = new Acquirer(this.#host, asked)
@@ -96,9 +98,23 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     this.#checkOpen(key)
     const text = await call(bridge.inspect(this.#id, key), key)
     if (text === null) return null
-    const info: Omit<api.LockInfo, keyof api.LeaseInfo> = JSON.parse(text)
-    const [first = { holder: null, fence: null, remaining: null }] = info.leases
-    return { ...first, ...info }
+    return withFirst(JSON.parse(text))
+  }
+
+  async list(options?: api.ListOptions): Promise<api.LockList> {
+    const { pattern, limit } = parseList(options)
+    this.#checkOpen()
+    const text = await call(bridge.list(this.#id, pattern, limit))
+    const told: { complete: boolean; locks: (BareInfo & { key: string })[] } = JSON.parse(text as string)
+    const start = this.#prefix.length
+    const locks = told.locks.map(({ key, ...info }) => ({ key: key.slice(start), ...withFirst(info) }))
+    return { locks, complete: told.complete }
+  }
+
+  async forceRelease(key: string): Promise<boolean> {
+    checkKey(key)
+    this.#checkOpen(key)
+    return (await call(bridge.breakLock(this.#id, key), key)) !== null
   }
 
   stats(): api.LockStats {
@@ -154,6 +170,14 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
       },
     }
   }
+}
+
+type BareInfo = Omit<api.LockInfo, keyof api.LeaseInfo>
+
+/** With what is known of the first lease, which is mostly the only one. */
+function withFirst(info: BareInfo): api.LockInfo {
+  const [first = { holder: null, fence: null, remaining: null }] = info.leases
+  return { ...first, ...info }
 }
 
 function openClient(config: ClientConfig): { client: number; watch: number } {

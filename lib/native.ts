@@ -69,7 +69,7 @@ export const Kind = {
   Closed: 4,
   /** last */
   Cancelled: 5,
-  /** 1 if the store still knew it; last */
+  /** 1 if the store still knew it, or the lock was held that was to be broken; last */
   Released: 6,
   /** phase; last */
   Lost: 7,
@@ -87,6 +87,8 @@ export const Kind = {
   Breaker: 14,
   /** 1 and a text with JSON; last */
   Diagnosed: 15,
+  /** 1 and a text with JSON; last */
+  Listed: 16,
 } as const
 
 /** How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase - FirstLoss]`. */

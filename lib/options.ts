@@ -156,6 +156,18 @@ function defaultStore(): string {
   return 'sqlite:'
 }
 
+/** The longest answer that a listing may be asked for. */
+const MOST_LISTED = 10_000
+
+export function parseList(given: unknown): { pattern: string; limit: number } {
+  if (given === undefined) return { pattern: '*', limit: 1_000 }
+  checkOptions(given, ['pattern', 'limit'] as const satisfies (keyof api.ListOptions)[])
+  const { pattern = '*', limit = 1_000 }: api.ListOptions = given
+  checkText('pattern', pattern, 0, 1024)
+  checkNumber('limit', limit, 1, MOST_LISTED, true)
+  return { pattern, limit }
+}
+
 const TRY_OPTIONS = ['ttl', 'signal', 'autoRenew', 'maxHold'] as const satisfies (keyof api.AcquireOptions)[]
 const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait', 'retry'] as const
 

@@ -22,11 +22,17 @@ pub enum Mutant {
     TokenUsedAgain,
     /// A node that knows nothing of a lease counts for its renewal.
     MissingCountsAsYes,
+    /// What a token may have left at a store is not released.
+    NoCleanUp,
+    /// What a node of a quorum was not told is left to its ttl.
+    NoDebts,
+    /// What is granted to a lock worker after it has given up asking is not released.
+    GrantAfterStopKept,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 9] = [
+    pub const ALL: [Mutant; 12] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -36,6 +42,9 @@ impl Mutant {
         Mutant::FenceNotWrittenBack,
         Mutant::TokenUsedAgain,
         Mutant::MissingCountsAsYes,
+        Mutant::NoCleanUp,
+        Mutant::NoDebts,
+        Mutant::GrantAfterStopKept,
     ];
 }
 

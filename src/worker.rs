@@ -16,6 +16,8 @@
 //!
 //! The driver is `lib/worker.ts`: it turns effects into promises, and what becomes of them into events.
 
+use crate::mutants::{self, Mutant};
+
 /// What the worker is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
@@ -149,6 +151,9 @@ impl Worker {
             }
             // It crossed the cancellation.
             State::Releasing => {
+                if mutants::is(Mutant::GrantAfterStopKept) {
+                    return self.next();
+                }
                 self.holding = true;
                 vec![Effect::Release]
             }

@@ -4,7 +4,7 @@ import type { EventEmitter } from 'node:events'
 import type { AcquireOptions, AdoptOptions, LockCallback, ReadWriteLock, Semaphore, TryAcquireOptions } from './asking'
 import type { LockLostError } from './errors'
 import type { Lease, MultiLease } from './lease'
-import type { Diagnosis, LockInfo, LockStats, StoreHealth } from './told'
+import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
 
 /** Acquires locks at one store. */
 export interface LockClient extends EventEmitter<LockClientEvents> {
@@ -136,6 +136,36 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * @throws {LockClosedError}
    */
   inspect(key: string): Promise<LockInfo | null>
+
+  /**
+   * Tells which locks are held below the client's `prefix`, in the order of their keys. On Redis it looks at all keys of the
+   * database, a thousand at a time (`SCAN`), for up to half of {@link LockClientOptions.storeTimeout}: it is for people and
+   * monitoring, not for what is done often. Of a quorum, what most nodes have.
+   *
+   * @throws {StoreUnavailableError | QuorumError}
+   * @throws {LockClosedError}
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * const { locks: held, complete } = await locks.list({ pattern: 'invoice:*' })
+   * for (const { key, holder, waiters } of held) console.log(key, holder, waiters.length)
+   */
+  list(options?: ListOptions): Promise<LockList>
+
+  /**
+   * Ends every lease of a lock, whoever holds it, and hands it to whoever is next. For people, when a holder hangs: **it breaks
+   * what a lock promises.** The holder is not asked; it finds out at its next renewal, up to a third of its ttl later, as a
+   * {@link LockLostError} of reason `missing` or `taken`, and may go on with its work until then, beside the next one. Only
+   * storage that checks fences refuses it at once. Not repeated by itself: after an error it may have been done.
+   *
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
+   * @returns whether anybody held it
+   * @throws {StoreUnavailableError | QuorumError}
+   * @throws {LockClosedError}
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   */
+  forceRelease(key: string): Promise<boolean>
 
   /** What this client did so far, and how its servers are. */
   stats(): LockStats

@@ -17,6 +17,31 @@ export interface LockInfo extends LeaseInfo {
   waiting: number
 }
 
+/** What {@link LockClient.list} takes. */
+export interface ListOptions {
+  /**
+   * What the keys are like: `*` stands for any characters, `?` for one, and `\` takes the next one to the letter. Up to 1024
+   * bytes. Default `*`.
+   */
+  pattern?: string | undefined
+  /** How many locks to tell of at most: 1 to 10 000. Which of them, if there are more, is up to the store. Default 1000. */
+  limit?: number | undefined
+}
+
+/** What {@link LockClient.list} tells. */
+export interface LockList {
+  /** The locks that are held, in the order of their keys. */
+  locks: ListedLock[]
+  /** Whether these are all; `false` if there are more than `limit`, or too many keys to look at in time. */
+  complete: boolean
+}
+
+/** One held lock of a {@link LockList}. */
+export interface ListedLock extends LockInfo {
+  /** Its key, without the client's prefix. */
+  key: string
+}
+
 /** What is known of one lease of a lock. */
 export interface LeaseInfo {
   /** The holder's {@link LockClientOptions.name}; `null` if another library holds the key. */

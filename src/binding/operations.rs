@@ -7,6 +7,7 @@ use super::bridge::{Bridge, PATIENCE};
 use crate::engine::clock;
 use crate::engine::command::{AcquireCommand, AdoptCommand, ClientId, Command, OpId, Wait};
 use crate::lease::{Fence, Key, LeaseState, Mode, Token, Ttl};
+use crate::store::listing::Wanted;
 
 /// How many numbers an operation has: its code, its slot, and up to five more.
 pub const LENGTH: usize = 7;
@@ -81,6 +82,18 @@ impl Bridge {
             9 => {
                 self.slots.open(slot, None);
                 Command::Diagnose { op, client: a as ClientId, ttl: ttl(b)? }
+            }
+            10 => {
+                self.slots.open(slot, None);
+                let client = a as ClientId;
+                Command::Break { op, client, key: self.key(client, keys.next()?) }
+            }
+            11 => {
+                self.slots.open(slot, None);
+                let client = a as ClientId;
+                let prefix = self.clients.get(&client).map_or("", |client| client.prefix.as_str()).into();
+                let wanted = Wanted { prefix, pattern: keys.next()?.into(), limit: b as u32 };
+                Command::List { op, client, wanted }
             }
             _ => {
                 self.slots.open(slot, None);

@@ -12,6 +12,7 @@ use crate::engine::stats::Stats;
 use crate::lease::Phase;
 use crate::store::breaker::{BreakerState, Health};
 use crate::store::diagnosis::{Facts, Finding, Level, Report};
+use crate::store::listing::Listing;
 use crate::store::{LeaseInfo, LockInfo, Said, StoreError, StoreErrorKind, Vote};
 
 /// How many numbers a record has.
@@ -48,9 +49,10 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
         Outcome::Released(confirmed) => (6, f64::from(u8::from(confirmed)), 0.0),
         Outcome::Lost(reason) => (7, phase_number(Phase::Lost(reason)), 0.0),
         Outcome::Inspected(inspected) => match *inspected {
-            (Some(info), waiters) => (11, 1.0, text(describe(&info, waiters))),
+            (Some(info), waiting) => (11, 1.0, text(describe(&info, waiting).to_string())),
             (None, _) => (11, 0.0, 0.0),
         },
+        Outcome::Listed(listing, waiting) => (16, 1.0, text(describe_listing(&listing, &waiting))),
         Outcome::Diagnosed(reports) => (15, 1.0, text(describe_reports(&reports))),
         Outcome::Done => (12, 0.0, 0.0),
         Outcome::Detached => (13, 0.0, 0.0),
@@ -115,14 +117,29 @@ fn kind_number(kind: StoreErrorKind) -> f64 {
 
 /// A lock as JSON: `{ shared, leases: [{ holder, fence, remaining }], waiters: [{ holder, shared, age }], waiting }`, what
 /// is not known `null`, times in ms; `waiting` is how many wait in this process.
-fn describe(info: &LockInfo, waiting: usize) -> String {
+fn describe(info: &LockInfo, waiting: usize) -> Value {
     let leases: Vec<_> = info.leases.iter().map(describe_lease).collect();
     let waiters: Vec<_> = info
         .waiters
         .iter()
         .map(|waiter| json!({ "holder": &*waiter.holder, "shared": waiter.shared, "age": ms(waiter.age) }))
         .collect();
-    json!({ "shared": info.shared, "leases": leases, "waiters": waiters, "waiting": waiting }).to_string()
+    json!({ "shared": info.shared, "leases": leases, "waiters": waiters, "waiting": waiting })
+}
+
+/// Locks as JSON: `{ complete, locks }`, each as [`describe`] says it with its whole `key`.
+fn describe_listing(listing: &Listing, waiting: &[usize]) -> String {
+    let locks: Vec<_> = listing
+        .locks
+        .iter()
+        .zip(waiting)
+        .map(|((key, info), waiting)| {
+            let mut lock = describe(info, *waiting);
+            lock["key"] = (&**key).into();
+            lock
+        })
+        .collect();
+    json!({ "complete": listing.complete, "locks": locks }).to_string()
 }
 
 fn describe_lease(lease: &LeaseInfo) -> Value {

@@ -10,6 +10,7 @@ use super::stats::Stats;
 use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Mode, Token, Ttl};
 use crate::store::breaker::Health;
 use crate::store::diagnosis::Report;
+use crate::store::listing::{Listing, Wanted};
 use crate::store::{LockInfo, StoreError};
 
 /// One JavaScript environment: the main thread or a worker thread.
@@ -173,6 +174,24 @@ pub enum Command {
         /// Which lock.
         key: Key,
     },
+    /// End every lease of a lock: [`Outcome::Released`] says whether there was one.
+    Break {
+        /// The operation.
+        op: OpId,
+        /// Whose.
+        client: ClientId,
+        /// Which lock.
+        key: Key,
+    },
+    /// Ask which locks are held.
+    List {
+        /// The operation.
+        op: OpId,
+        /// Whose.
+        client: ClientId,
+        /// Which locks.
+        wanted: Wanted,
+    },
     /// Ask for a lock.
     Acquire(AcquireCommand),
     /// The caller does not want it any more: ends in [`Outcome::Cancelled`] unless its last word crosses this
@@ -216,6 +235,8 @@ impl Command {
             | Command::Diagnose { op, .. }
             | Command::Watch { op, .. }
             | Command::Inspect { op, .. }
+            | Command::Break { op, .. }
+            | Command::List { op, .. }
             | Command::Cancel { op }
             | Command::Detach { op, .. }
             | Command::Renew { op, .. }
@@ -243,7 +264,7 @@ pub enum Outcome {
     Closed,
     /// The caller cancelled it.
     Cancelled,
-    /// The lease was given back; `false` if the store did not know it any more.
+    /// The lease was given back, or the lock broken; `false` if the store did not know it any more.
     Released(bool),
     /// The lease is lost.
     Lost(LossReason),
@@ -257,6 +278,8 @@ pub enum Outcome {
     Detached,
     /// Who holds the lock, and how many wait for it in this process.
     Inspected(Box<(Option<LockInfo>, usize)>),
+    /// Which locks are held, and how many wait for each in this process.
+    Listed(Listing, Vec<usize>),
     /// What was found at the store.
     Diagnosed(Vec<Report>),
     /// A server of the store is well, or not, or being looked at: not the last word.

@@ -3,6 +3,7 @@
 //! Nothing in here does I/O, reads a clock or knows of Node or of any store. Time comes in as an
 //! argument, so that every rule can be tested, and simulated, at any instant.
 
+pub mod doubts;
 pub mod handoff;
 pub mod instant;
 pub mod queue;

@@ -13,6 +13,7 @@ use futures_util::future::LocalBoxFuture;
 use rustc_hash::FxHashMap;
 
 use super::diagnosis::{Facts, Report};
+use super::listing::{Listing, Wanted};
 use super::rules::{Lock, Turn, Waiting};
 use super::{Absence, Answer, Listener, Notice, Reply, Request, Store};
 use crate::engine::clock;
@@ -88,11 +89,13 @@ impl LeaseTable {
             Request::Inspect { key } => {
                 return Ok(self.locks.get(key).map_or(Reply::Inspected(None), |lock| lock.inspect(now)));
             }
+            Request::List(wanted) => return Ok(Reply::Listed(self.list(wanted, now))),
             Request::Acquire(ask) => (&ask.key, true),
             Request::Renew { key, .. }
             | Request::Release { key, .. }
             | Request::Adopt { key, .. }
             | Request::Accept { key, .. }
+            | Request::Break { key }
             | Request::Detach { key, .. } => (key, false),
         };
         let mut entry = match self.locks.entry(key.clone()) {
@@ -114,7 +117,8 @@ impl LeaseTable {
                 lock.adopt(token, heir, ttl, &holder, &mut turn)
             }
             Request::Accept { token, fence, count, .. } => lock.accept(token, fence, count, &mut turn),
-            Request::Ping | Request::Inspect { .. } | Request::Diagnose { .. } => {
+            Request::Break { .. } => lock.break_all(&mut turn),
+            Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. } => {
                 unreachable!("answered above")
             }
         };
@@ -123,6 +127,20 @@ impl LeaseTable {
         }
         self.last = last.get();
         Ok(reply)
+    }
+
+    fn list(&self, wanted: &Wanted, now: Instant) -> Listing {
+        let mut keys: Vec<&Key> = self.locks.keys().filter(|key| wanted.matches(key)).collect();
+        keys.sort_unstable();
+        let mut listing = Listing::default();
+        for key in keys {
+            if let Reply::Inspected(Some(info)) = self.locks[key].inspect(now)
+                && !listing.add(wanted, key.clone(), info)
+            {
+                break;
+            }
+        }
+        listing
     }
 
     /// What those are to be told who were handed a lease since the last call.

@@ -30,7 +30,12 @@
 //!    a [`Notice`], once; it may get lost, so those who wait look again from time to time. One that has not
 //!    for [`WAITER_LIFE`] loses its place. A store that can see that a waiter can't be told, because its
 //!    process or its connection is gone, passes it over as long as there are others, and keeps its place.
-//! 8. *It ends.* Every request is answered within the time-out given with its batch, with
+//! 8. *A lock can be broken.* [`Request::Break`] ends every lease of a key, whoever holds it, and hands the lock on as a release
+//!    does; the next fence is larger all the same. It is bound to no token, so whoever repeats it may end the next lease:
+//!    nobody repeats it by itself. A holder whose lease was broken finds out at its next renewal.
+//! 9. *What is held can be listed.* [`Request::List`] tells of every lock that was held all the while, if there are no more than
+//!    its limit and the store could look at all of its keys in time; the listing says whether it is whole.
+//! 10. *It ends.* Every request is answered within the time-out given with its batch, with
 //!    [`StoreError`] if need be, and an error says whether the request may have been carried out.
 //!
 //! **Where a [quorum] promises less**, since most of its nodes settle what it answers:
@@ -38,8 +43,8 @@
 //! - 1: it has no counted permits. [`Mode::Shared`] with a `most` other than `u32::MAX` is [`StoreErrorKind::Unsupported`].
 //! - 3: a repeated acquire keeps its fence or gets a larger one, should a node not have accepted the first one yet; so does
 //!   the acquire of a lease that was renewed for more fences. After [`Reply::Busy`], [`Reply::Split`] and an error of the
-//!   kind [`StoreErrorKind::Quorum`] a token has had its day. After such an error of an acquire or a release it releases
-//!   at each node by itself what the token may have there, again and again until the node has heard.
+//!   kind [`StoreErrorKind::Quorum`] a token has had its day. After such an error of an acquire it releases at each
+//!   node by itself what the token may have there, again and again until the node has heard.
 //! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
 //!   nodes ([`Reply::Split`]).
 //! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no
@@ -50,6 +55,7 @@ pub mod breaker;
 pub mod diagnosis;
 pub mod error;
 pub mod guarded;
+pub mod listing;
 pub mod memory;
 pub mod quorum;
 pub mod redis;
@@ -70,6 +76,7 @@ pub use tls::{Tls, TlsTexts};
 
 use self::breaker::Health;
 use self::diagnosis::Report;
+use self::listing::{Listing, Wanted};
 use crate::lease::handoff::BLOCK;
 use crate::lease::{Fence, Key, Mode, Token, Ttl};
 
@@ -185,6 +192,13 @@ pub enum Request {
         /// Which lock.
         key: Key,
     },
+    /// End every lease of the lock, and hand it to whoever is first of those who wait, as the release of a lease would.
+    Break {
+        /// Which lock.
+        key: Key,
+    },
+    /// Tell which locks are held, who holds them, and who waits for them.
+    List(Wanted),
     /// Look at the store, and tell what may go wrong with leases of that ttl.
     Diagnose {
         /// The ttl that leases usually have.
@@ -196,13 +210,14 @@ impl Request {
     /// The lock that it is about, if it is about one.
     pub fn key(&self) -> Option<&Key> {
         match self {
-            Request::Ping | Request::Diagnose { .. } => None,
+            Request::Ping | Request::List(_) | Request::Diagnose { .. } => None,
             Request::Acquire(Ask { key, .. })
             | Request::Renew { key, .. }
             | Request::Release { key, .. }
             | Request::Adopt { key, .. }
             | Request::Accept { key, .. }
             | Request::Detach { key, .. }
+            | Request::Break { key }
             | Request::Inspect { key } => Some(key),
         }
     }
@@ -245,7 +260,7 @@ pub enum Reply {
         /// fences were asked for.
         block: Option<(Fence, u32)>,
     },
-    /// To [`Request::Release`]: it was held.
+    /// To [`Request::Release`] and [`Request::Break`]: it was held.
     Released,
     /// To [`Request::Acquire`]: some of a quorum's nodes granted it and too few did, and others have the rest of them. The
     /// token may hold something there, is to be released, and not to be used again.
@@ -255,10 +270,12 @@ pub enum Reply {
     /// To [`Request::Accept`].
     Accepted,
     /// To [`Request::Renew`], [`Request::Detach`], [`Request::Release`], [`Request::Adopt`] or [`Request::Accept`]: the
-    /// token does not hold the key.
+    /// token does not hold the key. To [`Request::Break`]: nobody held it, which is [`Absence::Missing`].
     NotHeld(Absence),
     /// To [`Request::Inspect`]: the leases and the queue, or `None` if nobody holds the lock.
     Inspected(Option<LockInfo>),
+    /// To [`Request::List`].
+    Listed(Listing),
     /// To [`Request::Diagnose`]: what was found, a report for each server. One that can't be reached or used is no error but a
     /// report that says so.
     Diagnosed(Vec<Report>),

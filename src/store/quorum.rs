@@ -16,8 +16,8 @@
 //!   stay away for the longest ttl after a crash.
 //!
 //! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`batches`] and [`post`]
-//! know what is asked together; [`places`] who waits; [`debts`] what is still to be released where; [`votes`] puts in words
-//! why it failed.
+//! know what is asked together; [`places`] who waits; [`debts`] what is still to be released where; [`sightings`] makes one
+//! of what the nodes see; [`votes`] puts in words why it failed.
 
 mod ballot;
 mod batches;
@@ -25,6 +25,7 @@ pub mod council;
 mod debts;
 mod places;
 mod post;
+mod sightings;
 mod votes;
 
 use std::cell::{Cell, OnceCell, RefCell};

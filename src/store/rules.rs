@@ -188,6 +188,18 @@ impl Lock {
         Reply::Released
     }
 
+    /// [`Request::Break`](super::Request::Break).
+    pub fn break_all(&mut self, turn: &mut Turn<'_>) -> Reply {
+        let now = turn.now;
+        // Only what is held now: whoever is handed the lock by this is not to lose it again.
+        self.held.retain(|held| now < held.ends);
+        self.queue.retain(|waiting| now < waiting.until);
+        let was_held = !self.held.is_empty();
+        self.held.clear();
+        self.hand_on(turn, None);
+        if was_held { Reply::Released } else { Reply::NotHeld(Absence::Missing) }
+    }
+
     /// [`Request::Adopt`](super::Request::Adopt).
     pub fn adopt(
         &mut self,

@@ -132,7 +132,12 @@ impl Checker {
                 // What it could hand on, nobody has asked for yet.
                 return self.inspected(now, deed.reply);
             }
-            Request::Accept { .. } | Request::Detach { .. } | Request::Ping | Request::Diagnose { .. } => {}
+            Request::Accept { .. }
+            | Request::Detach { .. }
+            | Request::Break { .. }
+            | Request::List(_)
+            | Request::Ping
+            | Request::Diagnose { .. } => {}
         }
         self.reserved(wanted, deed)?;
         if let Some(first) = self.queue.first() {

@@ -278,7 +278,12 @@ impl World {
                 lock.adopt(*token, *heir, *ttl, holder, &mut turn)
             }
             Request::Inspect { .. } => lock.inspect(now),
-            Request::Accept { .. } | Request::Detach { .. } | Request::Ping | Request::Diagnose { .. } => {
+            Request::Accept { .. }
+            | Request::Detach { .. }
+            | Request::Break { .. }
+            | Request::List(_)
+            | Request::Ping
+            | Request::Diagnose { .. } => {
                 unreachable!("nobody asks for it")
             }
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::command::{Command, OpId, Outcome, Wait};
-use leasehold::lease::{Fence, Instant, LeaseState, Mode, Ttl};
+use leasehold::lease::{Fence, Instant, LeaseState, Mode};
 use leasehold::worker::{Effect, Event, State, Worker};
 
 use super::process::{ENV, Process};
@@ -32,6 +32,8 @@ pub struct Campaign {
     working: bool,
     /// A rest or the end of its work, and when that is over.
     due: Option<(Instant, Event)>,
+    /// What became of its question or its lease, and when its thread comes to it.
+    inbox: VecDeque<(Instant, Outcome)>,
     /// Whether it was told to stop and has not come to rest.
     stopping: bool,
     /// How often its work was begun.
@@ -47,7 +49,7 @@ pub struct Write {
 
 impl Campaign {
     pub fn next_wake(&self) -> Option<Instant> {
-        self.due.map(|(at, _)| at)
+        [self.due.map(|(at, _)| at), self.inbox.front().map(|(at, _)| *at)].into_iter().flatten().min()
     }
 
     /// Whether that acquire is the worker's own, of which only the worker disposes.
@@ -76,7 +78,10 @@ impl Process {
             (2, State::Working) => self.drive(now, Event::WorkFailed),
             (3, State::Working) => {
                 let slot = self.campaign.lease.as_ref().map(|lease| lease.slot).expect("it has a lease");
-                self.give_back(now, slot);
+                // Unless it has ended, which the worker is about to hear.
+                if self.asked.get(&slot).is_some_and(|asked| !asked.released) {
+                    self.give_back(now, slot);
+                }
             }
             _ => {}
         }
@@ -93,10 +98,20 @@ impl Process {
             self.campaign.working &= event != Event::WorkEnded;
             self.drive(now, event);
         }
+        while let Some((_, outcome)) = self.campaign.inbox.pop_front_if(|(at, _)| *at <= now) {
+            self.tell_worker(now, &outcome);
+        }
     }
 
-    /// Its question or its lease has this outcome.
-    pub fn tell_worker(&mut self, now: Instant, outcome: &Outcome) {
+    /// Its question or its lease has this outcome, to which its thread comes a little later.
+    pub fn write_to_worker(&mut self, now: Instant, outcome: Outcome) {
+        let lag = Duration::from_micros(self.rng.u64(0..2_000));
+        let last = self.campaign.inbox.back().map_or(now, |(at, _)| *at);
+        let at = (now + lag).max(self.hung_until).max(last);
+        self.campaign.inbox.push_back((at, outcome));
+    }
+
+    fn tell_worker(&mut self, now: Instant, outcome: &Outcome) {
         let Some(lease) = &mut self.campaign.lease else { return };
         let (granted, releasing) = (lease.fence.is_some(), lease.releasing);
         match outcome {
@@ -158,7 +173,8 @@ impl Process {
                     return Some(Event::Released);
                 }
                 let (slot, op) = (lease.slot, OpId { env: ENV, slot: lease.slot });
-                if self.asked[&slot].released {
+                // It is about to hear of its end.
+                if self.asked.get(&slot).is_none_or(|asked| asked.released) {
                     return None;
                 }
                 assert!(!self.campaign.working, "a lease was given back before the work had ended {op:?}");
@@ -169,8 +185,11 @@ impl Process {
                     return Some(event);
                 }
                 let slot = self.campaign.lease.as_ref().map(|lease| lease.slot).expect("it asks for one");
-                self.asked.get_mut(&slot).expect("it is open").cancelled = true;
-                self.core.command(now, Command::Cancel { op: OpId { env: ENV, slot } });
+                // What was granted or refused crosses that.
+                if let Some(asked) = self.asked.get_mut(&slot).filter(|asked| !asked.granted) {
+                    asked.cancelled = true;
+                    self.core.command(now, Command::Cancel { op: OpId { env: ENV, slot } });
+                }
             }
             Effect::Rest => {
                 assert!(std::mem::take(&mut self.campaign.stopping), "rest without a stop");
@@ -181,7 +200,8 @@ impl Process {
 
     fn campaign_with(&mut self, now: Instant, wait: Wait) {
         assert!(!self.campaign.working, "a worker asks for the lock while it works");
-        let ttl = Ttl::from_millis(self.rng.u32(100..1_000)).expect("in range");
+        let ms = self.rng.u32(100..1_000);
+        let ttl = self.ttl(ms);
         let (slot, state) = self.ask(now, KEY, Mode::Exclusive, ttl, wait, None, true);
         self.campaign.lease = Some(Lease { slot, state, fence: None, ended: false, releasing: false });
     }

@@ -39,7 +39,12 @@ fn found(wrong: Wrong) -> Option<(u64, bool)> {
         // A quorum tells no fence in its notices.
         Wrong::Rules(Mutant::GrantFromNotice) => of_one,
         Wrong::Rules(
-            Mutant::GrantFromReply | Mutant::RenewalFromReply | Mutant::NoDrift | Mutant::ReleaseWithoutToken,
+            Mutant::GrantFromReply
+            | Mutant::RenewalFromReply
+            | Mutant::NoDrift
+            | Mutant::ReleaseWithoutToken
+            | Mutant::NoCleanUp
+            | Mutant::GrantAfterStopKept,
         ) => &[false, true],
         _ => &[true],
     };

@@ -95,13 +95,15 @@ pub struct Process {
     batches: u64,
     /// Whether most of it competes for one lock.
     crowded: bool,
+    /// Whether its leases outlive all patience.
+    tidy: bool,
     /// Its lock worker.
     pub campaign: Campaign,
     pub(super) rng: fastrand::Rng,
 }
 
 impl Process {
-    pub fn new(now: Instant, nodes: usize, crowded: bool, rng: &mut fastrand::Rng) -> Self {
+    pub fn new(now: Instant, nodes: usize, crowded: bool, tidy: bool, rng: &mut fastrand::Rng) -> Self {
         let pulse = Arc::new(Pulse::default());
         let stats = Arc::new(Stats::default());
         let mut core = Core::new(rng.u64(..));
@@ -134,6 +136,7 @@ impl Process {
             slots: 0,
             batches: 0,
             crowded,
+            tidy,
             campaign: Campaign::default(),
             rng: rng.fork(),
         }
@@ -169,10 +172,10 @@ impl Process {
         } else if !asked.released && !asked.cancelled {
             match self.rng.u8(..10) {
                 0..6 => self.give_back(now, slot),
-                6..8 => self
+                6..8 if !self.tidy => self
                     .core
                     .command(now, Command::Renew { op, ttl: Ttl::from_millis(self.rng.u32(0..3_000)) }),
-                8 if !asked.mode.is_shared() => {
+                8 if !asked.mode.is_shared() && !self.tidy => {
                     asked.detaching = true;
                     self.core.command(now, Command::Detach { op, ttl: None });
                 }
@@ -186,7 +189,7 @@ impl Process {
         let key = if crowd { "a" } else { ["a", "b"][self.rng.usize(..2)] };
         let shortest = if self.council.is_some() { 100 } else { 20 };
         let ms = [100, 1_000, 1_000, self.rng.u32(shortest..2_000)][self.rng.usize(..4)];
-        let ttl = Ttl::from_millis(if crowd { 10 } else { ms }).expect("in range");
+        let ttl = self.ttl(if crowd { 10 } else { ms });
         // One is a read/write lock, the other a semaphore that is also locked as a whole.
         let most = if key == "a" || self.council.is_some() { u32::MAX } else { 2 };
         let mode = if !crowd && self.rng.u8(..10) < 3 { Mode::Shared { most } } else { Mode::Exclusive };
@@ -199,6 +202,11 @@ impl Process {
         let max_hold = (!crowd && self.rng.u8(..10) == 0).then(|| ttl.as_duration() * 2);
         let auto_renew = crowd || self.rng.u8(..10) > 1;
         self.ask(now, key, mode, ttl, wait, max_hold, auto_renew);
+    }
+
+    /// So many ms; if nothing may be left to a ttl, more than anybody waits for.
+    pub(super) fn ttl(&self, ms: u32) -> Ttl {
+        Ttl::from_millis(if self.tidy { 600_000 } else { ms }).expect("in range")
     }
 
     /// Asks for a lock. Returns what the question is called, and where its lease will be seen.
@@ -420,7 +428,7 @@ impl Process {
         // Nothing may be said of these any more; whatever is would be of nobody's.
         self.asked.retain(|_, asked| !asked.ended);
         for outcome in of_worker {
-            self.tell_worker(now, &outcome);
+            self.write_to_worker(now, outcome);
         }
         grants
     }

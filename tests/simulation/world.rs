@@ -91,6 +91,8 @@ pub struct World {
     /// By how much all but the network is quicker.
     haste: u32,
     crowded: bool,
+    /// Whether nothing may be left to a ttl: leases outlive all patience, nobody dies, and no message comes twice.
+    tidy: bool,
     /// Whose waiter has which number at the store.
     waiters: HashMap<u64, (usize, u64, u64)>,
     parcels: Vec<Parcel>,
@@ -107,10 +109,11 @@ impl World {
         let trouble = if is_near { trouble * 5 } else { trouble };
         // Now and then a crowd competes for one lock and holds it for a moment.
         let crowded = seed % 8 == 7;
+        let tidy = seed % 8 == 5 && !shape.lossy;
         let mut rng = fastrand::Rng::with_seed(seed);
         let now = Instant::from_micros(1_000_000_000);
         let Shape { nodes: count, lossy, .. } = shape;
-        let processes = (0..PROCESSES).map(|_| Process::new(now, count, crowded, &mut rng)).collect();
+        let processes = (0..PROCESSES).map(|_| Process::new(now, count, crowded, tidy, &mut rng)).collect();
         let nodes = (0..count).map(|_| Node::new(lossy, &mut rng)).collect();
         Self {
             now,
@@ -132,6 +135,7 @@ impl World {
             pace,
             haste,
             crowded,
+            tidy,
             waiters: HashMap::new(),
             parcels: Vec::new(),
         }
@@ -305,12 +309,13 @@ impl World {
         }
         let fate = self.rng.u16(..1000);
         match if self.spared() { u16::MAX } else { fate } {
-            0..5 => {
+            0..5 if !self.tidy => {
                 // It dies, and another takes its place.
                 self.lives[process] += 1;
                 self.wakes[process] = None;
                 let nodes = self.nodes.len();
-                self.processes[process] = Process::new(self.now, nodes, self.crowded, &mut self.rng);
+                self.processes[process] =
+                    Process::new(self.now, nodes, self.crowded, self.tidy, &mut self.rng);
             }
             5..15 => {
                 let span = Duration::from_millis(self.rng.u64(1..4_000)) / self.hurry();

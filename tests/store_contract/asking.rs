@@ -57,6 +57,10 @@ pub fn inspect(key: &Key) -> Request {
     Request::Inspect { key: key.clone() }
 }
 
+pub fn break_all(key: &Key) -> Request {
+    Request::Break { key: key.clone() }
+}
+
 /// To a renewal that wanted no fences.
 pub const RENEWED: Reply = Reply::Renewed { block: None };
 

@@ -123,6 +123,11 @@ macro_rules! contract {
             a_writer_is_not_starved_by_later_readers
             one_release_lets_in_all_readers_in_front
             a_writer_that_gives_up_lets_in_the_readers_behind
+            a_broken_lease_is_its_holders_no_more
+            a_broken_lock_goes_to_the_first_in_the_queue
+            all_shared_leases_are_broken_together
+            a_listing_tells_what_is_held_below_a_prefix
+            a_listing_is_limited_and_says_so
             it_ends_when_the_place_does_not_answer
             it_ends_on_close
         }

@@ -72,6 +72,7 @@ fn random_request(random: &mut fastrand::Rng, key: &str, tokens: &mut [Token]) -
     let number = random.usize(..tokens.len());
     let token = tokens[number];
     match random.u8(..16) {
+        0 if random.bool() => Request::Break { key: key.into() },
         0 => inspect(key),
         1 => {
             let heir = Token::random();

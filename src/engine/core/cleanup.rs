@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::outgoing::Tag;
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, StoreId};
+use crate::lease::doubts::LONGEST_DOUBT;
 use crate::lease::{Instant, Key, Token};
-use crate::store::{Answer, Reply, Request, StoreErrorKind};
+use crate::mutants::{self, Mutant};
+use crate::store::{Answer, Request};
 
 /// The first pause before a release that failed is tried again; it doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
@@ -46,6 +48,9 @@ pub struct Cleanup {
 impl Core {
     /// Releases it, now and again until the store has said that it is done.
     pub(super) fn clean_up(&mut self, left: Leftover) {
+        if mutants::is(Mutant::NoCleanUp) {
+            return;
+        }
         let id = self.remember_cleanup(left);
         self.wake_cleanup(id);
     }
@@ -56,7 +61,19 @@ impl Core {
         self.retry_cleanup(id);
     }
 
-    fn remember_cleanup(&mut self, left: Leftover) -> u64 {
+    /// The same, after one that was done but may have come too soon.
+    pub(super) fn clean_up_again(&mut self, left: Leftover) {
+        let id = self.remember_cleanup(left);
+        self.repeat_cleanup(id);
+    }
+
+    fn remember_cleanup(&mut self, mut left: Leftover) -> u64 {
+        if self.doubts.settle(self.now, left.token) {
+            if !left.straggler {
+                left.until = left.until.max(self.now + LONGEST_DOUBT);
+            }
+            left.straggler = true;
+        }
         let id = self.next_serial();
         let timeout = self.store_timeout(left.client);
         self.stores.entry(left.store).or_default().cleanups += 1;
@@ -76,23 +93,14 @@ impl Core {
 
     pub(super) fn cleaned_up(&mut self, id: u64, answer: Answer) {
         match answer {
-            // Each node is told by the quorum, until it has heard.
-            Err(error) if error.kind == StoreErrorKind::Quorum && !self.is_straggler(id) => {
-                self.forget_cleanup(id)
-            }
             Err(error) if error.kind.is_transient() => self.retry_cleanup(id),
-            Ok(Reply::NotHeld(_)) => self.repeat_cleanup(id),
-            // Done; or an error that no repetition mends, and the ttl has to do it.
-            _ => self.forget_cleanup(id),
+            Ok(_) => self.repeat_cleanup(id),
+            // No repetition mends it, and the ttl has to do it.
+            Err(_) => self.forget_cleanup(id),
         }
     }
 
-    /// Whether it may come before what it cleans up after.
-    fn is_straggler(&self, id: u64) -> bool {
-        self.cleanups.get(&id).is_some_and(|cleanup| cleanup.left.straggler)
-    }
-
-    /// There was nothing to release; what is still on its way may change that.
+    /// It is done; what is still on its way may change that.
     fn repeat_cleanup(&mut self, id: u64) {
         let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
         let at = self.now + FIRST_REPEAT * 3u32.pow(REPEATS - cleanup.repeats);

@@ -8,8 +8,9 @@ use super::holding::Tenure;
 use super::outgoing::{ReleaseTag, Tag};
 use super::{Core, Wake};
 use crate::engine::command::{ClientId, EnvId, OpId, Outcome, StoreId};
+use crate::lease::doubts::LONGEST_DOUBT;
 use crate::lease::{Instant, LossReason, Phase};
-use crate::store::{Answer, Reply, Request, StoreErrorKind};
+use crate::store::{Answer, Reply, Request};
 
 /// Somebody who waits until clients have nothing outstanding, but not for ever.
 pub struct Barrier {
@@ -45,20 +46,25 @@ impl Core {
 
     /// The store answered the release that the holder waits for.
     pub(super) fn gave_back(&mut self, store: StoreId, tag: ReleaseTag, answer: Answer) {
+        let client = tag.client;
         match answer {
-            Ok(reply) => self.settle(tag.op, Outcome::Released(reply == Reply::Released)),
-            Err(error) => {
-                self.count_error(tag.client);
-                let ReleaseTag { client, key, token, until, .. } = tag;
-                // A quorum tells each node by itself, until it has heard.
-                if error.kind != StoreErrorKind::Quorum {
-                    let left = Leftover { client, store, key, token, until, straggler: false };
-                    self.clean_up_later(left);
+            Ok(reply) => {
+                self.settle(tag.op, Outcome::Released(reply == Reply::Released));
+                let ReleaseTag { key, token, .. } = tag;
+                if self.doubts.settle(self.now, token) {
+                    let until = self.now + LONGEST_DOUBT;
+                    self.clean_up_again(Leftover { client, store, key, token, until, straggler: true });
                 }
+            }
+            Err(error) => {
+                self.count_error(client);
+                let ReleaseTag { key, token, until, .. } = tag;
+                let left = Leftover { client, store, key, token, until, straggler: false };
+                self.clean_up_later(left);
                 self.settle(tag.op, Outcome::Failed(error));
             }
         }
-        self.answered_one(tag.client);
+        self.answered_one(client);
     }
 
     /// One of the client's outstanding requests is answered.

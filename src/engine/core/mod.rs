@@ -55,6 +55,7 @@ use super::command::{
 };
 use super::relay::Relay;
 use super::timers::Timers;
+use crate::lease::doubts::Doubts;
 use crate::lease::queue::Arrival;
 use crate::lease::{Instant, Key};
 use crate::mutants::{self, Mutant};
@@ -122,6 +123,8 @@ pub struct Core {
     adoptions: FxHashMap<OpId, Adoption>,
     tenures: FxHashMap<OpId, Tenure>,
     cleanups: FxHashMap<u64, Cleanup>,
+    /// Whose acquire may yet arrive at a store, after its lease was released.
+    doubts: Doubts,
     barriers: FxHashMap<u64, Barrier>,
     /// The last number given to a ticket, a clean-up or a barrier.
     serial: u64,
@@ -147,6 +150,7 @@ impl Core {
             adoptions: FxHashMap::default(),
             tenures: FxHashMap::default(),
             cleanups: FxHashMap::default(),
+            doubts: Doubts::default(),
             barriers: FxHashMap::default(),
             serial: 0,
             timers: Timers::default(),
@@ -183,6 +187,12 @@ impl Core {
             Command::Watch { op, client } => self.watch(op, client),
             Command::Inspect { op, client, key } => {
                 self.ask(op, client, Request::Inspect { key: key.clone() }, Tag::Inspect(op, client, key));
+            }
+            Command::Break { op, client, key } => {
+                self.ask(op, client, Request::Break { key }, Tag::Ping(op, client));
+            }
+            Command::List { op, client, wanted } => {
+                self.ask(op, client, Request::List(wanted), Tag::Ping(op, client));
             }
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Cancel { op } => self.cancel(op),
@@ -335,6 +345,12 @@ impl Core {
                 let waiting = key.map_or(0, |key| self.waiting_for(client, &key));
                 Outcome::Inspected(Box::new((info, waiting)))
             }
+            Ok(Reply::Listed(listing)) => {
+                let waiting = listing.locks.iter().map(|(key, _)| self.waiting_for(client, key)).collect();
+                Outcome::Listed(listing, waiting)
+            }
+            Ok(Reply::Released) => Outcome::Released(true),
+            Ok(Reply::NotHeld(_)) => Outcome::Released(false),
             Ok(Reply::Diagnosed(reports)) => Outcome::Diagnosed(reports),
             Ok(_) => Outcome::Done,
             Err(error) => {

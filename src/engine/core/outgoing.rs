@@ -12,7 +12,7 @@ use crate::store::breaker::Health;
 /// What the answer to a request means.
 #[derive(Debug)]
 pub enum Tag {
-    /// To a question whether the store is there, or what is wrong with it.
+    /// To a question about the store or several of its locks, or to an order that concerns no lease of ours.
     Ping(OpId, ClientId),
     /// To a question who holds a lock.
     Inspect(OpId, ClientId, Key),
@@ -193,10 +193,11 @@ impl Core {
         let link = self.stores.entry(store).or_default();
         let list = match request {
             Request::Renew { .. } | Request::Adopt { .. } | Request::Detach { .. } => &mut link.renewals,
-            Request::Release { .. } => &mut link.releases,
+            Request::Release { .. } | Request::Break { .. } => &mut link.releases,
             Request::Acquire(_)
             | Request::Accept { .. }
             | Request::Inspect { .. }
+            | Request::List(_)
             | Request::Ping
             | Request::Diagnose { .. } => &mut link.others,
         };

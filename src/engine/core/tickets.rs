@@ -198,8 +198,7 @@ impl Core {
             // Nobody waits by it any more; what it may have got is to be given back.
             let straggler = match &answer {
                 Ok(Reply::Acquired { .. } | Reply::Queued { .. } | Reply::Split) => false,
-                // A quorum cleans up by itself.
-                Err(error) if error.maybe_done && error.kind != StoreErrorKind::Quorum => true,
+                Err(error) if error.maybe_done => true,
                 _ => return,
             };
             return self.clean_up(tag.leftover(store, now, straggler));
@@ -345,7 +344,10 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&number) else { return };
         ticket.wanted.stats.errors.up();
         // What a quorum's error leaves is its token's, which the ticket has given up.
-        ticket.tainted |= error.maybe_done && error.kind != StoreErrorKind::Quorum;
+        if error.maybe_done && error.kind != StoreErrorKind::Quorum {
+            ticket.tainted = true;
+            self.doubts.add(now, ticket.wanted.token);
+        }
         let serves = ticket.serves;
         let once = matches!(serves, Serves::One(op) if !self.waits(op));
         if once || !error.kind.is_transient() {

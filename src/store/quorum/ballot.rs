@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::sightings::{inspected, listed, merged, most_common};
 use super::votes;
 use crate::lease::{Fence, Instant, Ttl};
 use crate::mutants::{self, Mutant};
 use crate::store::diagnosis::{Finding, Level, Report};
-use crate::store::{Absence, Answer, Ask, LockInfo, Reply, Request};
+use crate::store::{Absence, Answer, Ask, Reply, Request};
 
 /// How many nodes there are, how they are called, and how many make a majority.
 pub struct Nodes {
@@ -109,6 +110,7 @@ fn voice(answer: &Answer) -> Voice {
             | Reply::Adopted
             | Reply::Accepted
             | Reply::Inspected(Some(_))
+            | Reply::Listed(_)
             | Reply::Diagnosed(_),
         ) => Voice::Yes,
         Ok(Reply::NotHeld(Absence::Missing)) if mutants::is(Mutant::MissingCountsAsYes) => Voice::Yes,
@@ -162,21 +164,13 @@ impl Ballot {
         })
     }
 
-    /// Which nodes have made the lease over.
-    pub fn adopted(&self) -> impl Iterator<Item = usize> {
-        let adopted = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::Adopted)));
-        self.votes.iter().enumerate().filter(move |(_, vote)| adopted(vote)).map(|(node, _)| node)
-    }
-
-    /// Which nodes said that they granted it or have it in their queue; with `has_queued` also those that may have it there
-    /// since an earlier time.
-    pub fn maybe_at(&self, has_queued: bool) -> impl Iterator<Item = usize> {
-        let may = move |vote: &Option<Answer>| match vote {
-            Some(Ok(Reply::Acquired { .. } | Reply::Queued { .. })) => true,
-            Some(Err(error)) => has_queued && !error.maybe_done,
-            _ => false,
-        };
-        self.votes.iter().enumerate().filter(move |(_, vote)| may(vote)).map(|(node, _)| node)
+    /// Which nodes have made the lease over, or may have, now or when they were asked before; and whether they may yet.
+    pub fn adopting(&self) -> impl Iterator<Item = (usize, bool)> {
+        self.votes.iter().enumerate().filter_map(|(node, vote)| match vote {
+            None | Some(Ok(Reply::NotHeld(_))) => None,
+            Some(Ok(_)) => Some((node, false)),
+            Some(Err(error)) => Some((node, error.maybe_done)),
+        })
     }
 
     /// Which nodes may have granted it without saying so.
@@ -235,7 +229,7 @@ impl Ballot {
     /// The time for which it may wait is over.
     pub fn give_way(&mut self, nodes: &Nodes) -> Verdict {
         match self.request {
-            Request::Inspect { .. } => self.agreed(nodes),
+            Request::Inspect { .. } | Request::List(_) => self.agreed(nodes),
             _ => self.settle(Ok(Reply::Split), None),
         }
     }
@@ -271,8 +265,8 @@ impl Ballot {
         if yes >= majority {
             return match (&self.request, &self.stage) {
                 // The others have until then to say what they know.
-                (Request::Inspect { .. }, Stage::Asking) if open > 0 => Verdict::Hold,
-                (Request::Inspect { .. }, Stage::Holding(_)) if open > 0 => Verdict::Open,
+                (Request::Inspect { .. } | Request::List(_), Stage::Asking) if open > 0 => Verdict::Hold,
+                (Request::Inspect { .. } | Request::List(_), Stage::Holding(_)) if open > 0 => Verdict::Open,
                 _ => self.agreed(nodes),
             };
         }
@@ -303,8 +297,10 @@ impl Ballot {
                 self.settle(Ok(answer), None)
             }
             Request::Inspect { .. } => self.settle(Ok(Reply::Inspected(None)), None),
-            Request::Release { .. } if yes > no => self.settle(Ok(Reply::Released), None),
-            _ if no >= veto || matches!(self.request, Request::Release { .. }) => {
+            Request::Release { .. } | Request::Break { .. } if yes > no => {
+                self.settle(Ok(Reply::Released), None)
+            }
+            _ if no >= veto || matches!(self.request, Request::Release { .. } | Request::Break { .. }) => {
                 let taken = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Taken))));
                 let absence = if self.votes.iter().any(taken) { Absence::Taken } else { Absence::Missing };
                 self.settle(Ok(Reply::NotHeld(absence)), None)
@@ -321,11 +317,12 @@ impl Ballot {
         let said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
         let reply = match &self.request {
             Request::Ping | Request::Diagnose { .. } => Reply::Ready,
-            Request::Release { .. } => Reply::Released,
+            Request::Release { .. } | Request::Break { .. } => Reply::Released,
             Request::Adopt { .. } => Reply::Adopted,
             Request::Accept { .. } => Reply::Accepted,
             Request::Renew { fences: 0, .. } | Request::Detach { .. } => Reply::Renewed { block: None },
             Request::Inspect { .. } => Reply::Inspected(most_common(said.filter_map(inspected)).cloned()),
+            Request::List(wanted) => Reply::Listed(merged(wanted, said.filter_map(listed), nodes.majority())),
             Request::Acquire(Ask { fences: count, .. }) | Request::Renew { fences: count, .. } => {
                 return self.accept((*count).max(1), nodes);
             }
@@ -464,22 +461,6 @@ fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report> {
         first.findings.push(Finding::new(Level::Warning, "even", message));
     }
     all
-}
-
-/// What most nodes say of a lock, by the last fence: one that has not accepted it shows another. The larger if as many say
-/// something else.
-fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
-    let fence = |info: &LockInfo| info.leases.iter().filter_map(|lease| lease.fence).max();
-    let said: Vec<&LockInfo> = said.collect();
-    let share = |info: &LockInfo| said.iter().filter(|other| fence(other) == fence(info)).count();
-    said.iter().copied().max_by_key(|info| (share(info), fence(info)))
-}
-
-fn inspected(reply: &Reply) -> Option<&LockInfo> {
-    match reply {
-        Reply::Inspected(info) => info.as_ref(),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

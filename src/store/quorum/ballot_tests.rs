@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::lease::{Mode, Token, Ttl};
+use crate::store::LockInfo;
 use crate::store::{LeaseInfo, Place, StoreError, StoreErrorKind};
 
 fn nodes(count: usize) -> Nodes {

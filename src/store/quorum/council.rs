@@ -1,6 +1,7 @@
 //! All requests that a quorum is asked, on their way through its nodes. Pure: time comes in as an argument, and what is to
 //! be sent comes out, so that it is simulated as it runs.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,10 +46,18 @@ struct Motion {
     /// When the nodes were asked, and how long each may take.
     asked: Instant,
     timeout: Duration,
-    /// Whether it was an acquire or an adoption that is over: nobody will release what a node gives it.
+    /// Whether it was an adoption that is over: nobody will release what a node gives it.
     refused: bool,
     /// Whether those nodes were asked again at which a lease in the way was about to end.
     asked_again: bool,
+}
+
+/// A token with looks of which not all nodes were heard.
+#[derive(Default)]
+struct Asking {
+    looks: u32,
+    /// Whether it was released, or has had its day: nobody will release what a node gives it after that.
+    refused: bool,
 }
 
 /// See the module.
@@ -60,6 +69,8 @@ pub struct Council {
     /// Those that hold a minority.
     holding: Vec<u64>,
     post: Post,
+    /// Who has looks of which not all nodes were heard.
+    asking: FxHashMap<Token, Asking>,
     places: Places,
     debts: Debts,
     /// The last number given to a ballot.
@@ -80,6 +91,7 @@ impl Council {
             motions: FxHashMap::default(),
             holding: Vec::new(),
             post: Post::default(),
+            asking: FxHashMap::default(),
             places: Places::default(),
             debts: Debts::new(count),
             serial: 0,
@@ -112,12 +124,14 @@ impl Council {
         self.serial += 1;
         let id = self.serial;
         match &request {
-            Request::Acquire(Ask { token, place: Some(place), .. }) => {
-                self.places.look(now, *token, place.number, id);
+            Request::Acquire(Ask { token, place, .. }) => {
+                self.asking.entry(*token).or_default().looks += 1;
+                match place {
+                    Some(place) => self.places.look(now, *token, place.number, id),
+                    None => self.places.forget(*token),
+                }
             }
-            Request::Acquire(Ask { token, .. }) | Request::Release { token, .. } => {
-                self.places.forget(*token)
-            }
+            Request::Release { token, .. } => self.refuse(*token),
             _ => {}
         }
         // What may need a second round leaves it time.
@@ -162,27 +176,32 @@ impl Council {
             Request::Release { key, token } => {
                 self.debts.released(now, node, key, *token, is_owed(&answer));
             }
-            Request::Acquire(ask) => match &answer {
-                Err(StoreError { maybe_done: true, .. })
-                | Ok(Reply::Acquired { .. } | Reply::Queued { .. })
-                    if motion.refused =>
-                {
-                    self.debts.owe(now, node, &ask.key, ask.token, answer.is_err());
+            Request::Acquire(ask) => {
+                let is_refused = self.asking.get(&ask.token).is_some_and(|asking| asking.refused);
+                if !matches!(answer, Err(StoreError { maybe_done: false, .. }) | Ok(Reply::Busy { .. })) {
+                    self.places.touched(ask.token, node);
                 }
-                Err(error) if error.maybe_done => self.debts.doubt(now, node, ask.token),
-                // Its look is over, and said that it waits.
-                Ok(Reply::Acquired { .. }) if motion.ballot.is_settled() => {
-                    let (token, enough, patience) = (ask.token, self.nodes.majority(), self.trip);
-                    let heard = self.places.handed(now, token, node, enough, patience);
-                    self.heard(now, node, heard);
+                match &answer {
+                    Err(StoreError { maybe_done: true, .. })
+                    | Ok(Reply::Acquired { .. } | Reply::Queued { .. })
+                        if is_refused =>
+                    {
+                        self.debts.owe(now, node, &ask.key, ask.token, answer.is_err());
+                    }
+                    Err(error) if error.maybe_done => self.debts.doubt(now, node, ask.token),
+                    // Its look is over, and said that it waits.
+                    Ok(Reply::Acquired { .. }) if motion.ballot.is_settled() => {
+                        let (token, enough, patience) = (ask.token, self.nodes.majority(), self.trip);
+                        let heard = self.places.handed(now, token, node, enough, patience);
+                        self.heard(now, node, heard);
+                    }
+                    _ => {}
                 }
-                _ => {}
-            },
+            }
             Request::Adopt { key, heir, .. } if motion.refused => match &answer {
-                Err(StoreError { maybe_done: true, .. }) | Ok(Reply::Adopted) => {
-                    self.debts.owe(now, node, key, *heir, answer.is_err());
-                }
-                _ => {}
+                Ok(Reply::NotHeld(_)) => {}
+                Ok(_) => self.debts.owe(now, node, key, *heir, false),
+                Err(error) => self.debts.owe(now, node, key, *heir, error.maybe_done),
             },
             _ => {}
         }
@@ -211,7 +230,22 @@ impl Council {
             .get(&id)
             .is_some_and(|motion| motion.ballot.is_settled() && motion.ballot.awaited == 0)
         {
-            self.motions.remove(&id);
+            self.forget(id);
+        }
+    }
+
+    /// Nothing more will be heard of it.
+    fn forget(&mut self, id: u64) {
+        let Some(Motion { ballot: Ballot { request: Request::Acquire(ask), .. }, .. }) =
+            self.motions.remove(&id)
+        else {
+            return;
+        };
+        if let Entry::Occupied(mut asking) = self.asking.entry(ask.token) {
+            asking.get_mut().looks -= 1;
+            if asking.get().looks == 0 {
+                asking.remove();
+            }
         }
     }
 
@@ -253,51 +287,67 @@ impl Council {
     }
 
     fn end(&mut self, now: Instant, id: u64, answer: Answer) {
-        let patience = self.patience();
-        let Some(motion) = self.motions.get_mut(&id) else { return };
-        let (batch, index, key) = (motion.batch, motion.index, motion.ballot.request.key().cloned());
-        if let Request::Acquire(Ask { key, token, .. }) = &motion.ballot.request {
-            let token = *token;
-            match &answer {
-                Ok(Reply::Busy { .. }) => {
-                    motion.refused = true;
-                    for node in motion.ballot.doubtful() {
-                        self.debts.owe(now, node, key, token, true);
-                    }
-                }
-                Ok(Reply::Queued { .. }) => {
-                    self.places.queued(now, token, id, motion.ballot.granted(), patience)
-                }
-                // The token has had its day; what it has at some nodes is nobody's.
-                Err(_) => {
-                    motion.refused = true;
-                    let has_queued = self.places.has_queued(token);
-                    for node in motion.ballot.maybe_at(has_queued) {
-                        self.debts.owe(now, node, key, token, false);
-                    }
-                    for node in motion.ballot.doubtful() {
-                        self.debts.owe(now, node, key, token, true);
-                    }
-                    self.places.forget(token);
-                }
-                _ => self.places.forget(token),
+        let Some(motion) = self.motions.get(&id) else { return };
+        let (batch, index, asked) = (motion.batch, motion.index, motion.asked);
+        let key = motion.ballot.request.key().cloned();
+        match (&motion.ballot.request, key.as_ref()) {
+            (Request::Acquire(Ask { token, .. }), Some(key)) => {
+                self.acquire_ended(now, id, key, *token, &answer)
             }
-        }
-        if let (Request::Adopt { key, heir, .. }, Ok(Reply::NotHeld(_))) = (&motion.ballot.request, &answer) {
-            // The heir is told that it is lost, and has no use for the few nodes that it has.
-            motion.refused = true;
-            for node in motion.ballot.adopted() {
-                self.debts.owe(now, node, key, *heir, false);
+            (Request::Adopt { heir, .. }, Some(key)) if matches!(answer, Ok(Reply::NotHeld(_))) => {
+                self.adoption_failed(now, id, key, *heir)
             }
-            for node in motion.ballot.doubtful() {
-                self.debts.owe(now, node, key, *heir, true);
-            }
+            _ => {}
         }
         if answer.is_ok() {
-            let took = now.since(motion.asked);
+            let took = now.since(asked);
             self.trip = (self.trip * 7 + took.min(LONGEST_PATIENCE)) / 8;
         }
         self.settle(now, batch, index, key, answer);
+    }
+
+    fn acquire_ended(&mut self, now: Instant, id: u64, key: &Key, token: Token, answer: &Answer) {
+        let patience = self.patience();
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        let granted = motion.ballot.granted();
+        match answer {
+            Ok(Reply::Queued { .. }) => self.places.queued(now, token, id, granted, patience),
+            Ok(Reply::Busy { .. }) => {
+                for node in motion.ballot.doubtful() {
+                    self.debts.owe(now, node, key, token, true);
+                }
+                self.refuse(token);
+            }
+            // The token has had its day; what it has at some nodes is nobody's.
+            Err(_) => {
+                let touched = granted | self.places.touched_by(token);
+                for node in motion.ballot.doubtful() {
+                    self.debts.owe(now, node, key, token, true);
+                }
+                for node in (0..self.nodes.count()).filter(|node| touched & 1 << node != 0) {
+                    self.debts.owe(now, node, key, token, false);
+                }
+                self.refuse(token);
+            }
+            Ok(_) => self.places.forget(token),
+        }
+    }
+
+    /// The heir is told that it is lost, and has no use for the few nodes that it has.
+    fn adoption_failed(&mut self, now: Instant, id: u64, key: &Key, heir: Token) {
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        motion.refused = true;
+        for (node, is_straggler) in motion.ballot.adopting() {
+            self.debts.owe(now, node, key, heir, is_straggler);
+        }
+    }
+
+    /// Nobody will use what any look by `token` is yet granted.
+    fn refuse(&mut self, token: Token) {
+        if let Some(asking) = self.asking.get_mut(&token) {
+            asking.refused = true;
+        }
+        self.places.forget(token);
     }
 
     fn settle(&mut self, now: Instant, id: u64, index: usize, key: Option<Key>, answer: Answer) {

@@ -1,3 +1,4 @@
+use super::super::debts::STRAGGLER_PAUSES;
 use super::*;
 use crate::lease::Ttl;
 use crate::store::{Absence, Place};
@@ -151,9 +152,9 @@ fn what_a_node_grants_after_all_was_refused_is_taken_back() {
         chamber.answer_one(0, BUSY);
         chamber.answer_one(1, BUSY);
         assert_eq!(chamber.settled_one(1), BUSY);
-        let times = if late.is_err() { 2 } else { 1 };
+        let times = if late.is_err() { 3 } else { 1 };
         chamber.answer(2, vec![late]);
-        // What is known to be there goes at once. One that may still come is released twice.
+        // What is known to be there goes at once. One that may still come is released again and again.
         for _ in 0..times {
             if times > 1 {
                 chamber.wait();
@@ -370,7 +371,10 @@ fn requests_on_one_key_wait_for_the_one_before() {
         assert!(releases(chamber.asked(node), token), "after the second round: {:?}", chamber.calls);
         chamber.answer_one(node, Reply::Released);
     }
-    // The last node granted it when it was decided, and was asked to accept the fence, too.
+    // The last node granted it when it was decided, and was asked to accept the fence, too. That was heard when the release
+    // was on its way, which may have come first.
+    assert!(releases(chamber.asked(2), token), "{:?}", chamber.calls);
+    chamber.answer_one(2, Reply::NotHeld(Absence::Missing));
     assert!(accepts(chamber.asked(2), 10), "{:?}", chamber.calls);
     chamber.answer_one(2, Reply::NotHeld(Absence::Missing));
     for node in 0..3 {
@@ -395,4 +399,36 @@ fn counted_permits_are_refused_without_asking_anybody() {
     let error = answers[0].as_ref().unwrap_err();
     assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unsupported, false));
     assert_eq!(answers[1], Ok(got(10)));
+}
+
+#[test]
+fn what_a_node_may_get_of_a_look_that_was_still_open_at_the_release_is_released_there_again() {
+    let (mut chamber, token) = (Chamber::of(3), Token::random());
+    chamber.submit(1, vec![acquire(token, Some(7))]);
+    chamber.answer_one(0, queued());
+    chamber.answer_one(1, queued());
+    assert_eq!(chamber.settled_one(1), queued());
+    chamber.submit(2, vec![Request::Release { key: "k".into(), token }]);
+    chamber.answer(2, vec![Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late"))]);
+    (0..3).for_each(|node| chamber.answer_one(node, Reply::NotHeld(Absence::Missing)));
+    assert_eq!(chamber.settled_one(2), Reply::NotHeld(Absence::Missing));
+    for pause in STRAGGLER_PAUSES {
+        assert_eq!(chamber.wait().as_ref(), Some(pause));
+        assert!(releases(chamber.asked(2), token), "{:?}", chamber.calls);
+        chamber.answer_one(2, Reply::NotHeld(Absence::Missing));
+    }
+    assert_eq!((chamber.council.concerns(), chamber.council.asking.len(), chamber.wait()), (0, 0, None));
+}
+
+#[test]
+fn an_heir_that_a_node_may_have_from_an_earlier_attempt_is_taken_back_from_it() {
+    let away = || vec![Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))];
+    let (mut chamber, heir) = (Chamber::of(3), Token::random());
+    let (key, token, holder) = ("k".into(), Token::random(), "h".into());
+    chamber.submit(1, vec![Request::Adopt { key, token, heir, ttl: Ttl::MIN, holder }]);
+    chamber.answer_one(1, Reply::NotHeld(Absence::Taken));
+    chamber.answer_one(2, Reply::NotHeld(Absence::Taken));
+    assert_eq!(chamber.settled_one(1), Reply::NotHeld(Absence::Taken));
+    chamber.answer(0, away());
+    assert!(releases(chamber.asked(0), heir), "{:?}", chamber.calls);
 }

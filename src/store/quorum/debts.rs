@@ -2,22 +2,25 @@
 //!
 //! A release is done when most nodes have done it; those that could not be asked are asked again, or the lease that they
 //! know of would be in everybody's way until its ttl ends. Whose acquire may have been held up on its way to a node is
-//! released there twice.
+//! released there several times.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
+use crate::lease::doubts::Doubts;
 use crate::lease::{Instant, Key, Token};
+use crate::mutants::{self, Mutant};
 
-/// The first pause; it doubles up to [`LONGEST_PAUSE`].
+/// The first pause after a failure; it doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// The pauses before each release of what may still be on its way.
+pub const STRAGGLER_PAUSES: &[Duration] = &[SHORTEST_PAUSE, Duration::from_secs(1), Duration::from_secs(3)];
 /// After that the ttl has to do it; few leases have a longer one.
 const LIFE: Duration = Duration::from_secs(600);
-/// How long an acquire of which nothing was heard may take to arrive.
-const LONGEST_DOUBT: Duration = Duration::from_secs(60);
 /// The most releases that are owed to one node. More than that were under way when it failed only under a load of which
 /// it is no great part.
 const MOST: usize = 4096;
@@ -28,21 +31,27 @@ const MOST_AT_ONCE: usize = 64;
 struct Debt {
     key: Key,
     token: Token,
+    due: Instant,
     until: Instant,
-    /// Whether to pay twice.
-    twice: bool,
+    /// The pauses before it is paid again.
+    again: &'static [Duration],
 }
 
 /// What one node is owed.
 #[derive(Default)]
 struct Account {
-    debts: Vec<Debt>,
+    debts: VecDeque<Debt>,
     /// Those that are being paid.
     paying: Vec<Debt>,
+    /// The tokens of both.
+    owed: FxHashSet<Token>,
+    /// When the first of the debts is due.
+    due: Option<Instant>,
     failures: u32,
-    pay_at: Option<Instant>,
-    /// Tokens of which nobody knows whether the node has granted them something, or still will.
-    doubts: FxHashMap<Token, Instant>,
+    /// Not to be asked before, because it has failed.
+    rests_until: Option<Instant>,
+    /// Those to which the node may yet grant something.
+    doubts: Doubts,
 }
 
 /// What all nodes are owed. See the module.
@@ -57,45 +66,34 @@ impl Debts {
 
     /// `node` may yet grant something to `token`.
     pub fn doubt(&mut self, now: Instant, node: usize, token: Token) {
-        let doubts = &mut self.accounts[node].doubts;
-        if doubts.len() >= MOST {
-            doubts.retain(|_, until| now < *until);
-        }
-        if doubts.len() < MOST {
-            doubts.insert(token, now + LONGEST_DOUBT);
-        }
+        self.accounts[node].doubts.add(now, token);
     }
 
     /// `node` has answered a release; `failed` says whether it may not have done it.
     pub fn released(&mut self, now: Instant, node: usize, key: &Key, token: Token, failed: bool) {
         let account = &mut self.accounts[node];
-        let doubted = account.doubts.remove(&token).is_some();
-        if failed || doubted {
-            account.owe(now, Debt { key: key.clone(), token, until: now + LIFE, twice: failed && doubted });
+        let is_straggler = account.doubts.settle(now, token);
+        if failed || is_straggler {
+            account.owe(now, key, token, is_straggler, SHORTEST_PAUSE);
         }
     }
 
-    /// `node` may have something of `token` of which nobody else knows.
-    pub fn owe(&mut self, now: Instant, node: usize, key: &Key, token: Token, twice: bool) {
+    /// `node` may have something of `token` of which nobody else knows; `is_straggler` if it may yet get it.
+    pub fn owe(&mut self, now: Instant, node: usize, key: &Key, token: Token, is_straggler: bool) {
         let account = &mut self.accounts[node];
-        account.owe(now, Debt { key: key.clone(), token, until: now + LIFE, twice });
+        let is_straggler = account.doubts.settle(now, token) || is_straggler;
         // What is known to be there is in somebody's way.
-        if !twice && account.failures == 0 {
-            account.pay_at = Some(now);
-        }
+        account.owe(now, key, token, is_straggler, Duration::ZERO);
     }
 
     /// What is to be released at which node now.
     pub fn due(&mut self, now: Instant) -> Vec<(usize, Vec<(Key, Token)>)> {
         let mut due = Vec::new();
         for (node, account) in self.accounts.iter_mut().enumerate() {
-            if account.pay_at.is_none_or(|at| now < at) || !account.paying.is_empty() {
+            if account.next_wake().is_none_or(|at| now < at) {
                 continue;
             }
-            account.pay_at = None;
-            account.debts.retain(|debt| now < debt.until);
-            let count = account.debts.len().min(MOST_AT_ONCE);
-            account.paying = account.debts.drain(..count).collect();
+            account.collect(now);
             if !account.paying.is_empty() {
                 let paid = account.paying.iter().map(|debt| (debt.key.clone(), debt.token)).collect();
                 due.push((node, paid));
@@ -107,42 +105,83 @@ impl Debts {
     /// `node` answered what was due; `failed` says for each release whether it is still owed. `jitter` is from 0 to 1.
     pub fn paid(&mut self, now: Instant, node: usize, failed: &[bool], jitter: f64) {
         let account = &mut self.accounts[node];
-        let paying = std::mem::take(&mut account.paying);
         let any_failed = failed.iter().any(|failed| *failed);
         account.failures = if any_failed { account.failures + 1 } else { 0 };
-        for (mut debt, failed) in paying.into_iter().zip(failed) {
-            if *failed || debt.twice {
-                debt.twice &= *failed;
-                account.debts.push(debt);
+        let pause = SHORTEST_PAUSE.saturating_mul(1 << account.failures.min(8)).min(LONGEST_PAUSE);
+        account.rests_until = any_failed.then(|| now + pause.mul_f64(0.5 + 0.5 * jitter));
+        for (mut debt, failed) in std::mem::take(&mut account.paying).into_iter().zip(failed) {
+            if *failed {
+                account.push(debt);
+            } else if let [pause, again @ ..] = debt.again {
+                (debt.due, debt.again) = (now + *pause, again);
+                account.push(debt);
+            } else {
+                account.owed.remove(&debt.token);
             }
-        }
-        if !account.debts.is_empty() {
-            let pause = SHORTEST_PAUSE.saturating_mul(1 << account.failures.min(8)).min(LONGEST_PAUSE);
-            account.pay_at = Some(now + pause.mul_f64(0.5 + 0.5 * jitter));
         }
     }
 
     /// When something is due next.
     pub fn next_wake(&self) -> Option<Instant> {
-        let free = self.accounts.iter().filter(|account| account.paying.is_empty());
-        free.filter_map(|account| account.pay_at).min()
+        self.accounts.iter().filter_map(Account::next_wake).min()
     }
 
     /// How much is owed in all.
     pub fn len(&self) -> usize {
-        self.accounts.iter().map(|account| account.debts.len() + account.paying.len()).sum()
+        self.accounts.iter().map(|account| account.owed.len()).sum()
     }
 }
 
 impl Account {
-    fn owe(&mut self, now: Instant, debt: Debt) {
-        if self.debts.len() >= MOST {
-            self.debts.remove(0);
+    fn next_wake(&self) -> Option<Instant> {
+        let due = self.due.filter(|_| self.paying.is_empty())?;
+        Some(self.rests_until.map_or(due, |until| until.max(due)))
+    }
+
+    fn owe(&mut self, now: Instant, key: &Key, token: Token, is_straggler: bool, pause: Duration) {
+        if mutants::is(Mutant::NoDebts) {
+            return;
         }
-        self.debts.push(debt);
-        if self.paying.is_empty() {
-            self.pay_at.get_or_insert(now + SHORTEST_PAUSE);
+        let (pause, again) = match STRAGGLER_PAUSES {
+            [first, again @ ..] if is_straggler => (*first, again),
+            _ => (pause, [].as_slice()),
+        };
+        if !self.owed.insert(token) {
+            // It will be paid anyway; the more often of the two.
+            let both = self.debts.iter_mut().chain(&mut self.paying);
+            if let Some(debt) = both.into_iter().find(|debt| is_straggler && debt.token == token) {
+                debt.again = again;
+            }
+            return;
         }
+        if self.debts.len() >= MOST
+            && let Some(oldest) = self.debts.pop_front()
+        {
+            self.owed.remove(&oldest.token);
+        }
+        self.push(Debt { key: key.clone(), token, due: now + pause, until: now + LIFE, again });
+    }
+
+    fn push(&mut self, debt: Debt) {
+        self.due = Some(self.due.map_or(debt.due, |due| due.min(debt.due)));
+        self.debts.push_back(debt);
+    }
+
+    /// Makes those that are due the ones that are being paid.
+    fn collect(&mut self, now: Instant) {
+        let mut rest = VecDeque::with_capacity(self.debts.len());
+        self.due = None;
+        for debt in std::mem::take(&mut self.debts) {
+            if now >= debt.until {
+                self.owed.remove(&debt.token);
+            } else if debt.due <= now && self.paying.len() < MOST_AT_ONCE {
+                self.paying.push(debt);
+            } else {
+                self.due = Some(self.due.map_or(debt.due, |due| due.min(debt.due)));
+                rest.push_back(debt);
+            }
+        }
+        self.debts = rest;
     }
 }
 

@@ -27,8 +27,8 @@ struct Place {
     call_at: Option<Instant>,
     /// Whether it was called since its last look: the nodes that hand it the lock later are no news.
     called: bool,
-    /// Whether a look of it has ended with it in the queue.
-    queued: bool,
+    /// The nodes that may have something of it since any look of it, as bits.
+    touched: u64,
     /// When it last looked.
     looked: Instant,
 }
@@ -71,7 +71,7 @@ impl Places {
             handed: 0,
             call_at: None,
             called: false,
-            queued: false,
+            touched: 0,
             looked: now,
         });
         if place.numbers.back() != Some(&number) {
@@ -92,7 +92,7 @@ impl Places {
         let Some(place) = self.places.get_mut(&token).filter(|place| place.ballot == Some(ballot)) else {
             return;
         };
-        (place.ballot, place.queued) = (None, true);
+        place.ballot = None;
         if place.handed & !granted != 0 {
             place.call_at = Some(now + patience);
         }
@@ -143,9 +143,16 @@ impl Places {
         self.places.get(&token).map_or(0, |place| place.handed)
     }
 
-    /// Whether nodes may have `token` in their queues since an earlier look.
-    pub fn has_queued(&self, token: Token) -> bool {
-        self.places.get(&token).is_some_and(|place| place.queued)
+    /// `node` has, or may have, granted `token` the lock or taken it into its queue.
+    pub fn touched(&mut self, token: Token, node: usize) {
+        if let Some(place) = self.places.get_mut(&token) {
+            place.touched |= 1 << node;
+        }
+    }
+
+    /// The nodes that may have something of `token`, as bits, if it waits.
+    pub fn touched_by(&self, token: Token) -> u64 {
+        self.places.get(&token).map_or(0, |place| place.touched)
     }
 
     /// `token` does not wait any more.

@@ -11,7 +11,7 @@ const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands 
                       +zscore +zrank +hset +hget +hdel +time +evalsha +script|load; to be told of free locks, \
                       the channels &leasehold:* and +subscribe +publish, and sooner with \
                       +pubsub|numsub, in a cluster with +ssubscribe +spublish +pubsub|shardnumsub +cluster|slots; \
-                      with minReplicas +wait";
+                      with minReplicas +wait; to list locks +scan";
 
 /// What to do about a node of a cluster that was taken for a server by itself.
 const IN_CLUSTER: &str = "it is a node of a Redis Cluster: use redis-cluster:// in place of redis://";

@@ -17,6 +17,7 @@
 //! - [`scripts`]: what the server runs;
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
+//! - [`listing`]: which locks there are;
 //! - [`diagnose`]: what there is to know about the server;
 //! - [`fault`]: the server's errors in the contract's words;
 //! - [`sentinel`]: which server is the master;
@@ -32,6 +33,7 @@ mod distrust;
 mod fault;
 mod greeting;
 mod link;
+mod listing;
 mod notices;
 mod outcomes;
 mod plan;
@@ -311,9 +313,12 @@ impl Store for RedisStore {
                 self.run(batch, limit, false).await.answers.into_iter().flatten().collect()
             };
             if asked.is_empty() {
-                return run(&batch).await;
+                let mut answers = run(&batch).await;
+                self.list_all(&batch, limit, &mut answers).await;
+                return answers;
             }
             let (mut answers, facts) = futures_util::join!(run(&batch), self.facts(limit));
+            self.list_all(&batch, limit, &mut answers).await;
             for (index, ttl) in asked {
                 let report = match &facts {
                     Ok(facts) => {

@@ -28,6 +28,7 @@ pub enum Class<'a> {
     /// The ttl and the new holder's name.
     Adopt(Ttl, &'a str),
     Accept,
+    Break,
     Inspect,
 }
 
@@ -45,8 +46,8 @@ pub struct Terms<'a> {
 impl<'a> Class<'a> {
     fn of(request: &'a Request) -> (Self, Option<&'a Key>) {
         match request {
-            // What is to be diagnosed is asked beside the batch.
-            Request::Ping | Request::Diagnose { .. } => (Class::Ping, None),
+            // What is to be diagnosed or listed is asked beside the batch.
+            Request::Ping | Request::List(_) | Request::Diagnose { .. } => (Class::Ping, None),
             Request::Acquire(Ask { key, ttl, holder, mode, fences, place, .. }) => {
                 let (ttl, mode, fences, queue) = (*ttl, *mode, *fences, place.is_some());
                 (Class::Acquire(Terms { ttl, holder, mode, fences, queue }), Some(key))
@@ -57,6 +58,7 @@ impl<'a> Class<'a> {
             Request::Release { key, .. } => (Class::Release, Some(key)),
             Request::Adopt { key, ttl, holder, .. } => (Class::Adopt(*ttl, holder), Some(key)),
             Request::Accept { key, .. } => (Class::Accept, Some(key)),
+            Request::Break { key } => (Class::Break, Some(key)),
             Request::Inspect { key } => (Class::Inspect, Some(key)),
         }
     }
@@ -149,7 +151,7 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
         // All of it: the server's role and whether it is loading are in two sections, and 6.2 takes one name.
         Class::Ping => return redis::cmd("INFO"),
         Class::Inspect => return call(batch, group, &SCRIPTS.inspect, Side::Fence, 0),
-        Class::Release => {
+        Class::Release | Class::Break => {
             let side = if group.members.len() == 1 { Side::Fence } else { Side::Queue };
             command = call(batch, group, &SCRIPTS.release, side, 1);
         }
@@ -186,6 +188,8 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
         | Request::Accept { token, .. } = request
         {
             command.write_arg(token.encode(&mut buffer).as_bytes());
+        } else if let Request::Break { .. } = request {
+            command.write_arg(b"");
         }
     }
     // What a lock has of its own besides comes behind the tokens of all.

@@ -102,7 +102,8 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
             }
             _ => return None,
         },
-        (Class::Release, Value::Int(1)) => Reply::Released,
+        (Class::Release | Class::Break, Value::Int(1)) => Reply::Released,
+        (Class::Break, Value::Int(0)) => Reply::NotHeld(Absence::Missing),
         (Class::Adopt(..), Value::Int(1)) => Reply::Adopted,
         (Class::Accept, Value::Int(1)) => Reply::Accepted,
         (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Accept, Value::Int(0)) => {

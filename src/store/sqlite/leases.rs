@@ -8,6 +8,7 @@ use rusqlite::{Connection, named_params};
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
+use super::super::listing::{Listing, Wanted};
 use super::super::rules::{self, Lock};
 use super::super::{Answer, GRANT_TTL, Reply, Request, WAITER_LIFE};
 use super::peers::{Me, Peers};
@@ -28,6 +29,11 @@ const NEXT: &str = "SELECT key, token, ends, ttl, owner, boot FROM leases WHERE 
 const STALE: &str =
     "SELECT DISTINCT key FROM waiters WHERE until <= :now OR until > :longest OR boot <> :boot";
 
+/// The locks of which there are leases, some of which may be over.
+const KEYS: &str = "SELECT DISTINCT key FROM leases WHERE key >= :from ORDER BY key LIMIT :count";
+
+/// How many keys a listing reads at a time.
+const LIST_STEP: usize = 200;
 /// How many leases one step of the sweep looks at.
 const SWEEP_STEP: usize = 200;
 
@@ -117,6 +123,8 @@ impl<'a> Turn<'a> {
                 let now = self.now;
                 Ok(self.load(key)?.lock.inspect(now))
             }
+            Request::List(wanted) => Ok(Reply::Listed(self.list(wanted)?)),
+            Request::Break { key } => self.act(key, |lock, turn| lock.break_all(turn)),
             Request::Acquire(ask) => {
                 self.read_last()?;
                 let reply = self.act(&ask.key, |lock, turn| lock.acquire(ask, turn))?;
@@ -167,6 +175,28 @@ impl<'a> Turn<'a> {
                 // If it comes back within the turn, it does so at the end of the queue.
                 self.load(key)?.entry(*token, me.owner, me.boot).place = 0;
                 Ok(reply)
+            }
+        }
+    }
+
+    fn list(&mut self, wanted: &Wanted) -> rusqlite::Result<Listing> {
+        let (mut listing, mut from, now) = (Listing::default(), wanted.prefix.to_string(), self.now);
+        loop {
+            let mut statement = self.connection.prepare_cached(KEYS)?;
+            let named = named_params! { ":from": from, ":count": LIST_STEP as i64 };
+            let keys =
+                statement.query_map(named, |row| row.get(0))?.collect::<rusqlite::Result<Vec<Key>>>()?;
+            for key in keys.iter().filter(|key| wanted.matches(key)) {
+                if let Reply::Inspected(Some(info)) = self.load(key)?.lock.inspect(now)
+                    && !listing.add(wanted, key.clone(), info)
+                {
+                    return Ok(listing);
+                }
+            }
+            match keys.last().filter(|last| keys.len() == LIST_STEP && last.starts_with(&*wanted.prefix)) {
+                // No key has a NUL in it, so nothing comes between this one and that.
+                Some(last) => from = format!("{last}\0"),
+                None => return Ok(listing),
             }
         }
     }

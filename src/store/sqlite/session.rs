@@ -382,7 +382,7 @@ fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
 }
 
 fn is_change(request: &Request) -> bool {
-    !matches!(request, Request::Ping | Request::Inspect { .. } | Request::Diagnose { .. })
+    !matches!(request, Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. })
 }
 
 fn cannot_open() -> rusqlite::Error {

@@ -139,7 +139,7 @@ impl World {
                 self.lose(process, message);
             }
             _ => {
-                if fate < 24 && trouble {
+                if fate < 24 && trouble && !self.tidy {
                     // It arrives twice.
                     self.stray(process, &message, Duration::ZERO);
                 }

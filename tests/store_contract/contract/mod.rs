@@ -4,22 +4,26 @@ use std::time::Duration;
 
 mod accept;
 mod batches;
+mod breaking;
 mod ends;
 mod exclusion;
 mod grants;
 mod heirs;
 mod leftovers;
+mod listing;
 mod queue;
 mod shared;
 mod tokens;
 
 pub use accept::*;
 pub use batches::*;
+pub use breaking::*;
 pub use ends::*;
 pub use exclusion::*;
 pub use grants::*;
 pub use heirs::*;
 pub use leftovers::*;
+pub use listing::*;
 pub use queue::*;
 pub use shared::*;
 pub use tokens::*;

@@ -17,7 +17,36 @@ fn what_may_have_been_granted_is_released_until_the_store_has_said_so() {
     }
     let release = world.only_batch();
     world.answer(release, [Ok(Reply::Released)]);
+    // It may arrive once more, if it was asked more than once.
+    for _ in 0..2 {
+        world.pass_until_due();
+        let release = world.only_batch();
+        world.answer(release, [Ok(Reply::NotHeld(Absence::Missing))]);
+    }
     assert!(world.core.cleanups.is_empty());
+}
+
+#[test]
+fn a_lease_that_was_asked_for_by_an_unanswered_look_is_released_again_should_that_one_still_arrive() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::Forever);
+    let batch = world.only_batch();
+    world.answer(batch, [timed_out()]);
+    world.pass_until_due();
+    let batch = world.only_batch();
+    world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
+    world.settled();
+    world.release(&asked);
+    let release = world.only_batch();
+    world.answer(release, [Ok(Reply::Released)]);
+    assert!(matches!(world.outcome_of(asked.op), Outcome::Released(true)), "nobody waits for the rest");
+    for _ in 0..2 {
+        world.pass_until_due();
+        let release = world.only_batch();
+        assert!(matches!(release.requests[..], [Request::Release { .. }]));
+        world.answer(release, [Ok(Reply::NotHeld(Absence::Missing))]);
+    }
+    assert_eq!(world.core.concerns(), 0);
 }
 
 #[test]

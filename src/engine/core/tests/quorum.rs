@@ -57,14 +57,20 @@ fn who_looks_once_and_finds_no_quorum_leaves_it_to_the_quorum_to_clean_up() {
 }
 
 #[test]
-fn a_release_without_a_quorum_is_not_repeated() {
+fn a_client_that_closes_without_a_quorum_waits_until_its_lease_is_released() {
     let mut world = World::new();
-    let asked = world.acquire(Wait::Never);
+    world.acquire(Wait::Never);
     let batch = world.only_batch();
     world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
-    world.release(&asked);
+    let op = world.op();
+    world.give(Command::CloseClient { client: CLIENT, op, patience: Duration::from_millis(500) });
+    world.settled();
     let batch = world.only_batch();
     world.answer(batch, [too_few()]);
+    assert!(world.settled().is_empty(), "it is not over yet");
     world.pass_until_due();
-    assert_eq!(tokens(&world.batches()), (vec![], vec![]), "each node is told by the quorum");
+    let batch = world.only_batch();
+    assert_eq!(tokens(std::slice::from_ref(&batch)).1.len(), 1);
+    world.answer(batch, [Ok(Reply::Released)]);
+    assert!(matches!(world.outcome_of(op), Outcome::Done));
 }

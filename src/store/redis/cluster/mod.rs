@@ -44,6 +44,7 @@ use super::Limit;
 use super::outcomes::Outcomes;
 use crate::lease::Ttl;
 use crate::store::diagnosis::{self, Report};
+use crate::store::listing::{self, Listing, Wanted};
 use crate::store::{Answer, Listener, Reply, Request, Store, StoreError, StoreErrorKind};
 
 /// For how long a request is tried again whose slot is moving: most slots take less. Others of its batch, which waits for
@@ -296,6 +297,25 @@ impl ClusterStore {
     }
 }
 
+impl ClusterStore {
+    /// What all masters have.
+    async fn list(&self, wanted: &Wanted, limit: Limit) -> Answer {
+        let masters: Vec<Place> = self.nodes.map().masters().map(|(place, _)| place.clone()).collect();
+        let nodes: Vec<_> = masters.iter().map(|place| self.nodes.node(place)).collect();
+        let (mut keys, mut complete) = (Vec::new(), true);
+        for found in join_all(nodes.iter().map(|node| node.scan(wanted, limit))).await {
+            let (found, all) = found?;
+            keys.extend(found.into_iter().filter(|key| keeps_its_slot(key)));
+            complete &= all;
+        }
+        // One whose slot is moving may be at two of them.
+        keys.sort_unstable();
+        keys.dedup();
+        let answers = self.run(&listing::inspections(&keys), limit).await;
+        Ok(Reply::Listed(Listing::of(wanted, keys, answers, complete)?))
+    }
+}
+
 impl Store for ClusterStore {
     fn execute(
         self: Rc<Self>,
@@ -307,6 +327,11 @@ impl Store for ClusterStore {
             let mut answers = self.run(&batch, limit).await;
             for (index, ttl) in diagnosis::asked(&batch) {
                 answers[index] = self.diagnose(&answers[index], ttl, limit).await;
+            }
+            for (index, wanted) in listing::asked(&batch) {
+                if answers[index].is_ok() {
+                    answers[index] = self.list(wanted, limit).await;
+                }
             }
             answers
         }

@@ -296,11 +296,16 @@ function rules.renew(lock, side, token, ttl, life, count)
   return { first, note(s, top, back + top - last, whose or '-', name or '', life) }
 end
 
+-- An empty token, which nobody has, stands for all who hold the lock: it is broken.
 function rules.release(lock, side, token)
   local s = look(lock, side)
-  local held = holds(s, token)
+  local all = token == ''
+  local held = all and absence(s) ~= 0 or not all and holds(s, token)
   forget(s, token)
-  if s.owner == token then
+  if all then
+    call('DEL', lock, s.holders)
+    s.owner, s.count = false, 0
+  elseif s.owner == token then
     s.owner = false
   elseif held then
     call('ZREM', lock, token)
@@ -315,7 +320,7 @@ function rules.release(lock, side, token)
     return 1
   end
   if type(problem) ~= 'boolean' then error(problem, 0) end
-  return absence(s)
+  return all and 0 or absence(s)
 end
 
 function rules.adopt(lock, side, token, heir, ttl, life, name)

@@ -1,0 +1,191 @@
+//! Which locks a listing is about, and what it tells. Pure.
+
+use std::sync::Arc;
+
+use super::{Answer, LockInfo, Reply, Request, StoreError, StoreErrorKind};
+use crate::lease::Key;
+
+/// Which locks a [`Request::List`] asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// What their keys begin with, to the letter.
+    pub prefix: Arc<str>,
+    /// What the rest of each key is like: `*` stands for any characters, `?` for one, `\` takes the next one to the letter.
+    pub pattern: Arc<str>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+impl Wanted {
+    /// Whether `key` is one of those.
+    pub fn matches(&self, key: &str) -> bool {
+        key.strip_prefix(&*self.prefix).is_some_and(|rest| is_like(&self.pattern, rest))
+    }
+
+    /// What the keys begin with, as far as that is known.
+    pub fn head(&self) -> String {
+        let mut head = self.prefix.to_string();
+        let mut pattern = self.pattern.chars();
+        while let Some(next) = pattern.next() {
+            match next {
+                '*' | '?' => break,
+                '\\' => head.extend(pattern.next().or(Some('\\'))),
+                next => head.push(next),
+            }
+        }
+        head
+    }
+}
+
+/// Whether `text` is like `pattern`. Takes a time proportional to the product of their lengths at most.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let mut pattern = pattern.chars();
+    let mut text = text.chars();
+    // Where to go on if what follows the last star does not fit: that star takes one character more.
+    let mut again = None;
+    loop {
+        let (before, rest) = (pattern.clone(), text.clone());
+        let fits = match (pattern.next(), text.next()) {
+            (None, None) => return true,
+            (Some('*'), _) => {
+                again = Some((pattern.clone(), rest.clone()));
+                text = rest;
+                continue;
+            }
+            (Some('?'), Some(_)) => true,
+            (Some('\\'), Some(letter)) => pattern.next().unwrap_or('\\') == letter,
+            (Some(wanted), Some(letter)) => wanted == letter,
+            (_, None) => return before.clone().all(|wanted| wanted == '*'),
+            (None, Some(_)) => false,
+        };
+        if !fits {
+            let Some((after, from)) = &mut again else { return false };
+            from.next();
+            (pattern, text) = (after.clone(), from.clone());
+        }
+    }
+}
+
+/// What a store tells of locks that are held.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listing {
+    /// Which, in the order of their keys; which of them, if there are too many, is for the store to say.
+    pub locks: Vec<(Key, LockInfo)>,
+    /// Whether these are all of them.
+    pub complete: bool,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self { locks: Vec::new(), complete: true }
+    }
+}
+
+impl Listing {
+    /// One lock more; `false` if there are as many as are wanted, and so it is one too many.
+    pub fn add(&mut self, wanted: &Wanted, key: Key, info: LockInfo) -> bool {
+        let fits = self.locks.len() < wanted.limit as usize;
+        if fits {
+            self.locks.push((key, info));
+        } else {
+            self.complete = false;
+        }
+        fits
+    }
+
+    /// Of the `keys` that a store has found those that are held, by its `answers` to their [`inspections`].
+    ///
+    /// # Errors
+    /// The first error that does not mean that there is something else under the key.
+    pub fn of(
+        wanted: &Wanted,
+        keys: Vec<Key>,
+        answers: Vec<Answer>,
+        complete: bool,
+    ) -> Result<Self, StoreError> {
+        let mut held = Vec::new();
+        for (key, answer) in keys.into_iter().zip(answers) {
+            match answer {
+                Ok(Reply::Inspected(Some(info))) => held.push((key, info)),
+                Err(error) if error.kind != StoreErrorKind::WrongType => return Err(error),
+                _ => {}
+            }
+        }
+        held.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut listing = Self { complete, ..Self::default() };
+        for (key, info) in held {
+            if !listing.add(wanted, key, info) {
+                break;
+            }
+        }
+        Ok(listing)
+    }
+}
+
+/// The questions who holds each of `keys`.
+pub fn inspections(keys: &[Key]) -> Vec<Request> {
+    keys.iter().map(|key| Request::Inspect { key: key.clone() }).collect()
+}
+
+/// The listings that are asked for in `batch`, and where.
+pub fn asked(batch: &[Request]) -> Vec<(usize, &Wanted)> {
+    let wanted = |(index, request)| match request {
+        &Request::List(ref wanted) => Some((index, wanted)),
+        _ => None,
+    };
+    batch.iter().enumerate().filter_map(wanted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_matched_to_the_letter_but_for_stars_question_marks_and_backslashes() {
+        let like = [
+            ("*", ""),
+            ("*", "a:b/c"),
+            ("a*", "a"),
+            ("*a", "bca"),
+            ("a*b*c", "aXbYbZc"),
+            ("a?c", "aéc"),
+            ("\\*", "*"),
+            ("a\\\\b", "a\\b"),
+            ("[ab]", "[ab]"),
+            ("", ""),
+            ("**a**", "a"),
+        ];
+        for (pattern, text) in like {
+            assert!(is_like(pattern, text), "{pattern} {text}");
+        }
+        let unlike = [
+            ("", "a"),
+            ("a", ""),
+            ("a*b", "abc"),
+            ("?", ""),
+            ("\\*", "a"),
+            ("[ab]", "a"),
+            ("A", "a"),
+            ("a\\", "a"),
+        ];
+        for (pattern, text) in unlike {
+            assert!(!is_like(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn stars_cost_no_more_than_the_product_of_the_lengths() {
+        let (pattern, text) = ("*a".repeat(200) + "b", "a".repeat(1_000));
+        assert!(!is_like(&pattern, &text));
+    }
+
+    #[test]
+    fn the_head_is_what_all_that_match_begin_with() {
+        let head =
+            |pattern: &str| Wanted { prefix: "lock:".into(), pattern: pattern.into(), limit: 1 }.head();
+        assert_eq!(head("*"), "lock:");
+        assert_eq!(head("mail:*"), "lock:mail:");
+        assert_eq!(head("a\\*b?c"), "lock:a*b");
+        assert_eq!(head("plain"), "lock:plain");
+    }
+}
