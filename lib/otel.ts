@@ -27,10 +27,15 @@ export function instrument(client: LockClient, options: api.InstrumentOptions = 
   instrumented.add(client)
   const spans = new Spans(tracerProvider.getTracer(NAME, VERSION), inspectAfter)
   const meters = new Meters(meterProvider.getMeter(NAME, VERSION), LockClient.identityOf(client))
-  const endings = [subscribe(client, spans.listeners), subscribe(client, meters.listeners), () => meters.end()]
+  const endings = [subscribe(client, spans.listeners), subscribe(client, meters.listeners)]
+  let ended = false
   return {
     disable() {
-      for (const end of endings.splice(0)) end()
+      if (ended) return
+      ended = true
+      for (const end of endings) end()
+      spans.end()
+      meters.end()
       instrumented.delete(client)
     },
   }

@@ -19,7 +19,7 @@ export interface InstrumentOptions {
 
 /** What {@link instrument} began. */
 export interface Instrumentation {
-  /** Ends it. Spans that are open end when their call or lease does. A second call does nothing. */
+  /** Ends it, and the spans that are open. A second call does nothing. */
   disable(): void
 }
 

@@ -20,9 +20,9 @@ interface Hold {
 export class Spans {
   readonly #tracer: Tracer
   readonly #inspectAfter: number
-  readonly #asking = new WeakMap<api.AcquireMessage, Asking>()
-  readonly #holds = new WeakMap<api.LeaseMessage, Hold>()
-  readonly #calls = new WeakMap<object, Span>()
+  readonly #asking = new Map<api.AcquireMessage, Asking>()
+  readonly #holds = new Map<api.LeaseMessage, Hold>()
+  readonly #calls = new Map<object, Span>()
 
   constructor(tracer: Tracer, inspectAfter: number) {
     this.#tracer = tracer
@@ -38,6 +38,21 @@ export class Spans {
     renewSettled: (message) => this.#settled(message),
     releaseCalled: (message) => this.#call('release', message),
     releaseSettled: (message) => this.#settled(message),
+  }
+
+  /** Ends what is open: nobody will tell of its end any more. */
+  end(): void {
+    for (const { span, waiters, timer } of this.#asking.values()) {
+      clearTimeout(timer)
+      for (const waiter of waiters) waiter.end()
+      span.end()
+    }
+    for (const { span, holder } of this.#holds.values()) {
+      holder.end()
+      span.end()
+    }
+    for (const span of this.#calls.values()) span.end()
+    for (const open of [this.#asking, this.#holds, this.#calls]) open.clear()
   }
 
   #ask(message: api.AcquireMessage): void {
@@ -56,6 +71,7 @@ export class Spans {
   #answered(message: api.AcquireMessage): void {
     const asking = this.#asking.get(message)
     if (asking === undefined) return
+    this.#asking.delete(message)
     const { span, waiters, timer } = asking
     clearTimeout(timer)
     const { outcome, tries, fence, keys } = message
@@ -81,6 +97,7 @@ export class Spans {
   #ended(message: api.LeaseMessage): void {
     const hold = this.#holds.get(message)
     if (hold === undefined) return
+    this.#holds.delete(message)
     const { span, holder } = hold
     holder.end()
     span.setAttribute('leasehold.outcome', message.outcome as string)
@@ -99,6 +116,7 @@ export class Spans {
   #settled(message: api.RenewMessage | api.ReleaseMessage): void {
     const span = this.#calls.get(message)
     if (span === undefined) return
+    this.#calls.delete(message)
     span.setAttribute('leasehold.outcome', message.outcome as string)
     end(span, message)
   }
