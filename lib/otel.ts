@@ -2,6 +2,7 @@
 // knows of; see types/otel.d.ts.
 
 import { metrics, trace } from '@opentelemetry/api'
+import type { LockClient as ClientType } from '../types/client'
 import type * as api from '../types/otel'
 import { badType, badValue, checkMsOrInfinity, checkOptions } from './arguments'
 import { LockClient } from './client'
@@ -15,7 +16,7 @@ const VERSION: string = require('../package.json').version
 
 const instrumented = new WeakSet<LockClient>()
 
-export function instrument(client: LockClient, options: api.InstrumentOptions = {}): api.Instrumentation {
+export function instrument(client: ClientType, options: api.InstrumentOptions = {}): api.Instrumentation {
   if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
   checkOptions(options, OPTIONS)
   const { inspectAfter = Number.POSITIVE_INFINITY } = options

@@ -1,6 +1,7 @@
 // The entry `leasehold/prometheus`: metrics for prom-client. See types/prometheus.d.ts.
 
 import { register as globalRegister } from 'prom-client'
+import type { LockClient as ClientType } from '../types/client'
 import type * as api from '../types/prometheus'
 import { badType, badValue, checkOptions, checkText } from './arguments'
 import { LockClient } from './client'
@@ -11,7 +12,7 @@ const OPTIONS = ['register', 'prefix', 'labels'] as const satisfies (keyof api.C
 /** By registry, and then by prefix. */
 const collectors = new WeakMap<Register, Map<string, Collector>>()
 
-export function collect(client: LockClient, options: api.CollectOptions = {}): api.Collection {
+export function collect(client: ClientType, options: api.CollectOptions = {}): api.Collection {
   if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
   checkOptions(options, OPTIONS)
   const { register = globalRegister, prefix = 'leasehold_', labels = {} } = options
