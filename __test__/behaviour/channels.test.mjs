@@ -110,7 +110,7 @@ overStores('channels', (store) => {
 
   test('a loss has its reason, and a renewal of what is lost fails', async (t) => {
     const { faults, on } = listen(t)
-    const lease = await store.client(t).acquire(store.key(), { ttl: 60, autoRenew: false })
+    const lease = await store.client(t).acquire(store.key(), { ttl: 200, autoRenew: false })
     await aborted(lease)
     const [message] = on('leasehold:lost')
     assert.equal(message, on('leasehold:granted')[0])

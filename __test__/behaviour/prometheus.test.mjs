@@ -36,7 +36,7 @@ overStores('prometheus', (store) => {
     await assert.rejects(locks.acquire(key, { signal: AbortSignal.abort() }))
     await second.renew()
     await second.release()
-    const short = await locks.semaphore(store.key(), 2).acquire({ ttl: 30, autoRenew: false })
+    const short = await locks.semaphore(store.key(), 2).acquire({ ttl: 200, autoRenew: false })
     await aborted(short)
     const now = await scrape(register)
     const expected = {
