@@ -1,6 +1,7 @@
 // Measures one subject and prints the figures as one line of JSON. Started by run.mjs, once per subject and round:
 //   node measure.mjs '{"name":"redlock","port":6390,"directory":"/tmp/x","effort":1}'
 import { readFileSync } from 'node:fs'
+import { listening } from './listening.mjs'
 import { subjects } from './peers.mjs'
 
 /** How many pairs are under way at a time in the second phase. */
@@ -74,7 +75,7 @@ export async function manyAtATime({ acquire, release }, cpu, pairs, limit, width
 }
 
 async function measure({ name, port, directory, effort }) {
-  const subject = subjects.find((candidate) => candidate.name === name)
+  const subject = [...subjects, ...listening].find((candidate) => candidate.name === name)
   const { read } = cpuSource()
   const pair = await subject.open({ port, directory })
 

@@ -1,7 +1,7 @@
 // Measures leasehold and the lock libraries it competes with, in one run.
 //
 //   npm run bench                            three rounds, about a quarter of an hour
-//   npm run bench -- --tables contended      only that table (the others are uncontended and quorum)
+//   npm run bench -- --tables contended      only that table (the others are uncontended, quorum and seen)
 //   npm run bench -- --quick                 one short round
 //   npm run bench -- --rows leasehold,redlock
 //   npm run bench -- --rounds 5 --json       every figure, for a program
@@ -18,6 +18,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { findRedis, installRedis } from '../__test__/support/redis-server.mjs'
 import { startRedis } from '../__test__/support/servers.mjs'
+import { listening } from './listening.mjs'
 import { cpuSource } from './measure.mjs'
 import { subjects } from './peers.mjs'
 import { judge, render, summarize } from './table.mjs'
@@ -28,7 +29,7 @@ import { waiters } from './waiters.mjs'
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 
 /** What has a row in which table. */
-const candidates = { uncontended: subjects, contended: waiters, quorum: voters }
+const candidates = { uncontended: subjects, contended: waiters, quorum: voters, seen: listening }
 
 function parse() {
   const { values } = parseArgs({

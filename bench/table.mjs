@@ -54,6 +54,7 @@ const KINDS = {
   peer: 'other lock libraries',
   raw: 'the same two commands without a lock library: no lock through that client can be quicker',
   limit: 'a bare socket: what the network and the server leave possible',
+  heard: 'leasehold, and somebody listens',
   info: 'leasehold without a server, for information',
 }
 

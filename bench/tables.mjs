@@ -127,4 +127,14 @@ export const quorum = {
   ],
 }
 
-export const tables = [uncontended, contended, quorum]
+export const seen = {
+  name: 'seen',
+  program: 'measure.mjs',
+  against: 'ours',
+  about: ({ cpu }) => `What it costs that somebody listens. CPU is ${cpu}, per acquire and release.`,
+  groups: uncontended.groups,
+  metrics: uncontended.metrics,
+  budgets: [],
+}
+
+export const tables = [uncontended, contended, quorum, seen]

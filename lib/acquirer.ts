@@ -2,15 +2,20 @@
 
 import type * as api from '../index'
 import { checkFunction, checkKeys, firstOf } from './arguments'
+import { isHeard } from './channels'
+import { followed, type Source } from './following'
 import { Lease, type Observer, type Owner } from './lease'
 import { MultiLease } from './multi'
 import { type Asked, parseAcquire, parseTry } from './options'
 import { type Pauses, trying } from './retry'
 import { type Callback, callWith, runWith, type Work } from './section'
+import type { Ticket } from './ticket'
 
 /** Whose locks they are. */
 export interface Host extends Owner {
   readonly pauses: Pauses
+  /** Who it is, to those who listen. */
+  readonly source: Source
   /** Throws if the client was closed. */
   checkOpen(key?: string): void
 }
@@ -39,8 +44,19 @@ export class Acquirer {
 
   /** What acquire() and tryAcquire() do, with the lease observed: for the worker. */
   request(key: string, asked: Asked, observer: Observer): Promise<Lease | null> {
-    this.#host.checkOpen(key)
-    return Lease.request(this.#host, key, asked, observer)
+    const host = this.#host
+    host.checkOpen(key)
+    if (!isHeard()) return Lease.request(host, key, asked, observer)
+    const calling = { source: host.source, method: 'worker', keys: key, asked } as const
+    return followed(calling, (telling) => Lease.request(host, key, telling, observer))
+  }
+
+  adopt(ticket: Ticket, asked: Asked): Promise<Lease> {
+    const host = this.#host
+    host.checkOpen(ticket.key)
+    if (!isHeard()) return Lease.adopt(host, ticket, asked)
+    const calling = { source: host.source, method: 'adopt', keys: ticket.key, asked } as const
+    return followed(calling, (telling) => Lease.adopt(host, ticket, telling))
   }
 
   acquire(key: string, options?: Options): Promise<Lease>
@@ -49,16 +65,21 @@ export class Acquirer {
     try {
       const keys = checkKeys(key)
       const asked = options === undefined ? this.defaults : parseAcquire(options, this.defaults)
-      const { retry } = asked
-      // Only a request that does not wait resolves with null.
-      if (retry === undefined) return this.#request(keys, asked) as Promise<Held>
-      const once = { ...asked, wait: -1 }
-      const { wait, signal } = asked
-      const attempt = async () => this.#request(keys, once)
-      return trying({ keys, retry, wait, signal, pauses: this.#host.pauses, attempt })
+      if (!isHeard()) return this.#acquire(keys, asked)
+      const calling = { source: this.#host.source, method: 'acquire', keys, asked } as const
+      return followed(calling, (telling, again) => this.#acquire(keys, telling, again))
     } catch (error) {
       return Promise.reject(error)
     }
+  }
+
+  #acquire(keys: string | readonly string[], asked: Asked, again?: () => void): Promise<Held> {
+    const { retry, wait, signal } = asked
+    // Only a request that does not wait resolves with null.
+    if (retry === undefined) return this.#request(keys, asked) as Promise<Held>
+    const once = { ...asked, wait: -1 }
+    const attempt = async () => this.#request(keys, once)
+    return trying({ keys, retry, wait, signal, pauses: this.#host.pauses, again, attempt })
   }
 
   tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null>
@@ -67,7 +88,9 @@ export class Acquirer {
     try {
       const keys = checkKeys(key)
       const asked = options === undefined ? this.#tryDefaults : parseTry(options, this.defaults)
-      return this.#request(keys, asked)
+      if (!isHeard()) return this.#request(keys, asked)
+      const calling = { source: this.#host.source, method: 'tryAcquire', keys, asked } as const
+      return followed(calling, (telling) => this.#request(keys, telling))
     } catch (error) {
       return Promise.reject(error)
     }

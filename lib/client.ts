@@ -3,16 +3,19 @@ import type * as api from '../index'
 import { Acquirer, type Host } from './acquirer'
 import { badValue, checkKey } from './arguments'
 import { call } from './call'
+import { breaker } from './channels'
 import { defineDispose } from './dispose'
 import * as errors from './errors'
 import { closeOnSignals, forgetSignals, releaseOnExit } from './exit'
-import { Lease } from './lease'
+import type { Source } from './following'
+import type { Lease } from './lease'
 import type { MultiLease } from './multi'
 import { bridge, type ClientConfig, open } from './native'
 import { parseClient, parseList, parseTry } from './options'
 import { guarded } from './rethrow'
 import type { Work } from './section'
 import { ReadWriteLock, Semaphore } from './shared'
+import { identify } from './store-identity'
 import { readTicket } from './ticket'
 import { watch } from './watch'
 
@@ -22,8 +25,10 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
   readonly #id: number
   readonly #host: Host
   readonly #acquirer: Acquirer
-  readonly #isQuorum: boolean
+  readonly #name: string
   readonly #prefix: string
+  readonly #stores: readonly string[]
+  #source: Source | undefined
   #closing: Promise<void> | undefined
   #lastStats: api.LockStats | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
@@ -38,9 +43,13 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     if (open()) releaseOnExit()
     const { client, watch: slot } = openClient(config)
     this.#id = client
-    this.#isQuorum = config.stores.length > 1
+    this.#name = config.name
     this.#prefix = config.prefix
-    watch(slot, (health) => guarded(() => this.emit('breaker', health)))
+    this.#stores = config.stores
+    watch(slot, (health) => {
+      if (breaker.hasSubscribers) breaker.publish({ ...this.#identity(), health })
+      guarded(() => this.emit('breaker', health))
+    })
     this.#host = this.#asHost()
     this.#acquirer = new Acquirer(this.#host, asked)
     closeOnSignals(this, releaseOnSignal)
@@ -50,6 +59,12 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
   static acquirerOf(client: LockClient): Acquirer {
     return client.#acquirer
   }
+
+  /** What messages say of `client`. */
+  static identityOf(client: LockClient): Source {
+    return client.#identity()
+  }
+
   acquire(key: string, options?: api.AcquireOptions): Promise<Lease>
   acquire(keys: readonly string[], options?: api.AcquireOptions): Promise<MultiLease>
   acquire(key: string | readonly string[], options?: api.AcquireOptions): Promise<Lease | MultiLease> {
@@ -75,7 +90,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
   }
 
   semaphore(key: string, permits: number): Semaphore {
-    if (this.#isQuorum) {
+    if (this.#stores.length > 1) {
       throw badValue('A quorum has no semaphores: permits counted at different nodes do not add up. Use one server')
     }
     return new Semaphore(this.#acquirer, key, permits)
@@ -89,8 +104,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     const read = readTicket(ticket)
     const defaults = { ...this.#acquirer.defaults, ttl: read.ttl, most: read.most }
     const asked = parseTry(options === undefined ? {} : options, defaults)
-    this.#checkOpen(read.key)
-    return Lease.adopt(this.#host, read, asked)
+    return this.#acquirer.adopt(read, asked)
   }
 
   async inspect(key: string): Promise<api.LockInfo | null> {
@@ -156,9 +170,22 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     if (this.#closing !== undefined) throw errors.closed(key)
   }
 
+  /** Who it is to those who listen; made when somebody does. */
+  #identity(): Source {
+    if (this.#source === undefined) {
+      const servers = this.stats().stores.map(({ store }) => store)
+      this.#source = { client: this, name: this.#name, store: identify(this.#stores, servers) }
+    }
+    return this.#source
+  }
+
   /** What leases see of it; an object of its own, so that users do not see it. */
   #asHost(): Host {
+    const identity = () => this.#identity()
     return {
+      get source() {
+        return identity()
+      },
       id: this.#id,
       pauses: new Set(),
       checkOpen: (key) => this.#checkOpen(key),

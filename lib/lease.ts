@@ -7,6 +7,7 @@ import { type Abortable, onAbort, unwatch, watch } from './abort'
 import { checkTtl } from './arguments'
 import { defineDispose } from './dispose'
 import * as errors from './errors'
+import { type Following, follow } from './following'
 import { bridge, Kind, note, Phase, type Slot, slots, tell } from './native'
 import type { Asked } from './options'
 import { type Deferred, defer, ignore, type Make, raise } from './promise'
@@ -57,6 +58,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   #detached = false
   #controller: AbortController | undefined
   #loss: api.LockLostError | undefined
+  /** Set if somebody listens. */
+  #following: Following | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
 
   private constructor(owner: Owner, key: string, asked: Asked, observer: Observer | undefined) {
@@ -139,7 +142,8 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   async renew(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl)
-    await this.#renewed(() => bridge.renew(this.#slot, ttl ?? 0), ttl)
+    const renew = () => this.#renewed(() => bridge.renew(this.#slot, ttl ?? 0), ttl)
+    await (this.#following?.renew(ttl ?? this.#ttl, renew) ?? renew())
   }
 
   async detach(ttl?: number): Promise<string> {
@@ -168,6 +172,10 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   #release(): Promise<boolean> {
+    return this.#following?.release(() => this.#giveBack()) ?? this.#giveBack()
+  }
+
+  #giveBack(): Promise<boolean> {
     bridge.release(this.#slot)
     this.#phase = Phase.Released
     return this.#promise()
@@ -197,6 +205,14 @@ export class Lease implements api.Lease, Slot, Abortable {
   #lossTold(): api.LockLostError {
     this.#loss ??= errors.lost(this.#key, this.#phase - Phase.FirstLoss)
     return this.#loss
+  }
+
+  [follow](following: Following): void {
+    this.#following = following
+    // It may have ended between its grant and now.
+    const phase = this.#look()
+    if (phase >= Phase.FirstLoss) following.lost(this.#lossTold())
+    else if (phase === Phase.Released) following.given('released')
   }
 
   [note](kind: number, a: number): void {
@@ -231,6 +247,7 @@ export class Lease implements api.Lease, Slot, Abortable {
         this.#endRenewal(null)
         // Its release came too late.
         this.#settle(false as never)
+        this.#following?.given('detached')
         if (this.#released === undefined) guarded(() => this.#observer?.released(this))
         break
       case Kind.Lost:
@@ -267,6 +284,7 @@ export class Lease implements api.Lease, Slot, Abortable {
         break
       }
       case Kind.AutoRenewed:
+        this.#following?.renewed()
         if (this.#phase === Phase.Held) guarded(() => this.#observer?.renewed(this))
         break
     }
@@ -307,6 +325,7 @@ export class Lease implements api.Lease, Slot, Abortable {
   #tellLoss(): void {
     // A rejected acquire told it, or the caller had given up before: nobody knows of this lease.
     if (!this.#handedOver) return
+    this.#following?.lost(this.#lossTold())
     if (this.#controller === undefined && this.#observer === undefined && !this.#owner.hearsLosses()) return
     const error = this.#lossTold()
     this.#controller?.abort(error)

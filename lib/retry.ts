@@ -54,12 +54,14 @@ interface Attempts<T> {
   readonly wait: number
   readonly signal: AbortSignal | undefined
   readonly pauses: Pauses
+  /** Called before each further try. */
+  readonly again: (() => void) | undefined
   /** `null`: somebody else holds the lock. */
   attempt(): Promise<T | null>
 }
 
 /** The first outcome of `attempt` that is not `null`. */
-export async function trying<T>({ keys, retry, wait, signal, pauses, attempt }: Attempts<T>): Promise<T> {
+export async function trying<T>({ keys, retry, wait, signal, pauses, again, attempt }: Attempts<T>): Promise<T> {
   const end = performance.now() + wait
   let delay = retry.minDelay
   for (let count = 0; ; count++) {
@@ -77,6 +79,7 @@ export async function trying<T>({ keys, retry, wait, signal, pauses, attempt }: 
     const pause = Math.min(delay * (1 + retry.jitter * (Math.random() * 2 - 1)), left, MAX_MS)
     await new Pause(firstOf(keys), signal, pauses).over(pause)
     delay = Math.min(delay * retry.factor, retry.maxDelay)
+    again?.()
   }
 }
 

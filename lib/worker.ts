@@ -6,6 +6,7 @@ import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
 import { badType } from './arguments'
+import * as channels from './channels'
 import { LockClient } from './client'
 import { defineDispose } from './dispose'
 import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote, released } from './errors'
@@ -124,8 +125,15 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
     const effects = this.#machine.send(event)
     const state = this.state
     this.#keepAlive(state !== 'idle')
-    if (state !== previous) guarded(() => this.emit('state', state, previous))
+    if (state !== previous) this.#tellState(state, previous)
     for (const effect of effects) this.#act(effect)
+  }
+
+  #tellState(state: api.WorkerState, previous: api.WorkerState): void {
+    if (channels.worker.hasSubscribers) {
+      channels.worker.publish({ worker: this, workerId: this.workerId, key: this.#settings.key, state, previous })
+    }
+    guarded(() => this.emit('state', state, previous))
   }
 
   #keepAlive(wanted: boolean): void {

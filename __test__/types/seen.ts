@@ -1,0 +1,38 @@
+// What may be written with the channels, `leasehold/otel` and `leasehold/prometheus`.
+
+import { subscribe, tracingChannel } from 'node:diagnostics_channel'
+import { type AcquireMessage, createLockClient, type LeaseholdChannels } from 'leasehold'
+import * as otel from 'leasehold/otel'
+import * as prometheus from 'leasehold/prometheus'
+import { type OpenMetricsContentType, Registry } from 'prom-client'
+import { same } from './equal'
+
+const locks = createLockClient('memory:types')
+
+subscribe('leasehold:lost', (message) => {
+  const { key, reason, held } = message as LeaseholdChannels['leasehold:lost']
+  console.error(key.length, reason, held)
+})
+tracingChannel<unknown, AcquireMessage>('leasehold:acquire').subscribe({
+  start() {},
+  end() {},
+  asyncStart() {},
+  asyncEnd: ({ outcome, duration }) => console.log(outcome, duration),
+  error: ({ error }) => console.error(error),
+})
+
+otel.instrument(locks).disable()
+otel.instrument(locks, { inspectAfter: 500 })
+// @ts-expect-error: no such option
+otel.instrument(locks, { propagate: true })
+
+prometheus.collect(locks, { register: new Registry(), prefix: 'my_', labels: { client: 'jobs' } }).unregister()
+declare const openMetrics: Registry<OpenMetricsContentType>
+prometheus.collect(locks, { register: openMetrics })
+// @ts-expect-error: labels are strings
+prometheus.collect(locks, { labels: { client: 1 } })
+
+declare const message: AcquireMessage
+// @ts-expect-error: no message has a token
+message.token
+same<'result' extends keyof AcquireMessage ? true : false, false>()

@@ -1,0 +1,43 @@
+// The entry `leasehold/otel`: spans and metrics of OpenTelemetry for one client. What is told on the channels is all it
+// knows of; see types/otel.d.ts.
+
+import { metrics, trace } from '@opentelemetry/api'
+import type { LockClient as ClientType } from '../types/client'
+import type * as api from '../types/otel'
+import { badType, badValue, checkMsOrInfinity, checkOptions } from './arguments'
+import { LockClient } from './client'
+import { Meters } from './otel/meters'
+import { Spans } from './otel/spans'
+import { subscribe } from './subscription'
+
+const OPTIONS = ['tracerProvider', 'meterProvider', 'inspectAfter'] as const satisfies (keyof api.InstrumentOptions)[]
+const NAME = 'leasehold'
+const VERSION: string = require('../package.json').version
+
+const instrumented = new WeakSet<LockClient>()
+
+export function instrument(client: ClientType, options: api.InstrumentOptions = {}): api.Instrumentation {
+  if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
+  checkOptions(options, OPTIONS)
+  const { inspectAfter = Number.POSITIVE_INFINITY } = options
+  checkMsOrInfinity('inspectAfter', inspectAfter, 1)
+  const { tracerProvider = trace.getTracerProvider(), meterProvider = metrics.getMeterProvider() } = options
+  if (instrumented.has(client)) {
+    throw badValue('The client is instrumented already: its spans would all be there twice. disable() that first')
+  }
+  instrumented.add(client)
+  const spans = new Spans(tracerProvider.getTracer(NAME, VERSION), inspectAfter)
+  const meters = new Meters(meterProvider.getMeter(NAME, VERSION), LockClient.identityOf(client))
+  const endings = [subscribe(client, spans.listeners), subscribe(client, meters.listeners)]
+  let ended = false
+  return {
+    disable() {
+      if (ended) return
+      ended = true
+      for (const end of endings) end()
+      spans.end()
+      meters.end()
+      instrumented.delete(client)
+    },
+  }
+}

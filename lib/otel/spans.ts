@@ -1,0 +1,164 @@
+// Spans of what one client does. Their parent is what is active where the call is made.
+
+import { type Span, type SpanContext, SpanKind, SpanStatusCode, type Tracer } from '@opentelemetry/api'
+import type * as api from '../../index'
+import type { Listeners } from '../subscription'
+import { acquireAttributes, failureAttributes, leaseAttributes } from './attributes'
+import { Holder, Waiter } from './holders'
+
+interface Asking {
+  readonly span: Span
+  readonly waiters: readonly Waiter[]
+  readonly timer: NodeJS.Timeout | undefined
+}
+
+interface Hold {
+  readonly span: Span
+  readonly holder: Holder
+}
+
+export class Spans {
+  readonly #tracer: Tracer
+  readonly #inspectAfter: number
+  readonly #asking = new Map<api.AcquireMessage, Asking>()
+  readonly #holds = new Map<api.LeaseMessage, Hold>()
+  readonly #calls = new Map<object, Span>()
+
+  constructor(tracer: Tracer, inspectAfter: number) {
+    this.#tracer = tracer
+    this.#inspectAfter = inspectAfter
+  }
+
+  readonly listeners: Listeners = {
+    acquireCalled: (message) => this.#ask(message),
+    acquireSettled: (message) => this.#answered(message),
+    granted: (message) => this.#hold(message),
+    ended: (message) => this.#ended(message),
+    renewCalled: (message) => this.#call('renew', message),
+    renewSettled: (message) => this.#settled(message),
+    releaseCalled: (message) => this.#call('release', message),
+    releaseSettled: (message) => this.#settled(message),
+  }
+
+  /** Ends what is open: nobody will tell of its end any more. */
+  end(): void {
+    for (const { span, waiters, timer } of this.#asking.values()) {
+      clearTimeout(timer)
+      for (const waiter of waiters) waiter.end()
+      span.end()
+    }
+    for (const { span, holder } of this.#holds.values()) {
+      holder.end()
+      span.end()
+    }
+    for (const span of this.#calls.values()) span.end()
+    for (const open of [this.#asking, this.#holds, this.#calls]) open.clear()
+  }
+
+  #ask(message: api.AcquireMessage): void {
+    const { store, keys } = message
+    const span = this.#tracer.startSpan('leasehold acquire', {
+      kind: kindOf(store),
+      attributes: acquireAttributes(message),
+    })
+    const waiters = keys.map((key) => new Waiter(store, key))
+    const timer = Number.isFinite(this.#inspectAfter)
+      ? setTimeout(() => tellHolders(message, span), this.#inspectAfter).unref()
+      : undefined
+    this.#asking.set(message, { span, waiters, timer })
+  }
+
+  #answered(message: api.AcquireMessage): void {
+    const asking = this.#asking.get(message)
+    if (asking === undefined) return
+    this.#asking.delete(message)
+    const { span, waiters, timer } = asking
+    clearTimeout(timer)
+    const { outcome, tries, fence, keys } = message
+    for (const waiter of waiters) {
+      link(span, outcome === 'acquired' ? waiter.predecessor() : waiter.holders(), message)
+      waiter.end()
+    }
+    span.setAttribute('leasehold.outcome', outcome as string)
+    if (tries > 1) span.setAttribute('leasehold.tries', tries)
+    if (fence !== undefined && keys.length === 1) span.setAttribute('leasehold.fence', fence)
+    end(span, message)
+  }
+
+  /** In the async context of the call for it. */
+  #hold(message: api.LeaseMessage): void {
+    const span = this.#tracer.startSpan('leasehold hold', {
+      kind: SpanKind.INTERNAL,
+      attributes: leaseAttributes(message),
+    })
+    this.#holds.set(message, { span, holder: new Holder(message, span.spanContext()) })
+  }
+
+  #ended(message: api.LeaseMessage): void {
+    const hold = this.#holds.get(message)
+    if (hold === undefined) return
+    this.#holds.delete(message)
+    const { span, holder } = hold
+    holder.end()
+    span.setAttribute('leasehold.outcome', message.outcome as string)
+    end(span, message)
+  }
+
+  #call(name: string, message: api.RenewMessage | api.ReleaseMessage): void {
+    const { lease } = message
+    const span = this.#tracer.startSpan(`leasehold ${name}`, {
+      kind: kindOf(lease.store),
+      attributes: leaseAttributes(lease),
+    })
+    this.#calls.set(message, span)
+  }
+
+  #settled(message: api.RenewMessage | api.ReleaseMessage): void {
+    const span = this.#calls.get(message)
+    if (span === undefined) return
+    this.#calls.delete(message)
+    span.setAttribute('leasehold.outcome', message.outcome as string)
+    end(span, message)
+  }
+}
+
+/** By the conventions a call that leaves the process is a client's. */
+function kindOf({ kind }: api.StoreIdentity): SpanKind {
+  return kind === 'memory' || kind === 'sqlite' ? SpanKind.INTERNAL : SpanKind.CLIENT
+}
+
+function link(span: Span, contexts: SpanContext[], { key }: api.AcquireMessage): void {
+  const own = span.spanContext()
+  for (const context of contexts) {
+    if (context.spanId === own.spanId) continue
+    span.addLink({ context, attributes: { 'leasehold.link': 'blocked-by', 'leasehold.key': key } })
+  }
+}
+
+function end(span: Span, message: api.Ending<string>): void {
+  span.setAttributes(failureAttributes(message))
+  // Who aborted it knows; nothing went wrong.
+  if (message.error !== undefined && message.outcome !== 'aborted') {
+    span.setStatus({ code: SpanStatusCode.ERROR, message: message.error.message })
+  }
+  span.end()
+}
+
+/** Who holds it may be in another process; what they are called and their fence is in the attributes of their spans. */
+async function tellHolders(message: api.AcquireMessage, span: Span): Promise<void> {
+  const { client, keys } = message
+  for (const key of keys) {
+    // A store that cannot tell is no news: the call itself says so.
+    const info = await client.inspect(key).catch(() => null)
+    // It has what it waited for, or not, and its span has ended.
+    if (message.outcome !== undefined) return
+    for (const { holder, fence } of info?.leases.slice(0, 1) ?? []) {
+      span.addEvent('leasehold.blocked', {
+        'leasehold.key': key,
+        'leasehold.holder.name': holder ?? '',
+        ...(fence === null ? {} : { 'leasehold.holder.fence': fence }),
+        'leasehold.waiters': info?.waiters.length ?? 0,
+      })
+    }
+  }
+}

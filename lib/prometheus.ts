@@ -1,0 +1,63 @@
+// The entry `leasehold/prometheus`: metrics for prom-client. See types/prometheus.d.ts.
+
+import { register as globalRegister } from 'prom-client'
+import type { LockClient as ClientType } from '../types/client'
+import type * as api from '../types/prometheus'
+import { badType, badValue, checkOptions, checkText } from './arguments'
+import { LockClient } from './client'
+import { Collector, type Labels, type Register } from './prometheus/collector'
+
+const OPTIONS = ['register', 'prefix', 'labels'] as const satisfies (keyof api.CollectOptions)[]
+
+/** By registry, and then by prefix. */
+const collectors = new WeakMap<Register, Map<string, Collector>>()
+
+export function collect(client: ClientType, options: api.CollectOptions = {}): api.Collection {
+  if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
+  checkOptions(options, OPTIONS)
+  const { register = globalRegister, prefix = 'leasehold_', labels = {} } = options
+  if (typeof register?.registerMetric !== 'function') throw badType('register', 'a Registry of prom-client', register)
+  checkText('prefix', prefix, 0, 255)
+  if (prefix !== '' && !/^[A-Za-z_][A-Za-z0-9_]*$/.test(prefix)) {
+    throw badValue(`"prefix" may have letters, digits and "_", and no digit first: ${JSON.stringify(prefix)}`)
+  }
+  checkLabels(labels)
+  const collector = collectorOf(register, prefix)
+  const end = collector.add(client, { ...labels })
+  let ended = false
+  return {
+    unregister() {
+      if (ended) return
+      ended = true
+      end()
+      if (collector.isEmpty) collectors.get(register)?.delete(prefix)
+    },
+  }
+}
+
+function collectorOf(register: Register, prefix: string): Collector {
+  let known = collectors.get(register)
+  if (known === undefined) {
+    known = new Map()
+    collectors.set(register, known)
+  }
+  let collector = known.get(prefix)
+  // Of one that nobody collects with any more, as after a mistake in the labels.
+  if (collector === undefined || collector.isEmpty) {
+    collector = new Collector(register, prefix)
+    known.set(prefix, collector)
+  }
+  return collector
+}
+
+function checkLabels(labels: unknown): asserts labels is Labels {
+  if (typeof labels !== 'object' || labels === null || Array.isArray(labels)) {
+    throw badType('labels', 'of type object', labels)
+  }
+  for (const [name, value] of Object.entries(labels)) {
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || name.startsWith('__')) {
+      throw badValue(`"labels" has a name that Prometheus does not allow: ${JSON.stringify(name)}`)
+    }
+    checkText(`labels.${name}`, value, 1, 1024)
+  }
+}
