@@ -37,8 +37,8 @@ export class Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, most })
   }
 
-  /** What acquire() and tryAcquire() do, with the lease observed: for the worker. */
-  request(key: string, asked: Asked, observer: Observer): Promise<Lease | null> {
+  /** What acquire() and tryAcquire() do, of what was checked already. A worker has the lease observed. */
+  request(key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     this.#host.checkOpen(key)
     return Lease.request(this.#host, key, asked, observer)
   }

@@ -4,6 +4,7 @@ import type { EventEmitter } from 'node:events'
 import type { AcquireOptions, AdoptOptions, LockCallback, ReadWriteLock, Semaphore, TryAcquireOptions } from './asking'
 import type { LockLostError } from './errors'
 import type { Lease, MultiLease } from './lease'
+import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
 import type { Diagnosis, LockInfo, LockStats, StoreHealth } from './told'
 
 /** Acquires locks at one store. */
@@ -109,6 +110,60 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    */
   readWriteLock(key: string): ReadWriteLock
 
+  /** What every event emitter has. With an id between the two it is another thing: */
+  once<K>(event: keyof LockClientEvents | K, listener: LockClientListener<K>): this
+  /**
+   * Runs `fn` once for this `id`, whoever asks, in whatever process: the first one runs it, and while it does and for `keep` after
+   * that, all others are told that they need not. Nobody waits for somebody else's `fn`.
+   *
+   * The id is remembered by a lease on the lock `KEY@once:ID` that is not released. So `fn` runs again when the store has lost
+   * its data, when the process dies in the middle and somebody asks once the lease has ended, and when somebody asks after `keep`.
+   * Storage that {@link Lease.fence | checks fences} refuses what comes late of the one before.
+   *
+   * When the store fails it is asked again for `wait`; then the call rejects, and `fn` has not run.
+   *
+   * @param key What is done: 1 to about 1000 bytes of well-formed Unicode without NUL.
+   * @param id Which one, with the same rules: an order, a day. The two together may have some 1000 bytes.
+   * @returns whether it ran here
+   * @throws what `fn` throws: by default, another may then try; see {@link OnceOptions.onFailure}
+   * @throws {StoreUnavailableError | QuorumError} nobody could tell whether it was done; `fn` has not run
+   * @throws {LockTimeoutError} several asked a quorum at once for all of `wait`, and none of them got it; `fn` has not run
+   * @throws {LockAbortedError} `signal` was aborted; `fn` has not run
+   * @throws {LockClosedError} the client was closed; `fn` has not run
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * const { ran } = await locks.once('welcome-mail', user.id, () => sendMail(user))
+   */
+  once<T>(
+    key: string,
+    id: string,
+    fn: (lease: Lease) => T | PromiseLike<T>,
+    options?: OnceOptions,
+  ): Promise<OnceOutcome<T>>
+
+  /**
+   * Runs `fn` at the ticks of a cron pattern, each in one process of all those that have this schedule, whichever asks first.
+   * Clocks may differ, by less than `keep`. It begins at once, and keeps the process alive until it is stopped or the
+   * client is closed.
+   *
+   * A tick that comes while `fn` still runs for an earlier one, wherever, is skipped (see {@link ScheduleOptions.overlap}). A store
+   * that fails is asked again until the next tick, at most for `catchUp`; nothing runs without its answer. `docs/cron.md`
+   * tells what is promised, and what is not.
+   *
+   * @param name What is done, the same in all processes, and no other schedule's: 1 to about 1000 bytes of well-formed
+   * Unicode without NUL. While `fn` runs its process holds the lock of that name.
+   * @param cron Five fields, six (with seconds first) or seven (with years last), or `@daily` and the like; the same everywhere.
+   * @throws {LockClosedError} the client was closed
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @example
+   * const nightly = locks.schedule('nightly-mail', '0 3 * * *', (lease, tick) => sendMails(tick, lease.fence))
+   * nightly.on('error', (error, tick) => console.error(tick, error))
+   * process.once('SIGTERM', () => nightly.stop())
+   */
+  schedule(name: string, cron: string, fn: ScheduledJob, options?: ScheduleOptions): Schedule
+
   /**
    * Goes on with a lease that was detached, here or in another process: the same lock, the same fence. Of several who
    * try, exactly one gets it. The client needs the store and the `prefix` of the one that detached it.
@@ -168,6 +223,9 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
   /** {@link close}, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }
+
+/** What listens to the event `K` of a {@link LockClient}. */
+export type LockClientListener<K> = K extends keyof LockClientEvents ? (...told: LockClientEvents[K]) => void : never
 
 /** The events of a {@link LockClient}. */
 export interface LockClientEvents {
