@@ -4,10 +4,10 @@ import { EventEmitter } from 'node:events'
 import type * as api from '../index'
 import type { Host } from './acquirer'
 import { checkBoolean, checkFunction, checkKey, checkMs, checkOptions, checkTtl, MAX_MS, outOfRange } from './arguments'
-import { claim, type Desk } from './claim'
+import type { Desk } from './claim'
 import { Cron } from './cron'
 import { defineDispose } from './dispose'
-import { LockAbortedError, LockClosedError } from './errors'
+import { LockAbortedError, LockClosedError, LockTimeoutError } from './errors'
 import type { Lease } from './lease'
 import { checkKeep, KEEP, markerOf, runOnce } from './once'
 import { guarded } from './rethrow'
@@ -175,15 +175,26 @@ export class Schedule extends EventEmitter<api.ScheduleEvents> implements api.Sc
       await this.#guard(tick, async () => this.#job(mark, date))
       return
     }
-    const { ttl } = this.#settings
-    const wait = Math.max(0, end - Date.now())
-    const lease = await claim(this.#desk, { key: this.name, ttl, wait, signal: this.#ended.signal })
+    const lease = await this.#waitTurn(end)
     if (lease === null) {
       guarded(() => this.emit('skipped', date))
       return
     }
     guarded(() => this.emit('run', date, lease))
     await this.#guard(tick, () => runWith(this.#host, Promise.resolve(lease), (held) => this.#job(held, date)))
+  }
+
+  /** Waits until no earlier run is under way any more; `null`: until `end` one was. */
+  async #waitTurn(end: number): Promise<Lease | null> {
+    const { acquirer } = this.#desk
+    const wait = Math.max(0, end - Date.now())
+    const asked = { ...acquirer.defaults, ttl: this.#settings.ttl, wait, signal: this.#ended.signal }
+    try {
+      return await acquirer.request(this.name, asked)
+    } catch (error) {
+      if (error instanceof LockTimeoutError) return null
+      throw error
+    }
   }
 
   async #guard(tick: number, work: () => Promise<unknown>): Promise<void> {

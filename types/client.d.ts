@@ -147,9 +147,9 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * Clocks may differ, by less than `keep`. It begins at once, and keeps the process alive until it is stopped or the
    * client is closed.
    *
-   * A tick that comes while `fn` still runs for an earlier one, wherever, is skipped (see {@link ScheduleOptions.overlap}). A store
-   * that fails is asked again until the next tick, at most for `catchUp`; nothing runs without its answer. `docs/cron.md`
-   * tells what is promised, and what is not.
+   * A tick that comes while `fn` still runs for an earlier one, wherever, waits for that, and a store that fails is asked again:
+   * until the next tick, at most for `catchUp`. Then the tick is skipped or missed; nothing runs without the store's answer.
+   * `docs/cron.md` tells what is promised, and what is not.
    *
    * @param name What is done, the same in all processes, and no other schedule's: 1 to about 1000 bytes of well-formed
    * Unicode without NUL. While `fn` runs its process holds the lock of that name.

@@ -71,7 +71,7 @@ export interface Schedule extends EventEmitter<ScheduleEvents> {
 export interface ScheduleEvents {
   /** This process has the tick, and the job begins. */
   run: [tick: Date, lease: Lease]
-  /** This process had the tick, and did not run the job, since that of an earlier tick had not ended. Nobody runs it. */
+  /** This process had the tick, and did not run the job, since that of another tick did not end in time. Nobody runs it. */
   skipped: [tick: Date]
   /**
    * This process did not ask for the tick in time, or the store did not answer in time (the error says how it failed); others may
@@ -89,10 +89,13 @@ export interface ScheduleEvents {
 export interface ScheduleOptions {
   /** The time zone of the pattern, such as `Europe/Berlin`. Default `UTC`, wherever the process runs. */
   timeZone?: string | undefined
-  /** Whether the job may run for a tick while it still runs for an earlier one. Default `false`: such ticks are skipped. */
+  /**
+   * Whether the job may run for a tick while it still runs for another one. Default `false`: such a tick waits for that, and is
+   * skipped when the next one has come or it is `catchUp` old.
+   */
   overlap?: boolean | undefined
   /**
-   * How late a tick may begin, if the store or the process was away: 1000 to 1 073 741 823. Of several ticks only the last is asked
+   * How late a tick may begin, if the store or the process was away or another run has to end: 1000 to 1 073 741 823. Of several ticks only the last is asked
    * for, and none any more when the next has come. A schedule that is started this soon after a tick asks for it. Default 10 000.
    */
   catchUp?: number | undefined
