@@ -74,8 +74,6 @@ describe('process: schedule', { timeout: 600_000 }, () => {
   test('three clocks 2 s apart: as many runs as ticks, none doubled', async (t) => {
     const children = await runTicks(t, (await startRedis(t)).url())
     assert.deepEqual(eventsOf(children, 'missed'), [])
-    const byOthers = children.slice(0, 2).flatMap(({ events }) => events.filter(({ event }) => event === 'ran'))
-    assert.ok(byOthers.length <= 3, 'the clock that is ahead is always first, once it is there')
   })
 
   test('three clocks 2 s apart, Redis killed and restarted with its data in between', async (t) => {
