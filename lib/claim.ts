@@ -1,5 +1,6 @@
 // Asking for a key of which only one is to have it, ever: whoever finds it taken goes away. So "taken" has to be true.
 
+import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
 import type { Acquirer } from './acquirer'
 import { LockLostError, mayPass } from './errors'
@@ -12,6 +13,7 @@ export interface Desk {
   readonly pauses: Pauses
   /** What the client is called at the store. */
   readonly name: string
+  readonly isQuorum: boolean
   inspect(key: string): Promise<api.LockInfo | null>
 }
 
@@ -25,6 +27,9 @@ export interface Claim {
 
 /** How a store that fails is tried again: soon, since somebody may be waiting for the tick of a clock. */
 const RETRY: Retry = { retries: Number.POSITIVE_INFINITY, minDelay: 25, maxDelay: 500, factor: 2, jitter: 0.5 }
+
+/** How long what a split vote leaves at the nodes of a quorum takes to be cleaned up, with plenty to spare. */
+const SPLIT_MS = 50
 
 const TAKEN = 'taken'
 
@@ -53,9 +58,14 @@ export async function claim(desk: Desk, { key, ttl, wait, signal }: Claim): Prom
     const info = await desk.inspect(key)
     // It has ended since; or the votes of a quorum were split, and nobody got it.
     if (info === null) return null
-    const isLasting = info.remaining === null || info.remaining > ttl
-    if (doubt !== undefined && info.holder === desk.name && !isLasting) throw doubt
-    return TAKEN
+    const isKept = info.remaining === null || info.remaining > ttl
+    if (isKept) return TAKEN
+    if (doubt !== undefined && info.holder === desk.name) throw doubt
+    if (!desk.isQuorum) return TAKEN
+    // Where votes are split most nodes are held as well, each by another; but not for long.
+    await sleep(SPLIT_MS)
+    const then = await desk.inspect(key)
+    return then !== null && then.fence === info.fence ? TAKEN : null
   }
   const outcome = await trying({ keys: key, retry: RETRY, wait, signal, pauses, attempt })
   return outcome === TAKEN ? null : outcome

@@ -51,7 +51,9 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     this.#host = this.#asHost()
     this.#acquirer = new Acquirer(this.#host, asked)
     const { pauses } = this.#host
-    this.#desk = { acquirer: this.#acquirer, pauses, name: config.name, inspect: (key) => this.inspect(key) }
+    const { name } = config
+    const inspect = (key: string) => this.inspect(key)
+    this.#desk = { acquirer: this.#acquirer, pauses, name, isQuorum: this.#isQuorum, inspect }
     closeOnSignals(this, releaseOnSignal)
   }
 

@@ -5,6 +5,7 @@ import type { AcquireOptions, AdoptOptions, LockCallback, ReadWriteLock, Semapho
 import type { LockLostError } from './errors'
 import type { Lease, MultiLease } from './lease'
 import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
+import type { TlsOptions } from './tls'
 import type { Diagnosis, LockInfo, LockStats, StoreHealth } from './told'
 
 /** Acquires locks at one store. */
@@ -126,12 +127,9 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * @param id Which one, with the same rules: an order, a day. The two together may have some 1000 bytes.
    * @returns whether it ran here
    * @throws what `fn` throws: by default, another may then try; see {@link OnceOptions.onFailure}
-   * @throws {StoreUnavailableError | QuorumError} nobody could tell whether it was done; `fn` has not run
-   * @throws {LockTimeoutError} several asked a quorum at once for all of `wait`, and none of them got it; `fn` has not run
-   * @throws {LockAbortedError} `signal` was aborted; `fn` has not run
-   * @throws {LockClosedError} the client was closed; `fn` has not run
-   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
-   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @throws {StoreUnavailableError | QuorumError | LockTimeoutError} nobody could tell whether it was done; `fn` has not run
+   * @throws {LockAbortedError | LockClosedError} `signal` was aborted, or the client closed; `fn` has not run
+   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`, `ERR_OUT_OF_RANGE`
    * @example
    * const { ran } = await locks.once('welcome-mail', user.id, () => sendMail(user))
    */
@@ -151,12 +149,10 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * until the next tick, at most for `catchUp`. Then the tick is skipped or missed; nothing runs without the store's answer.
    * `docs/cron.md` tells what is promised, and what is not.
    *
-   * @param name What is done, the same in all processes, and no other schedule's: 1 to about 1000 bytes of well-formed
-   * Unicode without NUL. While `fn` runs its process holds the lock of that name.
+   * @param name What is done, and the lock that is held meanwhile: as a key, but of 1000 bytes. No two schedules have one name.
    * @param cron Five fields, six (with seconds first) or seven (with years last), or `@daily` and the like; the same everywhere.
    * @throws {LockClosedError} the client was closed
-   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
-   * @throws {RangeError} `ERR_OUT_OF_RANGE`
+   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`, `ERR_OUT_OF_RANGE`
    * @example
    * const nightly = locks.schedule('nightly-mail', '0 3 * * *', (lease, tick) => sendMails(tick, lease.fence))
    * nightly.on('error', (error, tick) => console.error(tick, error))
@@ -302,28 +298,4 @@ export interface LockClientOptions {
    * signal, the process then ends of it, as it would have. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
-}
-
-/**
- * Whom to trust over TLS, and who to be: as with Node's `tls.connect()`, the texts themselves (PEM), not the names of files.
- * A certificate, key or name that can't be used is a `TypeError` at once.
- *
- * The server's certificate is always verified, and must be made for the host in the URL: who could pretend to be the server
- * could grant every lock to everybody. If the certificate is of your own making, do not look for a way to switch that off,
- * give `ca`.
- */
-export interface TlsOptions {
-  /**
-   * Certificates of the authorities to trust, instead of those that the system trusts (or those that the environment
-   * variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name): one text may have many.
-   */
-  ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined
-  /** The certificate to show to a server that wants one, and behind it those that lead to its authority. Needs `key`. */
-  cert?: string | Uint8Array | undefined
-  /** The private key of `cert`, not encrypted: PKCS#8, PKCS#1 or SEC1. It never appears in a message. */
-  key?: string | Uint8Array | undefined
-  /** The host name or IP address that the server's certificate must be made for. Default: the host in the URL. */
-  servername?: string | undefined
-  /** Not there: give `ca`. */
-  rejectUnauthorized?: never
 }

@@ -6,6 +6,7 @@ import { createLockClient, LockAbortedError, LockClosedError, StoreUnavailableEr
 import { until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
+import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { overStores } from '../support/stores.mjs'
 
@@ -188,17 +189,28 @@ describe('once: a store that fails', { timeout: 60_000 }, () => {
     assert.deepEqual((await outcomes).map(({ ran }) => ran).sort(), [false, true])
   })
 
-  test('while it answers nobody: what may have been granted is not taken for somebody else', async (t) => {
+  test('and swallows its answers: what was granted unheard is not taken for somebody else', async (t) => {
     const server = await startRedis(t)
-    const locks = createLockClient({ store: server.url(), storeTimeout: 100 })
+    const relay = await startRelay(t, server.port)
+    const locks = createLockClient({ store: `redis://127.0.0.1:${relay.port}`, storeTimeout: 100, name: 'me' })
     atEnd(t, () => locks.close())
     await locks.ready()
-    // The question arrives, and is answered too late: its lease is in the way of the next one until it is released.
-    server.freeze()
-    const doing = locks.once('key', 'id', () => 'done', { wait: 20_000 })
-    await until('a time-out', () => locks.stats().errors > 0)
-    server.thaw()
-    assert.equal((await doing).value, 'done')
+    relay.bar(['toClient'])
+    const ids = Array.from({ length: 40 }, (_, i) => `id-${i}`)
+    const doing = Promise.all(ids.map((id) => locks.once('key', id, () => id, { wait: 20_000 })))
+    await until('all to be granted', async () => {
+      const held = await server.ask('EXISTS', ...ids.map((id) => `lock:key@once:${id}`))
+      return held === ids.length
+    })
+    // Nor do the releases arrive. When it is back, they race with those who ask again.
+    relay.bar()
+    await until('time-outs', () => locks.stats().errors >= ids.length)
+    relay.cut()
+    await relay.heal()
+    assert.deepEqual(
+      (await doing).map(({ value }) => value),
+      ids,
+    )
   })
 
   test('between the work and the mark: it is made to remember as soon as it is back', async (t) => {
@@ -232,12 +244,20 @@ describe('once: a store that fails', { timeout: 60_000 }, () => {
 })
 
 describe('once: a quorum', { timeout: 60_000 }, () => {
-  test('of many who ask at the same time one does it, though votes are split', async (t) => {
+  const openQuorum = async (t) => {
     const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))
     const store = servers.map((server) => server.url())
-    const clients = Array.from({ length: 6 }, () => createLockClient({ store }))
-    atEnd(t, () => Promise.all(clients.map((locks) => locks.close())))
-    await Promise.all(clients.map((locks) => locks.ready()))
+    const clientOf = () => {
+      const locks = createLockClient({ store })
+      atEnd(t, () => locks.close())
+      return locks
+    }
+    return { servers, clientOf }
+  }
+
+  test('of many who ask at the same time one does it, and most nodes remember', async (t) => {
+    const { servers, clientOf } = await openQuorum(t)
+    const clients = Array.from({ length: 6 }, clientOf)
     for (let round = 0; round < 20; round++) {
       const outcomes = await Promise.all(clients.map((locks) => locks.once('key', `id-${round}`, () => round)))
       assert.equal(outcomes.filter(({ ran }) => ran).length, 1, `round ${round}`)
@@ -245,5 +265,25 @@ describe('once: a quorum', { timeout: 60_000 }, () => {
     await servers[0].kill()
     assert.deepEqual(await clients[0].once('key', 'id-7', unexpected), NOT)
     assert.equal((await clients[1].once('key', 'another', () => 1)).kept, true)
+  })
+
+  test('votes that were split are nobody who does it', async (t) => {
+    const { servers, clientOf } = await openQuorum(t)
+    const locks = clientOf()
+    await locks.ready()
+    const nodes = await Promise.all(servers.slice(0, 2).map((server) => server.command()))
+    atEnd(t, () => {
+      for (const node of nodes) node.close()
+    })
+    // Two others have a node each, and are about to give way.
+    await Promise.all(nodes.map((node, i) => node('SET', 'lock:key@once:id', `other-${i}`, 'PX', 40)))
+    assert.equal((await locks.once('key', 'id', () => 'done')).value, 'done')
+  })
+
+  test('while somebody does it, the others are told', async (t) => {
+    const { clientOf } = await openQuorum(t)
+    const [a, b] = [clientOf(), clientOf()]
+    const outcome = await a.once('key', 'id', () => b.once('key', 'id', unexpected))
+    assert.deepEqual(outcome, { ran: true, value: NOT, kept: true })
   })
 })
