@@ -152,7 +152,7 @@ export class Schedule extends EventEmitter<api.ScheduleEvents> implements api.Sc
       key: markerOf(this.name, String(tick)),
       ttl,
       keep,
-      wait: Math.max(0, end - Date.now()),
+      wait: this.#until(end),
       signal,
       // What the job throws does not get that far: a failure here means that it was not begun.
       onFailure: 'forget' as const,
@@ -187,7 +187,7 @@ export class Schedule extends EventEmitter<api.ScheduleEvents> implements api.Sc
   /** Waits until no earlier run is under way any more; `null`: until `end` one was. */
   async #waitTurn(end: number): Promise<Lease | null> {
     const { acquirer } = this.#desk
-    const wait = Math.max(0, end - Date.now())
+    const wait = this.#until(end)
     const asked = { ...acquirer.defaults, ttl: this.#settings.ttl, wait, signal: this.#ended.signal }
     try {
       return await acquirer.request(this.name, asked)
@@ -195,6 +195,11 @@ export class Schedule extends EventEmitter<api.ScheduleEvents> implements api.Sc
       if (error instanceof LockTimeoutError) return null
       throw error
     }
+  }
+
+  /** How long it is until then; the clock may have been set since that was found. */
+  #until(end: number): number {
+    return Math.min(Math.max(end - Date.now(), 0), this.#settings.catchUp)
   }
 
   async #guard(tick: number, work: () => Promise<unknown>): Promise<void> {

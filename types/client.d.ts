@@ -125,7 +125,6 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    *
    * @param key What is done: 1 to about 1000 bytes of well-formed Unicode without NUL.
    * @param id Which one, with the same rules: an order, a day. The two together may have some 1000 bytes.
-   * @returns whether it ran here
    * @throws what `fn` throws: by default, another may then try; see {@link OnceOptions.onFailure}
    * @throws {StoreUnavailableError | QuorumError | LockTimeoutError} nobody could tell whether it was done; `fn` has not run
    * @throws {LockAbortedError | LockClosedError} `signal` was aborted, or the client closed; `fn` has not run
