@@ -2,8 +2,9 @@
 // cannot drift apart (__test__/types/exports.ts checks that nothing is missing on either side).
 //
 // Here are the two functions. In types/: client, its options and events; asking, the kinds of locks and what may be asked of
-// them; lease, what is held; told, what a client tells of a lock, of itself and of its store; worker; errors;
-// channels, what is told to diagnostics. In otel and prometheus what `leasehold/otel` and `leasehold/prometheus` have.
+// them; lease, what is held; once, what is done once in the cluster; told, what a client tells of a lock, of itself and of
+// its store; worker; tls; errors; channels, what is told to diagnostics. In otel and prometheus what `leasehold/otel` and
+// `leasehold/prometheus` have.
 //
 // Every time is in milliseconds; those that are given are whole, those that are told may not be. Promise-returning
 // methods reject, also with the TypeError or RangeError of a bad argument, and callbacks are called with it;
@@ -18,6 +19,8 @@ export * from './types/channels'
 export * from './types/client'
 export * from './types/errors'
 export * from './types/lease'
+export * from './types/once'
+export * from './types/tls'
 export * from './types/told'
 export * from './types/worker'
 

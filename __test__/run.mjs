@@ -6,7 +6,7 @@
 //   npm test -- --test-name-pattern=X what begins with --test goes to node --test
 //
 // LEASEHOLD_TEST_STORES=memory,sqlite   only these stores
-// LEASEHOLD_TEST_SECONDS=60             how long the tests that count turns or break servers run (default 5 to 10)
+// LEASEHOLD_TEST_SECONDS=60             how long the tests that count turns or break servers run (default 5 to 12)
 // LEASEHOLD_TEST_REPEAT=50              how often the crashes are repeated (default 5)
 // LEASEHOLD_TEST_SEED=1                 repeats their random kills, and the faults of chaos/ (a failing test prints its seed)
 // REDIS_SERVER=/path/to/redis-server    the server to test with

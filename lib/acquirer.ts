@@ -42,12 +42,17 @@ export class Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, most })
   }
 
-  /** What acquire() and tryAcquire() do, with the lease observed: for the worker. */
-  request(key: string, asked: Asked, observer: Observer): Promise<Lease | null> {
+  /** What acquire() and tryAcquire() do, of what was checked already. A worker has the lease observed. */
+  request(key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     const host = this.#host
     host.checkOpen(key)
     if (!isHeard()) return Lease.request(host, key, asked, observer)
-    const calling = { source: host.source, method: 'worker', keys: key, asked } as const
+    const calling = {
+      source: host.source,
+      method: observer === undefined ? 'once' : 'worker',
+      keys: key,
+      asked,
+    } as const
     return followed(calling, (telling) => Lease.request(host, key, telling, observer))
   }
 

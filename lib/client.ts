@@ -4,6 +4,7 @@ import { Acquirer, type Host } from './acquirer'
 import { badValue, checkKey } from './arguments'
 import { call } from './call'
 import { breaker } from './channels'
+import type { Desk } from './claim'
 import { defineDispose } from './dispose'
 import * as errors from './errors'
 import { closeOnSignals, forgetSignals, releaseOnExit } from './exit'
@@ -11,8 +12,10 @@ import type { Source } from './following'
 import type { Lease } from './lease'
 import type { MultiLease } from './multi'
 import { bridge, type ClientConfig, open } from './native'
+import { parseOnce, runOnce } from './once'
 import { parseClient, parseList, parseTry } from './options'
 import { guarded } from './rethrow'
+import { Schedule } from './schedule'
 import type { Work } from './section'
 import { ReadWriteLock, Semaphore } from './shared'
 import { identify } from './store-identity'
@@ -20,11 +23,17 @@ import { readTicket } from './ticket'
 import { watch } from './watch'
 
 type Options = api.AcquireOptions | undefined
+type Outcome<T> = api.OnceOutcome<T>
+type Event = keyof api.LockClientEvents
+
+/** What a client tells, and what every emitter does. */
+const EVENTS = ['lost', 'error', 'breaker', 'newListener', 'removeListener']
 
 export class LockClient extends EventEmitter<api.LockClientEvents> implements api.LockClient {
   readonly #id: number
   readonly #host: Host
   readonly #acquirer: Acquirer
+  readonly #desk: Desk
   readonly #name: string
   readonly #prefix: string
   readonly #stores: readonly string[]
@@ -52,6 +61,10 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     })
     this.#host = this.#asHost()
     this.#acquirer = new Acquirer(this.#host, asked)
+    const { pauses } = this.#host
+    const { name } = config
+    const inspect = (key: string) => this.inspect(key)
+    this.#desk = { acquirer: this.#acquirer, pauses, name, isQuorum: this.#stores.length > 1, inspect }
     closeOnSignals(this, releaseOnSignal)
   }
 
@@ -98,6 +111,25 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
 
   readWriteLock(key: string): ReadWriteLock {
     return new ReadWriteLock(this.#acquirer, key)
+  }
+
+  override once<K>(event: K | Event, listener: api.LockClientListener<K>): this
+  override once<T>(key: string, id: string, fn: Work<api.Lease, T>, options?: api.OnceOptions): Promise<Outcome<T>>
+  override once(first: unknown, second: unknown, ...rest: unknown[]): unknown {
+    if (typeof second !== 'function') return this.#once(first, second, ...rest)
+    if (typeof first === 'string' && !EVENTS.includes(first)) {
+      throw badValue('once() takes key, id and fn; or it takes an event and a listener, but there is no such event')
+    }
+    return super.once(first as Event, second as api.LockClientListener<Event>)
+  }
+
+  async #once(key: unknown, id: unknown, fn?: unknown, options: unknown = {}): Promise<Outcome<unknown>> {
+    const deed = parseOnce<unknown>(this.#desk, key, id, fn, options)
+    return runOnce(this.#desk, { ...deed, failed: this.#host.failed })
+  }
+
+  schedule(name: string, cron: string, fn: api.ScheduledJob, options: api.ScheduleOptions = {}): Schedule {
+    return new Schedule(this.#host, this.#desk, name, cron, fn, options)
   }
 
   async adopt(ticket: string, options?: api.AdoptOptions): Promise<Lease> {

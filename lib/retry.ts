@@ -55,7 +55,7 @@ interface Attempts<T> {
   readonly signal: AbortSignal | undefined
   readonly pauses: Pauses
   /** Called before each further try. */
-  readonly again: (() => void) | undefined
+  readonly again?: (() => void) | undefined
   /** `null`: somebody else holds the lock. */
   attempt(): Promise<T | null>
 }

@@ -84,7 +84,7 @@ export type FailureOutcome = 'timeout' | 'aborted' | 'lost' | 'unavailable' | 'c
 
 /** A call for a lock, or for several. */
 export interface AcquireMessage extends ClientMessage, Ending<AcquireOutcome> {
-  readonly method: 'acquire' | 'tryAcquire' | 'adopt' | 'worker'
+  readonly method: 'acquire' | 'tryAcquire' | 'adopt' | 'worker' | 'once'
   /** Which lock; the first of `keys`. */
   readonly key: string
   /** Which locks: more than one only of those who asked for several. */

@@ -4,6 +4,8 @@ import type { EventEmitter } from 'node:events'
 import type { AcquireOptions, AdoptOptions, LockCallback, ReadWriteLock, Semaphore, TryAcquireOptions } from './asking'
 import type { LockLostError } from './errors'
 import type { Lease, MultiLease } from './lease'
+import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
+import type { TlsOptions } from './tls'
 import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
 
 /** Acquires locks at one store. */
@@ -109,6 +111,54 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    */
   readWriteLock(key: string): ReadWriteLock
 
+  /** What every event emitter has. With an id between the two it is another thing: */
+  once<K>(event: keyof LockClientEvents | K, listener: LockClientListener<K>): this
+  /**
+   * Runs `fn` once for this `id`, whoever asks, in whatever process: the first one runs it, and while it does and for `keep` after
+   * that, all others are told that they need not. Nobody waits for somebody else's `fn`.
+   *
+   * The id is remembered by a lease on the lock `KEY@once:ID` that is not released. So `fn` runs again when the store has lost
+   * its data, when the process dies in the middle and somebody asks once the lease has ended, and when somebody asks after `keep`.
+   * Storage that {@link Lease.fence | checks fences} refuses what comes late of the one before.
+   *
+   * When the store fails it is asked again for `wait`; then the call rejects, and `fn` has not run.
+   *
+   * @param key What is done: 1 to about 1000 bytes of well-formed Unicode without NUL.
+   * @param id Which one, with the same rules: an order, a day. The two together may have some 1000 bytes.
+   * @throws what `fn` throws: by default, another may then try; see {@link OnceOptions.onFailure}
+   * @throws {StoreUnavailableError | QuorumError | LockTimeoutError} nobody could tell whether it was done; `fn` has not run
+   * @throws {LockAbortedError | LockClosedError} `signal` was aborted, or the client closed; `fn` has not run
+   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`, `ERR_OUT_OF_RANGE`
+   * @example
+   * const { ran } = await locks.once('welcome-mail', user.id, () => sendMail(user))
+   */
+  once<T>(
+    key: string,
+    id: string,
+    fn: (lease: Lease) => T | PromiseLike<T>,
+    options?: OnceOptions,
+  ): Promise<OnceOutcome<T>>
+
+  /**
+   * Runs `fn` at the ticks of a cron pattern, each in one process of all those that have this schedule, whichever asks first.
+   * Clocks may differ, by less than `keep`. It begins at once, and keeps the process alive until it is stopped or the
+   * client is closed.
+   *
+   * A tick that comes while `fn` still runs for an earlier one, wherever, waits for that, and a store that fails is asked again:
+   * until the next tick, at most for `catchUp`. Then the tick is skipped or missed; nothing runs without the store's answer.
+   * `docs/cron.md` tells what is promised, and what is not.
+   *
+   * @param name What is done, and the lock that is held meanwhile: as a key, but of 1000 bytes. No two schedules have one name.
+   * @param cron Five fields, six (with seconds first) or seven (with years last), or `@daily` and the like; the same everywhere.
+   * @throws {LockClosedError} the client was closed
+   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`, `ERR_OUT_OF_RANGE`
+   * @example
+   * const nightly = locks.schedule('nightly-mail', '0 3 * * *', (lease, tick) => sendMails(tick, lease.fence))
+   * nightly.on('error', (error, tick) => console.error(tick, error))
+   * process.once('SIGTERM', () => nightly.stop())
+   */
+  schedule(name: string, cron: string, fn: ScheduledJob, options?: ScheduleOptions): Schedule
+
   /**
    * Goes on with a lease that was detached, here or in another process: the same lock, the same fence. Of several who
    * try, exactly one gets it. The client needs the store and the `prefix` of the one that detached it.
@@ -199,6 +249,9 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+/** What listens to the event `K` of a {@link LockClient}. */
+export type LockClientListener<K> = K extends keyof LockClientEvents ? (...told: LockClientEvents[K]) => void : never
+
 /** The events of a {@link LockClient}. */
 export interface LockClientEvents {
   /** A lease was lost: its holder did not want that. Not told of one that no caller of acquire received. */
@@ -274,28 +327,4 @@ export interface LockClientOptions {
    * signal, the process then ends of it, as it would have. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
-}
-
-/**
- * Whom to trust over TLS, and who to be: as with Node's `tls.connect()`, the texts themselves (PEM), not the names of files.
- * A certificate, key or name that can't be used is a `TypeError` at once.
- *
- * The server's certificate is always verified, and must be made for the host in the URL: who could pretend to be the server
- * could grant every lock to everybody. If the certificate is of your own making, do not look for a way to switch that off,
- * give `ca`.
- */
-export interface TlsOptions {
-  /**
-   * Certificates of the authorities to trust, instead of those that the system trusts (or those that the environment
-   * variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name): one text may have many.
-   */
-  ca?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined
-  /** The certificate to show to a server that wants one, and behind it those that lead to its authority. Needs `key`. */
-  cert?: string | Uint8Array | undefined
-  /** The private key of `cert`, not encrypted: PKCS#8, PKCS#1 or SEC1. It never appears in a message. */
-  key?: string | Uint8Array | undefined
-  /** The host name or IP address that the server's certificate must be made for. Default: the host in the URL. */
-  servername?: string | undefined
-  /** Not there: give `ca`. */
-  rejectUnauthorized?: never
 }

@@ -47,8 +47,22 @@ describe('package', () => {
     assert.equal(require('leasehold/package.json').name, 'leasehold')
     assert.ok(existsSync(`${ROOT}${manifest.main}`))
     assert.ok(existsSync(`${ROOT}${manifest.types}`))
-    assert.equal(manifest.dependencies, undefined, 'it depends on nothing')
+    assert.deepEqual(Object.keys(manifest.dependencies), ['croner'], 'it depends on nothing else')
+    const croner = require('croner/package.json')
+    assert.equal(manifest.dependencies.croner, croner.version, 'one version: all processes find the same ticks')
+    assert.equal(croner.dependencies, undefined)
+    assert.equal(croner.scripts.install ?? croner.scripts.postinstall, undefined)
     for (const script of ['install', 'postinstall', 'preinstall']) assert.equal(manifest.scripts[script], undefined)
+  })
+
+  test('what only a schedule needs is loaded with the first one', () => {
+    const script = `
+      const locks = require('leasehold').createLockClient('memory:lazy')
+      const loaded = () => Object.keys(require.cache).some((path) => path.includes('croner'))
+      console.log(loaded())
+      locks.schedule('name', '@daily', () => {}, { unref: true })
+      console.log(loaded())`
+    assert.equal(execFileSync(process.execPath, ['-e', script], { cwd: ROOT, encoding: 'utf8' }), 'false\ntrue\n')
   })
 
   test('what is packed is what a user needs, and no more', () => {

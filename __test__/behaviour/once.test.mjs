@@ -1,0 +1,289 @@
+// Doing a thing once: who does it, who does not, and what is left when it fails.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { createLockClient, LockAbortedError, LockClosedError, StoreUnavailableError } from 'leasehold'
+import { until } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { freePort } from '../support/ports.mjs'
+import { startRelay } from '../support/relay.mjs'
+import { startRedis } from '../support/servers.mjs'
+import { overStores } from '../support/stores.mjs'
+
+const NOT = { ran: false }
+const unexpected = () => assert.fail('it was done already')
+const mistake = new Error('a mistake of the user')
+const failing = () => {
+  throw mistake
+}
+
+overStores('once', (store) => {
+  test('of many who ask at the same time one does it, and the others are told', async (t) => {
+    const clients = [store.client(t), store.client(t), store.client(t)]
+    const key = store.key()
+    let runs = 0
+    const asked = Array.from({ length: 30 }, (_, i) => clients[i % 3].once(key, 'id', () => ++runs))
+    const outcomes = await Promise.all(asked)
+    assert.deepEqual(
+      outcomes.filter(({ ran }) => ran),
+      [{ ran: true, value: 1, kept: true }],
+    )
+    for (const outcome of outcomes.filter(({ ran }) => !ran)) assert.deepEqual(outcome, NOT)
+    assert.equal(runs, 1)
+    for (const locks of clients) assert.deepEqual(await locks.once(key, 'id', unexpected), NOT)
+  })
+
+  test('nobody waits for who does it; the lease is held meanwhile, and the mark outlives the client', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    let finish
+    const finished = new Promise((resolve) => {
+      finish = resolve
+    })
+    let lease
+    const doing = a.once(key, 'id', async (given) => {
+      lease = given
+      await finished
+      return 'done'
+    })
+    await until('it to begin', () => lease)
+    assert.deepEqual(await b.once(key, 'id', unexpected), NOT)
+    assert.equal(lease.isHeld, true)
+    assert.equal(lease.key, `${key}@once:id`)
+    assert.equal(a.stats().held, 1)
+    finish()
+    assert.deepEqual(await doing, { ran: true, value: 'done', kept: true })
+    assert.equal(a.stats().held, 0)
+    await a.close()
+    assert.deepEqual(await b.once(key, 'id', unexpected), NOT)
+    const info = await b.inspect(`${key}@once:id`)
+    assert.ok(info.remaining > 3_590_000 && info.remaining <= 3_600_000, `an hour, not ${info.remaining}`)
+  })
+
+  test('other ids and other keys are other things', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const pairs = [
+      [key, 'a'],
+      [key, 'b'],
+      [`${key}@once:a`, 'b'],
+      [key, 'a@once:b'],
+      [key, 'a%40once:b'],
+      [key, '{a}'],
+      [key, '%7ba%7d'],
+      [key, '鍵 '],
+      [`{${key}}`, 'a'],
+    ]
+    for (const [k, id] of pairs) assert.equal((await locks.once(k, id, () => id)).value, id)
+    for (const [k, id] of pairs) assert.deepEqual(await locks.once(k, id, unexpected), NOT)
+  })
+
+  test('what fails is forgotten, and whoever asks next tries; its own error comes out', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    await assert.rejects(a.once(key, 'id', failing), mistake)
+    let fence
+    await assert.rejects(
+      b.once(key, 'id', async (lease) => {
+        fence = lease.fence
+        await failing()
+      }),
+      mistake,
+    )
+    const outcome = await b.once(key, 'id', (lease) => lease.fence)
+    assert.ok(outcome.value > fence)
+    assert.deepEqual(await a.once(key, 'id', unexpected), NOT)
+  })
+
+  test("onFailure: 'keep': what fails is not tried again", async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    await assert.rejects(a.once(key, 'id', failing, { onFailure: 'keep' }), mistake)
+    assert.deepEqual(await b.once(key, 'id', unexpected), NOT)
+  })
+
+  test('keep: then it is forgotten', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const options = { ttl: 200, keep: 400 }
+    assert.equal((await a.once(key, 'id', () => 1, options)).kept, true)
+    assert.deepEqual(await b.once(key, 'id', unexpected, options), NOT)
+    const start = performance.now()
+    await until('it to be forgotten', async () => (await b.once(key, 'id', () => 2, options)).ran)
+    assert.ok(performance.now() - start < 2_000)
+  })
+
+  test('a mark that is as long as it may be, and one that is longer', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const room = 1_024 - Buffer.byteLength(`${key}@once:`)
+    const id = 'i'.repeat(room)
+    assert.equal((await locks.once(key, id, () => 1)).ran, true)
+    assert.deepEqual(await locks.once(key, id, unexpected), NOT)
+    const tooLong = { constructor: RangeError, code: 'ERR_OUT_OF_RANGE', message: /1025 bytes/ }
+    await assert.rejects(locks.once(key, `${id}i`, unexpected), tooLong)
+    await assert.rejects(locks.once(key, `${'@'.repeat(room / 2)}`, unexpected), { code: 'ERR_OUT_OF_RANGE' })
+  })
+
+  test('who releases the lease itself has it not kept; who lost it is told', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const errors = []
+    a.on('error', (error) => errors.push(error))
+    const released = await a.once(key, 'id', async (lease) => lease.release())
+    assert.deepEqual(released, { ran: true, value: true, kept: false })
+    assert.equal((await b.once(key, 'id', () => 1)).ran, true)
+    assert.deepEqual(errors, [])
+    const closing = await a.once(key, 'other', async () => {
+      await a.close()
+      return 'done'
+    })
+    assert.deepEqual(closing, { ran: true, value: 'done', kept: false })
+    assert.deepEqual(
+      errors.map(({ reason }) => reason),
+      ['closed'],
+    )
+  })
+
+  test('a client that is closed, and a signal that is aborted: nothing runs', async (t) => {
+    const locks = store.client(t)
+    const signal = AbortSignal.abort()
+    await assert.rejects(locks.once('key', 'id', unexpected, { signal }), LockAbortedError)
+    await locks.close()
+    await assert.rejects(locks.once('key', 'id', unexpected), LockClosedError)
+  })
+
+  test('with two arguments it is the once() of every event emitter', async (t) => {
+    const locks = store.client(t)
+    const heard = []
+    assert.equal(
+      locks.once('error', (error) => heard.push(error)),
+      locks,
+    )
+    locks.emit('error', mistake)
+    assert.deepEqual(heard, [mistake])
+    assert.equal(locks.listenerCount('error'), 0)
+  })
+})
+
+describe('once: a store that fails', { timeout: 60_000 }, () => {
+  test('is asked again for `wait`, and then nothing has run', async (t) => {
+    const locks = createLockClient(`redis://127.0.0.1:${await freePort()}`)
+    atEnd(t, () => locks.close())
+    const start = performance.now()
+    await assert.rejects(locks.once('key', 'id', unexpected, { wait: 500 }), StoreUnavailableError)
+    const ms = performance.now() - start
+    assert.ok(ms >= 490 && ms < 2_500, `${ms}`)
+    const signal = AbortSignal.timeout(100)
+    await assert.rejects(locks.once('key', 'id', unexpected, { signal }), LockAbortedError)
+  })
+
+  test('and is back within `wait`: it is done', async (t) => {
+    const server = await startRedis(t, { keep: true })
+    const [a, b] = [createLockClient(server.url()), createLockClient(server.url())]
+    atEnd(t, () => Promise.all([a.close(), b.close()]))
+    await a.ready()
+    await server.kill()
+    const outcomes = Promise.all([a, b].map((locks) => locks.once('key', 'id', () => 1, { wait: 20_000 })))
+    await server.start()
+    assert.deepEqual((await outcomes).map(({ ran }) => ran).sort(), [false, true])
+  })
+
+  test('and swallows its answers: what was granted unheard is not taken for somebody else', async (t) => {
+    const server = await startRedis(t)
+    const relay = await startRelay(t, server.port)
+    const locks = createLockClient({ store: `redis://127.0.0.1:${relay.port}`, storeTimeout: 100, name: 'me' })
+    atEnd(t, () => locks.close())
+    await locks.ready()
+    relay.bar(['toClient'])
+    const ids = Array.from({ length: 40 }, (_, i) => `id-${i}`)
+    const doing = Promise.all(ids.map((id) => locks.once('key', id, () => id, { wait: 20_000 })))
+    await until('all to be granted', async () => {
+      const held = await server.ask('EXISTS', ...ids.map((id) => `lock:key@once:${id}`))
+      return held === ids.length
+    })
+    // Nor do the releases arrive. When it is back, they race with those who ask again.
+    relay.bar()
+    await until('time-outs', () => locks.stats().errors >= ids.length)
+    relay.cut()
+    await relay.heal()
+    assert.deepEqual(
+      (await doing).map(({ value }) => value),
+      ids,
+    )
+  })
+
+  test('between the work and the mark: it is made to remember as soon as it is back', async (t) => {
+    const server = await startRedis(t, { keep: true })
+    const [a, b] = [createLockClient({ store: server.url(), storeTimeout: 100 }), createLockClient(server.url())]
+    atEnd(t, () => Promise.all([a.close(), b.close()]))
+    const doing = a.once('key', 'id', () => server.kill(), { ttl: 10_000 })
+    await until('an attempt', () => a.stats().errors > 0)
+    await server.start()
+    assert.equal((await doing).kept, true)
+    assert.deepEqual(await b.once('key', 'id', unexpected), NOT)
+  })
+
+  test('for longer than the lease lives: the value comes out, and that it is not kept is told', async (t) => {
+    const server = await startRedis(t)
+    const locks = createLockClient({ store: server.url(), storeTimeout: 100 })
+    atEnd(t, () => locks.close())
+    const errors = []
+    locks.on('error', (error) => errors.push(error))
+    const work = async () => {
+      await server.kill()
+      return 'done'
+    }
+    const outcome = await locks.once('key', 'id', work, { ttl: 500 })
+    assert.deepEqual(outcome, { ran: true, value: 'done', kept: false })
+    assert.deepEqual(
+      errors.map(({ code, reason }) => [code, reason]),
+      [['ERR_LOCK_LOST', 'expired']],
+    )
+  })
+})
+
+describe('once: a quorum', { timeout: 60_000 }, () => {
+  const openQuorum = async (t) => {
+    const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))
+    const store = servers.map((server) => server.url())
+    const clientOf = () => {
+      const locks = createLockClient({ store })
+      atEnd(t, () => locks.close())
+      return locks
+    }
+    return { servers, clientOf }
+  }
+
+  test('of many who ask at the same time one does it, and most nodes remember', async (t) => {
+    const { servers, clientOf } = await openQuorum(t)
+    const clients = Array.from({ length: 6 }, clientOf)
+    for (let round = 0; round < 20; round++) {
+      const outcomes = await Promise.all(clients.map((locks) => locks.once('key', `id-${round}`, () => round)))
+      assert.equal(outcomes.filter(({ ran }) => ran).length, 1, `round ${round}`)
+    }
+    await servers[0].kill()
+    assert.deepEqual(await clients[0].once('key', 'id-7', unexpected), NOT)
+    assert.equal((await clients[1].once('key', 'another', () => 1)).kept, true)
+  })
+
+  test('votes that were split are nobody who does it', async (t) => {
+    const { servers, clientOf } = await openQuorum(t)
+    const locks = clientOf()
+    await locks.ready()
+    const nodes = await Promise.all(servers.slice(0, 2).map((server) => server.command()))
+    atEnd(t, () => {
+      for (const node of nodes) node.close()
+    })
+    // Two others have a node each, and are about to give way.
+    await Promise.all(nodes.map((node, i) => node('SET', 'lock:key@once:id', `other-${i}`, 'PX', 40)))
+    assert.equal((await locks.once('key', 'id', () => 'done')).value, 'done')
+  })
+
+  test('while somebody does it, the others are told', async (t) => {
+    const { clientOf } = await openQuorum(t)
+    const [a, b] = [clientOf(), clientOf()]
+    const outcome = await a.once('key', 'id', () => b.once('key', 'id', unexpected))
+    assert.deepEqual(outcome, { ran: true, value: NOT, kept: true })
+  })
+})

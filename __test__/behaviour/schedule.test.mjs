@@ -1,0 +1,240 @@
+// A schedule: its ticks, what happens to those that can't be run at once, and how it ends.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { describe, test } from 'node:test'
+import { createLockClient, LockClosedError } from 'leasehold'
+import { until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { freePort } from '../support/ports.mjs'
+import { overStores } from '../support/stores.mjs'
+
+const EACH_SECOND = '* * * * * *'
+const SECOND = 1_000
+
+/** A job that ends when it is told to. */
+function gate() {
+  const runs = []
+  return {
+    runs,
+    job: (lease, tick) => new Promise((resolve) => runs.push({ lease, tick, end: resolve })),
+  }
+}
+
+overStores('schedule', (store) => {
+  test('each tick is run by one of those who have it, with the lock of that name', async (t) => {
+    const clients = [store.client(t), store.client(t), store.client(t)]
+    const name = store.key()
+    const runs = []
+    const schedules = clients.map((locks) =>
+      locks.schedule(name, EACH_SECOND, (lease, tick) => runs.push({ tick, key: lease.key, fence: lease.fence })),
+    )
+    for (const schedule of schedules) {
+      assert.equal(schedule.name, name)
+      assert.ok(schedule.next.getTime() <= Date.now() + SECOND)
+    }
+    await until('some ticks', () => runs.length >= 4)
+    await Promise.all(schedules.map((schedule) => schedule.stop()))
+    for (const { key } of runs) assert.equal(key, name)
+    for (const [i, { tick, fence }] of runs.entries()) {
+      assert.equal(tick.getTime() % SECOND, 0)
+      if (i === 0) continue
+      assert.equal(tick - runs[i - 1].tick, SECOND, 'none is left out and none is doubled')
+      assert.ok(fence > runs[i - 1].fence)
+    }
+    assert.equal(schedules[0].next, null)
+  })
+
+  test('a tick waits for the run of an earlier one, and is skipped when the next one comes', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const name = store.key()
+    const { runs, job } = gate()
+    const schedules = [a, b].map((locks) => locks.schedule(name, EACH_SECOND, job))
+    const skipped = []
+    for (const schedule of schedules) schedule.on('skipped', (tick) => skipped.push(tick.getTime()))
+    await until('a run', () => runs.length === 1)
+    await until('skipped ticks', () => skipped.length >= 2)
+    assert.equal(runs.length, 1)
+    assert.equal(new Set(skipped).size, skipped.length, 'one of them tells')
+    assert.ok(skipped.every((tick) => tick > runs[0].tick.getTime()))
+    runs[0].end()
+    await until('the next run', () => runs.length === 2)
+    assert.ok(!skipped.includes(runs[1].tick.getTime()))
+    const stops = schedules.map((schedule) => schedule.stop())
+    for (const { end } of runs) end()
+    await Promise.all(stops)
+  })
+
+  test('overlap: true runs it all the same', async (t) => {
+    const locks = store.client(t)
+    const { runs, job } = gate()
+    const schedule = locks.schedule(store.key(), EACH_SECOND, job, { overlap: true })
+    schedule.on('skipped', () => assert.fail('nothing is skipped'))
+    await until('two runs at a time', () => runs.length === 2)
+    assert.ok(runs.every(({ lease }) => lease.isHeld))
+    const stopped = schedule.stop()
+    for (const { end } of runs) end()
+    await stopped
+    assert.equal(locks.stats().held, 0)
+  })
+
+  test('stop waits for what runs, and asks for no more', async (t) => {
+    const locks = store.client(t)
+    const { runs, job } = gate()
+    const schedule = locks.schedule(store.key(), EACH_SECOND, job)
+    await once(schedule, 'run')
+    let isStopped = false
+    const stopping = [schedule.stop(), schedule.stop()]
+    stopping[0].then(() => {
+      isStopped = true
+    })
+    assert.equal(schedule.next, null)
+    await locks.ready()
+    assert.equal(isStopped, false)
+    assert.equal(runs[0].lease.isHeld, true, 'its lock stays')
+    runs[0].end()
+    await Promise.all(stopping)
+    assert.equal(locks.stats().held, 0)
+    assert.equal(runs.length, 1)
+  })
+
+  test('a job that fails is told, is not tried again, and the next tick is run', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const name = store.key()
+    const ticks = []
+    const schedules = [a, b].map((locks) =>
+      locks.schedule(name, EACH_SECOND, async (_, tick) => {
+        ticks.push(tick.getTime())
+        throw new Error(`failed at ${tick.getTime()}`)
+      }),
+    )
+    const told = []
+    for (const schedule of schedules) schedule.on('error', (error, tick) => told.push([error.message, tick.getTime()]))
+    await until('three failures', () => told.length >= 3)
+    await Promise.all(schedules.map((schedule) => schedule.stop()))
+    assert.equal(new Set(ticks).size, ticks.length)
+    assert.deepEqual(
+      told,
+      ticks.map((tick) => [`failed at ${tick}`, tick]),
+    )
+  })
+
+  test('an error that the schedule has no listener for is the client’s', async (t) => {
+    const locks = store.client(t)
+    const schedule = locks.schedule(store.key(), EACH_SECOND, () => {
+      throw new Error('a mistake')
+    })
+    const [error] = await within('the error', once(locks, 'error'))
+    assert.equal(error.message, 'a mistake')
+    await schedule.stop()
+  })
+
+  test('who is started soon after a tick asks for it, once in the cluster', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const name = store.key()
+    const runs = []
+    const job = (_, tick) => runs.push(tick.getTime())
+    // Less than two hours ago, and not soon: the tick is in the past for sure.
+    const options = { catchUp: 2 * 3_600_000 }
+    const first = a.schedule(name, '0 * * * *', job, options)
+    await once(first, 'run')
+    const second = b.schedule(name, '0 * * * *', job, options)
+    const late = b.schedule(name, '0 0 1 1 *', job)
+    await until('it to ask', () => b.stats().contended > 0)
+    await Promise.all([first, second, late].map((schedule) => schedule.stop()))
+    assert.equal(runs.length, 1)
+    assert.equal(runs[0] % 3_600_000, 0)
+    assert.ok(runs[0] <= Date.now() && runs[0] > Date.now() - options.catchUp)
+  })
+
+  test('closing the client ends it', async (t) => {
+    const locks = store.client(t)
+    const schedule = locks.schedule(store.key(), EACH_SECOND, () => {})
+    await once(schedule, 'run')
+    await locks.close()
+    assert.equal(schedule.next, null)
+    await schedule.stop()
+    assert.throws(() => locks.schedule('name', EACH_SECOND, () => {}), LockClosedError)
+  })
+})
+
+describe('schedule: a store that fails', { timeout: 60_000 }, () => {
+  test('nothing runs, and the ticks are missed, with what was wrong', async (t) => {
+    const locks = createLockClient(`redis://127.0.0.1:${await freePort()}`)
+    atEnd(t, () => locks.close())
+    const schedule = locks.schedule('name', EACH_SECOND, () => assert.fail('nobody allowed that'))
+    const ticks = []
+    schedule.on('missed', (tick, error) => {
+      assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+      ticks.push(tick.getTime())
+    })
+    await until('two missed ticks', () => ticks.length === 2)
+    await schedule.stop()
+    assert.equal(ticks[1] - ticks[0], SECOND)
+  })
+})
+
+describe('schedule: the clock', { timeout: 60_000 }, () => {
+  /** Lets this process's clock stand at `instant`, until the test is over or it is set again. */
+  const setClock = (t, instant) => t.mock.method(Date, 'now', () => Date.parse(instant))
+
+  const nextOf = (t, cron, instant, timeZone) => {
+    setClock(t, instant)
+    const locks = createLockClient('memory:ticks')
+    atEnd(t, () => locks.close())
+    const schedule = locks.schedule('name', cron, () => {}, { timeZone, unref: true, catchUp: 1_000 })
+    return schedule.next.toISOString()
+  }
+
+  for (const [what, cron, timeZone, instant, expected] of [
+    ['UTC unless one says otherwise', '0 3 * * *', undefined, '2026-07-01T00:00:00Z', '2026-07-01T03:00:00.000Z'],
+    ['in summer', '0 3 * * *', 'Europe/Berlin', '2026-07-01T00:00:00Z', '2026-07-01T01:00:00.000Z'],
+    ['in winter', '0 3 * * *', 'Europe/Berlin', '2026-12-01T00:00:00Z', '2026-12-01T02:00:00.000Z'],
+    [
+      'an hour that is left out: after it',
+      '30 2 * * *',
+      'Europe/Berlin',
+      '2026-03-28T22:00:00Z',
+      '2026-03-29T01:00:00.000Z',
+    ],
+    [
+      'an hour that comes twice: the first',
+      '30 2 * * *',
+      'Europe/Berlin',
+      '2026-10-24T22:00:00Z',
+      '2026-10-25T00:30:00.000Z',
+    ],
+    ['and not the second', '30 2 * * *', 'Europe/Berlin', '2026-10-25T00:45:00Z', '2026-10-26T01:30:00.000Z'],
+    ['nor of several hours', '30 2,14 * * *', 'Europe/Berlin', '2026-10-25T00:45:00Z', '2026-10-25T13:30:00.000Z'],
+    ['each half hour: in both', '*/30 * * * *', 'Europe/Berlin', '2026-10-25T00:45:00Z', '2026-10-25T01:00:00.000Z'],
+    ['America, a week later', '30 1 * * *', 'America/New_York', '2026-11-01T05:45:00Z', '2026-11-02T06:30:00.000Z'],
+    ['the last of February', '0 0 L 2 *', 'UTC', '2026-02-01T00:00:00Z', '2026-02-28T00:00:00.000Z'],
+    ['@daily', '@daily', 'Asia/Tokyo', '2026-01-01T00:00:00Z', '2026-01-01T15:00:00.000Z'],
+  ]) {
+    test(`time zones: ${what}`, (t) => assert.equal(nextOf(t, cron, instant, timeZone), expected))
+  }
+
+  test('a machine that slept over many ticks asks for the last one, and tells that it missed the others', async (t) => {
+    let now = Date.parse('2026-01-01T00:00:00.500Z')
+    t.mock.method(Date, 'now', () => now)
+    const locks = createLockClient('memory:asleep')
+    atEnd(t, () => locks.close())
+    const runs = []
+    const missed = []
+    const schedule = locks.schedule('name', '* * * * *', (_, tick) => runs.push(tick.toISOString()), {
+      catchUp: 600_000,
+    })
+    schedule.on('missed', (tick, error) => missed.push([tick.toISOString(), error]))
+    await until('the tick of before', () => runs.length === 1)
+    assert.deepEqual(runs, ['2026-01-01T00:00:00.000Z'])
+    now = Date.parse('2026-01-01T08:30:30.000Z')
+    await until('the last tick', () => runs.length === 2)
+    assert.equal(runs[1], '2026-01-01T08:30:00.000Z')
+    assert.deepEqual(missed, [['2026-01-01T00:01:00.000Z', null]])
+    assert.equal(schedule.next.toISOString(), '2026-01-01T08:31:00.000Z')
+    now = Date.parse('2026-01-01T07:00:30.000Z')
+    await until('the clock to be believed again', () => schedule.next.getTime() < now + 60_000)
+    await schedule.stop()
+    assert.equal(runs.length, 2)
+  })
+})

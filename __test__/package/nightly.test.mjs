@@ -1,0 +1,109 @@
+// The example as its README tells one to use it: three servers, a mail to each customer a day, whatever happens to a server.
+
+import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
+
+const EXAMPLE = fileURLToPath(new URL('../../examples/nightly', import.meta.url))
+const CUSTOMERS = 3
+
+/** Starts a program of the example: { log(), kill(signal), ended }. */
+function start(t, args, env) {
+  const child = spawn(process.execPath, args, {
+    cwd: EXAMPLE,
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined, MAIL_MS: '20', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let log = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text) => {
+      log += text
+    })
+  }
+  const ended = once(child, 'close').then(([code, signal]) => signal ?? code)
+  atEnd(t, async () => {
+    child.kill('SIGTERM')
+    await within('its end', ended)
+  })
+  return { log: () => log, kill: (signal) => child.kill(signal), ended }
+}
+
+const mailsIn = (folder) => {
+  const path = join(folder, 'outbox.jsonl')
+  if (!existsSync(path)) return []
+  const lines = readFileSync(path, 'utf8').split('\n').slice(0, -1)
+  return lines.map((line) => JSON.parse(line))
+}
+
+/** Each customer had one mail of each day; of the day of a killed server perhaps fewer. */
+function assertOnce(mails, cutShort = 0) {
+  const days = [...new Set(mails.map(({ day }) => day))]
+  const complete = days.filter((day) => {
+    const own = mails.filter((mail) => mail.day === day)
+    assert.equal(new Set(own.map(({ to }) => to)).size, own.length, `two mails of ${day}`)
+    assert.equal(new Set(own.map(({ by }) => by)).size, 1, `two servers sent those of ${day}`)
+    return own.length === CUSTOMERS
+  })
+  assert.ok(complete.length >= days.length - cutShort, JSON.stringify(mails, null, 1))
+  const fences = mails.map(({ fence }) => fence)
+  assert.deepEqual(
+    fences,
+    fences.toSorted((a, b) => a - b),
+  )
+}
+
+describe('examples/nightly', { timeout: 120_000 }, () => {
+  before(() => {
+    if (!existsSync(join(EXAMPLE, 'node_modules'))) {
+      execFileSync('npm', ['install', '--no-audit', '--no-fund'], { cwd: EXAMPLE, stdio: 'inherit' })
+    }
+  })
+
+  test('npm run dev: three servers, one of which sends, and they end in order', async (t) => {
+    const folder = temporaryFolder(t)
+    const env = { LEASEHOLD_URL: `sqlite:${join(folder, 'locks.db')}`, DATA_DIR: folder }
+    const { scripts } = JSON.parse(readFileSync(join(EXAMPLE, 'package.json'), 'utf8'))
+    const [, ...args] = scripts.dev.split(' ')
+    const cluster = start(t, args, env)
+    await until('three servers', () => (cluster.log().match(/waits for/g) ?? []).length === 3)
+    await until('the mails of a day', () => mailsIn(folder).length >= CUSTOMERS)
+    cluster.kill('SIGTERM')
+    assert.equal(await within('its end', cluster.ended), 0, cluster.log())
+    assertOnce(mailsIn(folder))
+    assert.doesNotMatch(cluster.log(), /failed|missed|no second/)
+  })
+
+  test('on Redis, with a server killed in the middle: the others go on, and nobody has two mails', async (t) => {
+    const folder = temporaryFolder(t)
+    const env = { REDIS_URL: (await startRedis(t)).url(), DATA_DIR: folder, CRON: '* * * * * *', MAIL_MS: '100' }
+    const servers = new Map(
+      ['anna', 'ben', 'cleo'].map((SERVER) => [SERVER, start(t, ['server.mjs'], { ...env, SERVER })]),
+    )
+    const [{ by }] = await until('a mail', () => {
+      const mails = mailsIn(folder)
+      return mails.length > 0 && mails
+    })
+    servers.get(by).kill('SIGKILL')
+    const before = mailsIn(folder).length
+    await until(
+      'mails of others',
+      () =>
+        mailsIn(folder)
+          .slice(before + CUSTOMERS)
+          .some((mail) => mail.by !== by),
+      60_000,
+    )
+    for (const [name, server] of servers) {
+      server.kill('SIGTERM')
+      assert.equal(await within('its end', server.ended), name === by ? 'SIGKILL' : 0, server.log())
+    }
+    assertOnce(mailsIn(folder), 1)
+  })
+})

@@ -1,0 +1,40 @@
+// One server of the cluster. All of them have the same schedule; which one sends is none of their business.
+
+import { createLockClient } from 'leasehold'
+import { config } from './config.mjs'
+import { Mailer } from './mailer.mjs'
+
+const CUSTOMERS = ['ada@example.com', 'grace@example.com', 'edsger@example.com']
+
+const { server, cron, timeZone } = config
+const mailer = new Mailer(config)
+const log = (...words) => console.log(`[${server}]`, ...words)
+
+// LEASEHOLD_URL, or REDIS_URL, or a file of this machine.
+const locks = createLockClient({ name: server })
+const nightly = locks.schedule(
+  'nightly-mail',
+  cron,
+  async (lease, tick) => {
+    const day = tick.toISOString()
+    for (const to of CUSTOMERS) {
+      // Lost in the middle, the rest is somebody else's, or nobody's: better too few mails than two.
+      lease.assertHeld()
+      const isNew = await mailer.send({ to, day, by: server, fence: lease.fence })
+      log(isNew ? 'mail to' : 'no second mail to', to)
+    }
+  },
+  { timeZone, catchUp: 15 * 60_000 },
+)
+nightly.on('run', (tick) => log('sends the mail of', tick.toISOString()))
+nightly.on('skipped', (tick) => log('skipped', tick.toISOString(), 'since the mail before was still being sent'))
+nightly.on('missed', (tick, error) => log('missed', tick.toISOString(), error?.message ?? ''))
+nightly.on('error', (error, tick) => log('failed at the mail of', tick.toISOString(), error.message))
+log('waits for', nightly.next.toISOString())
+
+/** The mails in hand go out before this process ends. A second signal ends it at once. */
+async function shutDown() {
+  await nightly.stop()
+  await locks.close()
+}
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, shutDown)

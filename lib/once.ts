@@ -1,0 +1,129 @@
+// Doing a thing once in the cluster. That it is done is remembered by its lease, which nobody releases: see docs/cron.md.
+
+import { setTimeout as sleep } from 'node:timers/promises'
+import type * as api from '../index'
+import {
+  badType,
+  badValue,
+  checkFunction,
+  checkKey,
+  checkMs,
+  checkMsOrInfinity,
+  checkOptions,
+  checkSignal,
+  checkText,
+  checkTtl,
+  MIN_TTL,
+  outOfRange,
+} from './arguments'
+import { type Claim, claim, type Desk } from './claim'
+import { LockError, LockLostError } from './errors'
+import type { Lease } from './lease'
+import { bridge } from './native'
+
+/** How long it is remembered, unless somebody says otherwise. */
+export const KEEP = 3_600_000
+const MAX_KEY = 1_024
+/** The pauses between attempts to have the store remember. */
+const SHORTEST_PAUSE = 25
+const LONGEST_PAUSE = 500
+
+const ONCE_OPTIONS = ['keep', 'ttl', 'wait', 'onFailure', 'signal'] as const satisfies (keyof api.OnceOptions)[]
+
+/** What is to be done once. */
+export interface Deed<T> extends Claim {
+  readonly keep: number
+  readonly onFailure: 'forget' | 'keep'
+  work(lease: Lease): T | PromiseLike<T>
+  /** A failure that no promise tells. */
+  failed(error: unknown): void
+}
+
+/** Checks what a user asks for. */
+export function parseOnce<T>(
+  { acquirer }: Desk,
+  key: unknown,
+  id: unknown,
+  fn: unknown,
+  given: unknown,
+): Omit<Deed<T>, 'failed'> {
+  checkOptions(given, ONCE_OPTIONS)
+  const marker = markerOf(key, id)
+  checkFunction('fn', fn)
+  const options: api.OnceOptions = given
+  const { ttl = acquirer.defaults.ttl, wait = acquirer.defaults.wait, onFailure = 'forget', signal } = options
+  checkTtl(ttl)
+  const keep = checkKeep(options.keep, ttl, KEEP)
+  checkMsOrInfinity('wait', wait, 0)
+  if (typeof onFailure !== 'string') throw badType('onFailure', 'of type string', onFailure)
+  if (onFailure !== 'forget' && onFailure !== 'keep') {
+    throw badValue('The "onFailure" option must be "forget" (another may try) or "keep" (nobody may)')
+  }
+  if (signal !== undefined) checkSignal('signal', signal)
+  return { key: marker, ttl, wait, signal, keep, onFailure, work: fn as (lease: Lease) => T }
+}
+
+/** The default is `usual`, or the ttl if that is longer: a lease never ends earlier than it would have. */
+export function checkKeep(given: unknown, ttl: number, usual: number): number {
+  if (given === undefined) return Math.max(usual, ttl)
+  checkMs('keep', given, MIN_TTL)
+  if (given < ttl) throw outOfRange('keep', `>= ttl, which is ${ttl}`, given)
+  return given
+}
+
+/**
+ * The lock that stands for `id`. No two pairs have the same: the last @ is the one put in here, since ids have none any more.
+ * Nor have they braces, which would tell Redis Cluster where to put it.
+ */
+export function markerOf(key: unknown, id: unknown): string {
+  checkKey(key)
+  checkText('id', id, 1, MAX_KEY)
+  const escaped = id.replace(/[%@{}]/g, (char) => `%${char.charCodeAt(0).toString(16)}`)
+  const marker = `${key}@once:${escaped}`
+  const bytes = Buffer.byteLength(marker)
+  if (bytes > MAX_KEY) {
+    throw outOfRange('id.length', `so short that key and id make a lock of <= ${MAX_KEY} bytes`, `${bytes} bytes`)
+  }
+  return marker
+}
+
+export async function runOnce<T>(desk: Desk, deed: Deed<T>): Promise<api.OnceOutcome<T>> {
+  const lease = await claim(desk, deed)
+  if (lease === null) return { ran: false }
+  // This promise is pending, whatever the work waits for.
+  bridge.hold()
+  try {
+    const value = await attempted(deed, lease)
+    return { ran: true, value, kept: await keepMark(deed, lease) }
+  } finally {
+    bridge.unhold()
+  }
+}
+
+async function attempted<T>(deed: Deed<T>, lease: Lease): Promise<T> {
+  try {
+    return await deed.work(lease)
+  } catch (error) {
+    if (deed.onFailure === 'keep') await keepMark(deed, lease)
+    else await lease.release().catch((failure) => deed.failed(failure))
+    throw error
+  }
+}
+
+/** Lets the store remember; says whether it does for sure. Tries for as long as the lease is held, and so nobody else is in. */
+async function keepMark({ keep, failed }: Deed<unknown>, lease: Lease): Promise<boolean> {
+  for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
+    try {
+      await lease.detach(keep)
+      return true
+    } catch (error) {
+      if (error instanceof LockLostError) {
+        failed(error)
+        return false
+      }
+      // The work has released it, or handed it on itself.
+      if (error instanceof LockError && error.code === 'ERR_LOCK_RELEASED') return false
+    }
+    await sleep(pause)
+  }
+}

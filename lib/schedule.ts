@@ -1,0 +1,214 @@
+// A job at the ticks of a cron pattern, each of which one process of the cluster takes. See docs/cron.md for what that means.
+
+import { EventEmitter } from 'node:events'
+import type * as api from '../index'
+import type { Host } from './acquirer'
+import { checkBoolean, checkFunction, checkKey, checkMs, checkOptions, checkTtl, MAX_MS, outOfRange } from './arguments'
+import type { Desk } from './claim'
+import { Cron } from './cron'
+import { defineDispose } from './dispose'
+import { LockAbortedError, LockClosedError, LockTimeoutError } from './errors'
+import type { Lease } from './lease'
+import { checkKeep, KEEP, markerOf, runOnce } from './once'
+import { guarded } from './rethrow'
+import { runWith } from './section'
+
+/** How long to sleep at most: a clock may be set, and a machine that was asleep has to notice. */
+const MAX_SLEEP = 5_000
+/** How far a clock may go back before what it told is taken for a mistake. */
+const SET_BACK = 60_000
+/** What any instant makes no longer key than. */
+const LONGEST_ID = '8640000000000000'
+
+const SCHEDULE_OPTIONS = [
+  'timeZone',
+  'overlap',
+  'catchUp',
+  'keep',
+  'ttl',
+  'unref',
+] as const satisfies (keyof api.ScheduleOptions)[]
+
+interface Settings {
+  readonly overlap: boolean
+  readonly catchUp: number
+  readonly keep: number
+  readonly ttl: number
+  readonly unref: boolean
+}
+
+function parse(given: unknown, { acquirer }: Desk): Settings & { timeZone: string } {
+  checkOptions(given, SCHEDULE_OPTIONS)
+  const options: api.ScheduleOptions = given
+  const { timeZone = 'UTC', overlap = false, catchUp = 10_000, ttl = acquirer.defaults.ttl, unref = false } = options
+  checkBoolean('overlap', overlap)
+  checkMs('catchUp', catchUp, 1_000, Math.floor(MAX_MS / 2))
+  checkTtl(ttl)
+  checkBoolean('unref', unref)
+  const keep = checkKeep(options.keep, ttl, Math.max(KEEP, 2 * catchUp))
+  // Who asks for a tick that nobody remembers runs it again.
+  if (keep < 2 * catchUp) throw outOfRange('keep', `>= 2 * catchUp, which is ${2 * catchUp}`, keep)
+  return { timeZone, overlap, catchUp, ttl, unref, keep }
+}
+
+export class Schedule extends EventEmitter<api.ScheduleEvents> implements api.Schedule {
+  readonly name: string
+  readonly #host: Host
+  readonly #desk: Desk
+  readonly #cron: Cron
+  readonly #job: api.ScheduledJob
+  readonly #settings: Settings
+  /** Up to here the ticks were seen to, in ms since 1970. */
+  #seen: number
+  /** The first tick after that. */
+  #next: number | undefined
+  #timer: NodeJS.Timeout | undefined
+  /** Ends the asking, when it is stopped. */
+  readonly #ended = new AbortController()
+  /** What is being asked for or done; none of them rejects. */
+  readonly #turns = new Set<Promise<void>>()
+  declare readonly [Symbol.asyncDispose]: () => Promise<void>
+
+  static {
+    defineDispose(Schedule.prototype, (schedule) => schedule.stop())
+  }
+
+  constructor(host: Host, desk: Desk, name: string, cron: string, job: api.ScheduledJob, options: unknown) {
+    checkKey(name, 'name')
+    markerOf(name, LONGEST_ID)
+    const { timeZone, ...settings } = parse(options, desk)
+    checkFunction('fn', job)
+    const ticks = new Cron(cron, timeZone)
+    host.checkOpen(name)
+    super()
+    this.name = name
+    this.#host = host
+    this.#desk = desk
+    this.#cron = ticks
+    this.#job = job
+    this.#settings = settings
+    const now = Date.now()
+    // The process may have been started again across a tick. If others were there, they have taken it.
+    const past = ticks.last(now - settings.catchUp, now)
+    this.#seen = past === undefined ? now : past - 1
+    host.pauses.add(this.#end)
+    this.#sleep()
+  }
+
+  get next(): Date | null {
+    return this.#next === undefined ? null : new Date(this.#next)
+  }
+
+  async stop(): Promise<void> {
+    this.#end()
+    await Promise.all(this.#turns)
+  }
+
+  /** Also called when the client is closed. */
+  readonly #end = (): void => {
+    clearTimeout(this.#timer)
+    this.#next = undefined
+    this.#host.pauses.delete(this.#end)
+    this.#ended.abort()
+  }
+
+  #sleep(): void {
+    const now = Date.now()
+    if (now < this.#seen - SET_BACK) this.#seen = now
+    this.#next = this.#cron.next(this.#seen)
+    if (this.#next === undefined) {
+      this.#end()
+      return
+    }
+    this.#timer = setTimeout(this.#wake, Math.min(Math.max(this.#next - now, 1), MAX_SLEEP))
+    if (this.#settings.unref) this.#timer.unref()
+  }
+
+  readonly #wake = (): void => {
+    const now = Date.now()
+    const due = this.#next as number
+    if (now >= due) {
+      const tick = this.#cron.last(Math.max(this.#seen, now - this.#settings.catchUp), now)
+      this.#seen = now
+      if (tick !== undefined) this.#begin(tick)
+      // It was asleep, or blocked; of many ticks, only the last is worth asking for.
+      if (tick !== due) guarded(() => this.emit('missed', new Date(due), null))
+    }
+    // A listener may have stopped it.
+    if (!this.#ended.signal.aborted) this.#sleep()
+  }
+
+  #begin(tick: number): void {
+    const turn = this.#turn(tick).finally(() => this.#turns.delete(turn))
+    this.#turns.add(turn)
+  }
+
+  /** Asks for the tick, until the next one comes or it is too old, and does the job if nobody else has it. */
+  async #turn(tick: number): Promise<void> {
+    const { ttl, keep, catchUp } = this.#settings
+    const end = Math.min(tick + catchUp, this.#cron.next(tick) ?? Number.POSITIVE_INFINITY)
+    const { signal } = this.#ended
+    const deed = {
+      key: markerOf(this.name, String(tick)),
+      ttl,
+      keep,
+      wait: this.#until(end),
+      signal,
+      // What the job throws does not get that far: a failure here means that it was not begun.
+      onFailure: 'forget' as const,
+      work: (lease: Lease) => this.#take(lease, tick, end),
+      failed: (error: unknown) => this.#failed(error, tick),
+    }
+    try {
+      await runOnce(this.#desk, deed)
+    } catch (error) {
+      if (signal.aborted && (error instanceof LockAbortedError || error instanceof LockClosedError)) return
+      guarded(() => this.emit('missed', new Date(tick), error as Error))
+    }
+  }
+
+  /** The tick is this process's: whatever becomes of it is decided here. Rejects if nothing was. */
+  async #take(mark: Lease, tick: number, end: number): Promise<void> {
+    const date = new Date(tick)
+    if (this.#settings.overlap) {
+      guarded(() => this.emit('run', date, mark))
+      await this.#guard(tick, async () => this.#job(mark, date))
+      return
+    }
+    const lease = await this.#waitTurn(end)
+    if (lease === null) {
+      guarded(() => this.emit('skipped', date))
+      return
+    }
+    guarded(() => this.emit('run', date, lease))
+    await this.#guard(tick, () => runWith(this.#host, Promise.resolve(lease), (held) => this.#job(held, date)))
+  }
+
+  /** Waits until no earlier run is under way any more; `null`: until `end` one was. */
+  async #waitTurn(end: number): Promise<Lease | null> {
+    const { acquirer } = this.#desk
+    const wait = this.#until(end)
+    const asked = { ...acquirer.defaults, ttl: this.#settings.ttl, wait, signal: this.#ended.signal }
+    try {
+      return await acquirer.request(this.name, asked)
+    } catch (error) {
+      if (error instanceof LockTimeoutError) return null
+      throw error
+    }
+  }
+
+  /** How long it is until then; the clock may have been set since that was found. */
+  #until(end: number): number {
+    return Math.min(Math.max(end - Date.now(), 0), this.#settings.catchUp)
+  }
+
+  async #guard(tick: number, work: () => Promise<unknown>): Promise<void> {
+    await work().catch((error) => this.#failed(error, tick))
+  }
+
+  #failed(error: unknown, tick: number): void {
+    // Who did not listen here may listen there; it must not go unheard.
+    if (this.listenerCount('error') === 0) this.#host.failed(error)
+    else guarded(() => this.emit('error', error, new Date(tick)))
+  }
+}

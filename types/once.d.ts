@@ -1,0 +1,111 @@
+// What is done once in the cluster: for an id, or at each tick of a clock.
+
+import type { EventEmitter } from 'node:events'
+import type { Lease } from './lease'
+
+/** What {@link LockClient.once} takes beside what is to be done. */
+export interface OnceOptions {
+  /**
+   * For how long the id is remembered after `fn` has ended: `ttl` to 2 147 483 647. It has to be longer than anybody may come late
+   * with the same id. Default 3 600 000 (an hour), or `ttl` if that is more.
+   */
+  keep?: number | undefined
+  /** How long the lease lives without renewal, that is, how long a crash keeps others from trying. Default: the client's. */
+  ttl?: number | undefined
+  /** For how long a store that fails is asked again: 0 to 2 147 483 647, or `Infinity`. Default: the client's. */
+  wait?: number | undefined
+  /**
+   * What is left of an `fn` that throws. `forget`: nothing, and whoever asks next tries. `keep`: the id is remembered as if `fn` had
+   * succeeded, and nobody tries. Default `forget`.
+   */
+  onFailure?: 'forget' | 'keep' | undefined
+  /** Ends the asking: the call rejects with {@link LockAbortedError}. Not heard any more once `fn` runs. */
+  signal?: AbortSignal | undefined
+}
+
+/** What became of {@link LockClient.once}. */
+export type OnceOutcome<T> =
+  | {
+      /** `fn` ran here. */
+      ran: true
+      /** What it returned. */
+      value: T
+      /**
+       * Whether the store remembers it for `keep`. `false`: the lease was lost first, so somebody else may have run `fn`, too, or may
+       * still do so; the client's `'error'` event tells why. Or `fn` released or detached the lease itself.
+       */
+      kept: boolean
+    }
+  | {
+      /** Somebody else has run it, or is about to. */
+      ran: false
+      value?: undefined
+      kept?: undefined
+    }
+
+/**
+ * What a {@link Schedule} runs.
+ *
+ * @param lease That of the lock of the schedule's name: its fence grows from run to run. With `overlap` that of the tick, whose
+ * fences say nothing of other ticks.
+ * @param tick For which tick: the instant at which it was due, not the one at which it came to run.
+ */
+export type ScheduledJob = (lease: Lease, tick: Date) => unknown
+
+/** A job at the ticks of a clock, once in the cluster: see {@link LockClient.schedule}. */
+export interface Schedule extends EventEmitter<ScheduleEvents> {
+  /** What is done. */
+  readonly name: string
+  /** The tick that is waited for; `null` if it is stopped, or there is none any more. */
+  readonly next: Date | null
+  /**
+   * Asks for no more ticks, and resolves when what runs here has ended. Never rejects. Other processes go on. The job must not
+   * wait for it.
+   */
+  stop(): Promise<void>
+  /** {@link stop}, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** The events of a {@link Schedule}, each told in one process. What others have run is none. */
+export interface ScheduleEvents {
+  /** This process has the tick, and the job begins. */
+  run: [tick: Date, lease: Lease]
+  /** This process had the tick, and did not run the job, since that of another tick did not end in time. Nobody runs it. */
+  skipped: [tick: Date]
+  /**
+   * This process did not ask for the tick in time, or the store did not answer in time (the error says how it failed); others may
+   * have run it. Where it slept over several ticks, told once, of the first of them.
+   */
+  missed: [tick: Date, error: Error | null]
+  /**
+   * The job of the tick failed, or lost its lease; no other process tries again. Or the store could not be made to remember that
+   * the tick was run. Without a listener, it is the client's `'error'` event.
+   */
+  error: [error: unknown, tick: Date]
+}
+
+/** What {@link LockClient.schedule} takes beside the job. The same in all processes. */
+export interface ScheduleOptions {
+  /** The time zone of the pattern, such as `Europe/Berlin`. Default `UTC`, wherever the process runs. */
+  timeZone?: string | undefined
+  /**
+   * Whether the job may run for a tick while it still runs for another one. Default `false`: such a tick waits for that, and is
+   * skipped when the next one has come or it is `catchUp` old.
+   */
+  overlap?: boolean | undefined
+  /**
+   * How late a tick may begin, if the store or the process was away or another run has to end: 1000 to 1 073 741 823. Of several ticks only the last is asked
+   * for, and none any more when the next has come. A schedule that is started this soon after a tick asks for it. Default 10 000.
+   */
+  catchUp?: number | undefined
+  /**
+   * For how long the store remembers that a tick was run: `ttl` and twice `catchUp`, at least, to 2 147 483 647. It has to be longer
+   * than `catchUp` and the difference of any two clocks together. Default 3 600 000 (an hour), or twice `catchUp` if that is more.
+   */
+  keep?: number | undefined
+  /** How long the leases live without renewal: 10 to 2 147 483 647. Default: the client's. */
+  ttl?: number | undefined
+  /** Whether the process may end while this only waits for its next tick. Default `false`. */
+  unref?: boolean | undefined
+}
