@@ -19,7 +19,7 @@ import { findRedis, installRedis } from './support/redis-server.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const HERE = join(ROOT, '__test__')
-const PARTS = ['contract', 'behaviour', 'process', 'worker', 'package', 'chaos']
+const PARTS = ['contract', 'behaviour', 'process', 'worker', 'http', 'package', 'browser', 'chaos']
 
 const given = process.argv.slice(2)
 const forNode = given.filter((word) => word.startsWith('--test'))
