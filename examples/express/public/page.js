@@ -23,7 +23,7 @@ const time = (at) => new Date(at).toLocaleTimeString()
 
 function showHolder() {
   if (!state) return
-  const { holder, tenures } = state
+  const { holder, waiters, tenures } = state
   const since = tenures.find(({ fence }) => fence === holder?.fence)?.at
   const seconds = since === undefined ? undefined : Math.max(0, Math.round((Date.now() - since) / 1000))
   $('holder').style.setProperty('--hue', holder ? hue(holder.name ?? '') : '0')
@@ -35,6 +35,7 @@ function showHolder() {
   ]
     .filter(Boolean)
     .join(' · ')
+  $('waiters').replaceChildren(...waiters.map((name) => item(name, { by: name })))
 }
 
 function showJobs() {
@@ -85,7 +86,10 @@ for (const button of document.querySelectorAll('button')) {
     try {
       const body = JSON.stringify({ count: Number(button.dataset.count) })
       const answer = await fetch('jobs', { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-      if (!answer.ok) say((await answer.json()).error)
+      if (answer.ok) return
+      // The middleware that guards the route says what is wrong as a problem+json.
+      const { error, detail } = await answer.json()
+      say(error ?? detail)
     } catch {
       say('The jobs could not be added: this server does not answer.')
     }
