@@ -2,6 +2,8 @@
 
 const $ = (id) => document.getElementById(id)
 let state
+/** What is wrong with the server, and what it answered last to a button. */
+const said = { trouble: '', answer: '' }
 
 /** A colour for each worker, on every page the same. */
 function hue(name) {
@@ -52,8 +54,8 @@ function showJobs() {
 }
 
 function show(latest) {
-  if (latest.error) return say(latest.error)
-  say('')
+  say({ trouble: latest.error ?? '' })
+  if (latest.error) return
   state = latest
   $('server').textContent = state.server.workerId
   $('state').textContent = state.server.state
@@ -68,14 +70,15 @@ function show(latest) {
   showJobs()
 }
 
-const say = (text) => {
-  $('message').textContent = text
+function say(latest) {
+  Object.assign(said, latest)
+  $('message').textContent = said.trouble || said.answer
 }
 
 const events = new EventSource('events')
 events.onmessage = ({ data }) => show(JSON.parse(data))
 events.onerror = () => {
-  say('This server does not answer. The page goes on when it is back.')
+  say({ trouble: 'This server does not answer. The page goes on when it is back.' })
   $('state').textContent = 'gone'
   $('state').className = 'badge'
 }
@@ -86,12 +89,11 @@ for (const button of document.querySelectorAll('button')) {
     try {
       const body = JSON.stringify({ count: Number(button.dataset.count) })
       const answer = await fetch('jobs', { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-      if (answer.ok) return
       // The middleware that guards the route says what is wrong as a problem+json.
-      const { error, detail } = await answer.json()
-      say(error ?? detail)
+      const { error, detail = '' } = await answer.json()
+      say({ answer: error ?? detail })
     } catch {
-      say('The jobs could not be added: this server does not answer.')
+      say({ answer: 'The jobs could not be added: this server does not answer.' })
     }
   }
 }

@@ -5,6 +5,8 @@ import { Holder, Jobs, Names } from '../state.jsx'
 
 export const loader = ({ context }) => context.state()
 export const action = addJobs
+/** Remix passes an action's headers on only if it is told to: here, `Retry-After`. */
+export const headers = ({ actionHeaders }) => actionHeaders
 export const meta = ({ data }) => [{ title: data?.server?.workerId ?? 'leasehold' }]
 
 export default function Page() {
