@@ -18,7 +18,7 @@ declare global {
   }
 }
 
-/** What handlers of node:http find on a request, as those of Express do. */
+/** What handlers of node:http find on a request, as those of Express do, if a lock was needed. */
 export interface LockedRequest {
   /** The lease under which it is served, if it has one key. */
   lease?: Lease
@@ -26,13 +26,24 @@ export interface LockedRequest {
   leases?: MultiLease
 }
 
+/** The request whose key function says `K`, as a handler given to {@link lockRequest} sees it. */
+export type Locked<K> = [K] extends [string]
+  ? { lease: Lease }
+  : [K] extends [readonly string[]]
+    ? { leases: MultiLease }
+    : LockedRequest
+
 /** Goes on with the next handler, or to the handler of errors. */
 export type Next = (error?: unknown) => void
 
 /** What {@link lockRequest} takes. */
-export interface LockRequestOptions<Request = IncomingMessage, Response = ServerResponse> extends RequestLockOptions {
+export interface LockRequestOptions<
+  Request = IncomingMessage,
+  Response = ServerResponse,
+  K extends RequestKeys = RequestKeys,
+> extends RequestLockOptions {
   /** Which lock a request needs. What it throws goes to the handler of errors. */
-  key: (request: Request) => RequestKeys | PromiseLike<RequestKeys>
+  key: (request: Request) => K | PromiseLike<K>
   /** Answers 423 in its own way. `Retry-After` is set already. Default: a small `application/problem+json`. */
   onBusy?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
   /** Answers 503 in its own way. `Retry-After` is set already. Default: a small `application/problem+json`. */
@@ -56,14 +67,18 @@ export type LockedHandler<Request, Response> = (request: Request, response: Resp
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
  * @throws {RangeError} `ERR_OUT_OF_RANGE`
  * @example
- * const oneAtATime = lockRequest(locks, { key: (request) => `order:${request.params.id}`, wait: 2_000 })
+ * const oneAtATime = lockRequest(locks, { key: (request: Request) => `order:${request.params.id}`, wait: 2_000 })
  * app.post('/orders/:id/pay', oneAtATime, async (request, response) => {
- *   await charge(request.params.id, { fence: request.lease.fence })
+ *   await charge(request.params.id, { fence: request.lease?.fence })
  *   response.sendStatus(204)
  * })
  */
-export function lockRequest<Request extends object = IncomingMessage, Response extends object = ServerResponse>(
+export function lockRequest<
+  Request extends object = IncomingMessage,
+  Response extends object = ServerResponse,
+  K extends RequestKeys = RequestKeys,
+>(
   locks: LockClient,
-  options: LockRequestOptions<Request, Response>,
-  handler?: (request: Request & LockedRequest, response: Response, next: Next) => unknown,
+  options: LockRequestOptions<Request, Response, K>,
+  handler?: (request: Request & Locked<K>, response: Response, next: Next) => unknown,
 ): LockedHandler<Request, Response>

@@ -43,12 +43,32 @@ describe('package', () => {
     )
   })
 
+  test('each subpath gives what its types name, to import and require alike', async () => {
+    for (const [path, names] of [
+      ['leasehold/express', ['lockRequest']],
+      ['leasehold/remix', ['withRequestLock']],
+    ]) {
+      const required = require(path)
+      assert.deepEqual(
+        Object.keys(required).filter((name) => name !== '__esModule'),
+        names,
+      )
+      const namespace = await import(path)
+      for (const name of names) assert.equal(namespace[name], required[name], name)
+    }
+  })
+
   test('package.json can be read, and names files that exist', () => {
     assert.equal(require('leasehold/package.json').name, 'leasehold')
     assert.ok(existsSync(`${ROOT}${manifest.main}`))
     assert.ok(existsSync(`${ROOT}${manifest.types}`))
     assert.equal(manifest.dependencies, undefined, 'it depends on nothing')
     for (const script of ['install', 'postinstall', 'preinstall']) assert.equal(manifest.scripts[script], undefined)
+  })
+
+  test('every entry of `exports` is a file that is there', () => {
+    const files = Object.values(manifest.exports).flatMap((entry) => Object.values(Object(entry)))
+    for (const file of files.filter((file) => file.startsWith('./'))) assert.ok(existsSync(`${ROOT}${file}`), file)
   })
 
   test('what is packed is what a user needs, and no more', () => {

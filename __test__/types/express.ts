@@ -40,9 +40,17 @@ app.put(
       onUnavailable: (_refusal, _request, _response, next) => next(new Error('down')),
     },
     async (request, response) => {
-      response.send(String(request.lease?.fence))
+      same<typeof request.lease, Lease>()
+      response.send(String(request.lease.fence))
     },
   ),
+)
+app.put(
+  '/transfers',
+  lockRequest(locks, { key: async (request: Request) => [request.path, 'all'] }, (request, response: Response) => {
+    same<typeof request.leases, MultiLease>()
+    response.json(request.leases.fences)
+  }),
 )
 
 // Without Express.
