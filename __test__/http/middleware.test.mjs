@@ -249,7 +249,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
   })
 }
 
-describe('lockRequest', () => {
+describe('lockRequest', { timeout: 60_000 }, () => {
   test('bad arguments are refused when the server is put together', (t) => {
     const locks = open(t)
     const key = () => KEY
