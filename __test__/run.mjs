@@ -1,4 +1,4 @@
-// What `npm test` runs. Needs nothing that runs already; installs a Redis server if there is none.
+// What `npm test` runs. Needs nothing that runs already; installs a Redis server and Chromium if there is none.
 //
 //   npm test                          everything
 //   npm test -- behaviour worker      only these parts of __test__ (or files)
@@ -10,16 +10,18 @@
 // LEASEHOLD_TEST_REPEAT=50              how often the crashes are repeated (default 5)
 // LEASEHOLD_TEST_SEED=1                 repeats their random kills, and the faults of chaos/ (a failing test prints its seed)
 // REDIS_SERVER=/path/to/redis-server    the server to test with
+// CHROMIUM=/path/to/chromium            the browser to look at the examples with
 
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { findChromium, installChromium } from './support/chromium.mjs'
 import { findRedis, installRedis } from './support/redis-server.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const HERE = join(ROOT, '__test__')
-const PARTS = ['contract', 'behaviour', 'process', 'worker', 'package', 'chaos']
+const PARTS = ['contract', 'behaviour', 'process', 'worker', 'http', 'package', 'browser', 'chaos']
 
 const given = process.argv.slice(2)
 const forNode = given.filter((word) => word.startsWith('--test'))
@@ -68,6 +70,16 @@ if (!redis) {
 }
 
 const env = { ...process.env, REDIS_SERVER: redis }
+if (files.some((file) => relative(HERE, file).startsWith('browser'))) {
+  const chromium = findChromium() ?? installChromium()
+  if (!chromium) {
+    fail(
+      'no Chromium was found, and it could not be installed from here (that needs root, sudo without a password, or brew).\n' +
+        'Install one, or name its program in CHROMIUM.',
+    )
+  }
+  env.CHROMIUM = chromium
+}
 // What a developer has set for their own use must not become the tests' store, or their colours our assertions.
 delete env.LEASEHOLD_URL
 delete env.REDIS_URL

@@ -43,6 +43,23 @@ describe('package', () => {
     )
   })
 
+  test('each subpath gives what its types name, to import and require alike', async () => {
+    for (const [path, names] of [
+      ['leasehold/express', ['lockRequest']],
+      ['leasehold/remix', ['withRequestLock']],
+      ['leasehold/otel', ['instrument']],
+      ['leasehold/prometheus', ['collect']],
+    ]) {
+      const required = require(path)
+      assert.deepEqual(
+        Object.keys(required).filter((name) => name !== '__esModule'),
+        names,
+      )
+      const namespace = await import(path)
+      for (const name of names) assert.equal(namespace[name], required[name], name)
+    }
+  })
+
   test('package.json can be read, and names files that exist', () => {
     assert.equal(require('leasehold/package.json').name, 'leasehold')
     assert.ok(existsSync(`${ROOT}${manifest.main}`))
@@ -63,6 +80,11 @@ describe('package', () => {
       locks.schedule('name', '@daily', () => {}, { unref: true })
       console.log(loaded())`
     assert.equal(execFileSync(process.execPath, ['-e', script], { cwd: ROOT, encoding: 'utf8' }), 'false\ntrue\n')
+  })
+
+  test('every entry of `exports` is a file that is there', () => {
+    const files = Object.values(manifest.exports).flatMap((entry) => Object.values(Object(entry)))
+    for (const file of files.filter((file) => file.startsWith('./'))) assert.ok(existsSync(`${ROOT}${file}`), file)
   })
 
   test('what is packed is what a user needs, and no more', () => {

@@ -1,66 +1,15 @@
 // The example as its README tells one to use it: several servers, one of which does the jobs, whatever happens to it.
 
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
-import { until, within } from '../support/clock.mjs'
-import { freePort } from '../support/ports.mjs'
+import { createLockClient } from 'leasehold'
+import { until } from '../support/clock.mjs'
+import { installExample, startExample } from '../support/examples.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
-const EXAMPLE = fileURLToPath(new URL('../../examples/express', import.meta.url))
 const FIRST_JOBS = 12
-
-class Server {
-  log = ''
-  #process
-
-  constructor(id, port, env) {
-    this.id = id
-    this.url = `http://127.0.0.1:${port}`
-    this.#process = spawn(process.execPath, ['server.mjs'], {
-      cwd: EXAMPLE,
-      env: { ...process.env, NODE_TEST_CONTEXT: undefined, PORT: String(port), WORKER_ID: id, JOB_MS: '20', ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
-    for (const stream of [this.#process.stdout, this.#process.stderr]) {
-      stream.setEncoding('utf8').on('data', (text) => {
-        this.log += text
-      })
-    }
-    this.ended = once(this.#process, 'close').then(([code, signal]) => signal ?? code)
-  }
-
-  listening() {
-    return until(`${this.id} to listen`, () => {
-      if (this.#process.exitCode !== null) throw new Error(`${this.id} ended:\n${this.log}`)
-      return this.log.includes('Express server started')
-    })
-  }
-
-  async state() {
-    return (await fetch(`${this.url}/state`)).json()
-  }
-
-  post(body) {
-    return fetch(`${this.url}/jobs`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-  }
-
-  signal(name) {
-    this.#process.kill(name)
-    return within(`${this.id} to end`, this.ended)
-  }
-}
-
-async function startServer(t, id, env) {
-  const server = new Server(id, await freePort(), env)
-  t.after(() => server.signal('SIGKILL'))
-  await server.listening()
-  return server
-}
 
 const finished = (server, count) =>
   until(`${count} jobs`, async () => {
@@ -77,21 +26,22 @@ const stores = {
 }
 
 describe('examples/express', () => {
+  let folder
   let Jobs
   let openJournal
+  let createClient
 
   before(async () => {
-    if (!existsSync(join(EXAMPLE, 'node_modules'))) {
-      execFileSync('npm', ['install', '--no-audit', '--no-fund'], { cwd: EXAMPLE, stdio: 'inherit' })
-    }
-    ;({ Jobs } = await import('../../examples/express/jobs.mjs'))
-    ;({ openJournal } = await import('../../examples/express/journal.mjs'))
+    folder = installExample('express')
+    ;({ Jobs } = await import('../../examples/shared/jobs.mjs'))
+    ;({ openJournal } = await import('../../examples/shared/journal.mjs'))
+    ;({ createClient } = createRequire(join(folder, 'server.mjs'))('redis'))
   })
 
   for (const [name, open] of Object.entries(stores)) {
     test(`servers on ${name}: one works, and when it is stopped or killed another goes on in order`, async (t) => {
       const env = await open(t)
-      const servers = await Promise.all(['anna', 'ben', 'cleo'].map((id) => startServer(t, id, env)))
+      const servers = await Promise.all(['anna', 'ben', 'cleo'].map((id) => startExample(t, id, { folder, env })))
       /** The server that holds the lock, taken out of the list; all that live must agree on it. */
       const takeHolder = async () => {
         const states = await until('one to work and the others to wait', async () => {
@@ -125,7 +75,8 @@ describe('examples/express', () => {
 
       const [third] = servers
       await finished(third, count)
-      const jobs = new Jobs(await openJournal({ redisUrl: env.REDIS_URL, dataDir: env.DATA_DIR }))
+      const settings = { name: 'express-example', redisUrl: env.REDIS_URL, dataDir: env.DATA_DIR }
+      const jobs = new Jobs(await openJournal(settings, createClient))
       const { done, tenures } = await jobs.list()
       await jobs.close()
       assert.deepEqual(
@@ -148,8 +99,27 @@ describe('examples/express', () => {
     })
   }
 
+  test('adding jobs is done one at a time: the limit holds whoever asks, and a lock that is taken is a 423', async (t) => {
+    const env = await stores['the embedded store'](t)
+    const server = await startExample(t, 'anna', { folder, env: { ...env, JOB_MS: '60000' } })
+    await until('the first jobs', async () => (await server.state()).count === FIRST_JOBS)
+    const answers = await Promise.all(Array.from({ length: 10 }, () => server.post('{"count":100}')))
+    const statuses = answers.map(({ status }) => status).sort()
+    assert.deepEqual(statuses, [...Array(4).fill(201), ...Array(6).fill(409)])
+    assert.equal((await server.state()).count, FIRST_JOBS + 400)
+
+    const locks = createLockClient(env.LEASEHOLD_URL)
+    t.after(() => locks.close())
+    await locks.acquire('express-example-add')
+    const busy = await server.post('{"count":1}')
+    assert.equal(busy.status, 423)
+    assert.match(busy.headers.get('retry-after'), /^\d+$/)
+    assert.match((await busy.json()).detail, /Try again/)
+  })
+
   test('bad requests are told so, and the page may load nothing from elsewhere', async (t) => {
-    const server = await startServer(t, '<b>anna</b>', await stores['the embedded store'](t))
+    const env = await stores['the embedded store'](t)
+    const server = await startExample(t, '<b>anna</b>', { folder, env })
     for (const body of ['{"count":0}', '{"count":101}', '{"count":"1"}', '{}', 'null', '{', '']) {
       const answer = await server.post(body)
       assert.equal(answer.status, 400, body)

@@ -1,26 +1,11 @@
 // Where the Redis server's program is, or how to get it. Nothing here starts a server.
 
-import { execFileSync, spawnSync } from 'node:child_process'
-import { accessSync, constants, mkdirSync, rmSync, symlinkSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { aptInstall, isProgram, onPath, run } from './programs.mjs'
 
 const CACHE = fileURLToPath(new URL('../../target/redis', import.meta.url))
-
-const isProgram = (path) => {
-  try {
-    accessSync(path, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
-}
-
-const onPath = (name) =>
-  (process.env.PATH ?? '')
-    .split(delimiter)
-    .map((folder) => join(folder, name))
-    .find(isProgram)
 
 /** The path of a Redis server that is here already, or undefined. */
 export function findRedis() {
@@ -30,23 +15,12 @@ export function findRedis() {
   return onPath('redis-server') ?? (isProgram(cached) ? cached : undefined)
 }
 
-const run = (command, args, env = {}) =>
-  execFileSync(command, args, { stdio: 'inherit', env: { ...process.env, ...env } })
-
 /**
  * Debian's `redis-server` package is a symlink and a system service, which its installation starts. The program
  * itself lies in `redis-tools`, which has no service: it is a server when it is called by that name.
  */
 function installOnDebian() {
-  const isRoot = process.getuid() === 0
-  if (!isRoot && (!onPath('sudo') || spawnSync('sudo', ['-n', 'true']).status !== 0)) return undefined
-  const apt = (...args) => {
-    const command = ['env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', ...args]
-    if (!isRoot) command.unshift('sudo', '-n')
-    run(command[0], command.slice(1))
-  }
-  apt('update', '-q')
-  apt('install', '-q', '-y', '--no-install-recommends', 'redis-tools')
+  if (!aptInstall('redis-tools')) return undefined
   const program = onPath('redis-check-rdb')
   if (!program) return undefined
   mkdirSync(CACHE, { recursive: true })

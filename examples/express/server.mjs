@@ -5,47 +5,44 @@
 import { fileURLToPath } from 'node:url'
 import express from 'express'
 import { createLockClient } from 'leasehold'
-import { config } from './config.mjs'
-import { Jobs } from './jobs.mjs'
-import { openJournal } from './journal.mjs'
-import { Live } from './live.mjs'
-import { createJobWorker, KEY } from './worker.mjs'
+import { lockRequest } from 'leasehold/express'
+import { createClient } from 'redis'
+import { readConfig } from '../shared/config.mjs'
+import { Jobs, TooManyJobsError } from '../shared/jobs.mjs'
+import { openJournal } from '../shared/journal.mjs'
+import { EVENT_STREAM, Live } from '../shared/live.mjs'
+import { stateOf } from '../shared/state.mjs'
+import { createJobWorker } from '../shared/worker.mjs'
 
-const { workerId, jobMs } = config
-/** How many of the newest jobs and tenures the page shows. */
-const SHOWN = { jobs: 60, tenures: 6 }
+const config = readConfig('express-example', import.meta.url)
+const { workerId, lockKey, addKey } = config
 
-const jobs = new Jobs(await openJournal(config))
+const jobs = new Jobs(await openJournal(config, createClient))
 // LEASEHOLD_URL, or REDIS_URL, or files of this machine. A short ttl, because a crash on Redis costs that long.
 const locks = createLockClient({ name: workerId, ttl: 5000 })
-const worker = createJobWorker({ client: locks, jobs, jobMs, workerId })
-
-/** What the page shows. */
-async function state() {
-  const [holder, { count, done, tenures }] = await Promise.all([locks.inspect(KEY), jobs.list()])
-  const first = Math.max(1, count - SHOWN.jobs + 1)
-  return {
-    server: { workerId, state: worker.state },
-    holder: holder && { name: holder.holder, fence: holder.fence },
-    count,
-    first,
-    done: done.filter((entry) => entry.done >= first),
-    finished: done.length,
-    tenures: tenures.slice(-SHOWN.tenures).reverse(),
-  }
-}
-
+const worker = createJobWorker({ client: locks, jobs, ...config })
+const state = () => stateOf({ locks, jobs, worker, lockKey })
 const live = new Live(state)
+
+/** A lock for each request that adds jobs: held until it is answered. Who would wait longer than 2 s is told 423. */
+const oneAtATime = lockRequest(locks, { key: () => addKey, wait: 2000 })
+
 const app = express()
 app.disable('x-powered-by')
 app.use((_request, response, next) => {
   response.set('content-security-policy', "default-src 'self'")
   next()
 })
-app.use(express.static(fileURLToPath(new URL('public', import.meta.url))))
-app.get('/events', live.handle)
+for (const folder of ['public', '../shared/public']) {
+  app.use(express.static(fileURLToPath(new URL(folder, import.meta.url))))
+}
+app.get('/events', (_request, response) => {
+  response.set(EVENT_STREAM)
+  response.flushHeaders()
+  response.on('close', live.follow(response))
+})
 app.get('/state', async (_request, response) => response.json(await state()))
-app.post('/jobs', express.json(), async (request, response) => {
+app.post('/jobs', express.json(), oneAtATime, async (request, response) => {
   const count = request.body?.count
   if (!Number.isInteger(count) || count < 1 || count > 100) {
     return response.status(400).json({ error: 'count must be a whole number from 1 to 100' })
@@ -55,7 +52,8 @@ app.post('/jobs', express.json(), async (request, response) => {
 })
 // Four parameters are how Express knows a handler of errors. Its own would answer with a page and a stack.
 app.use((error, _request, response, _next) => {
-  response.status(error.status ?? 500).json({ error: error.message })
+  const status = error instanceof TooManyJobsError ? 409 : (error.status ?? 500)
+  response.status(status).json({ error: error.message })
 })
 
 const server = app.listen(config.port, (error) => {

@@ -2,6 +2,8 @@
 
 const $ = (id) => document.getElementById(id)
 let state
+/** What is wrong with the server, and what it answered last to a button. */
+const said = { trouble: '', answer: '' }
 
 /** A colour for each worker, on every page the same. */
 function hue(name) {
@@ -23,7 +25,7 @@ const time = (at) => new Date(at).toLocaleTimeString()
 
 function showHolder() {
   if (!state) return
-  const { holder, tenures } = state
+  const { holder, waiters, tenures } = state
   const since = tenures.find(({ fence }) => fence === holder?.fence)?.at
   const seconds = since === undefined ? undefined : Math.max(0, Math.round((Date.now() - since) / 1000))
   $('holder').style.setProperty('--hue', holder ? hue(holder.name ?? '') : '0')
@@ -35,6 +37,7 @@ function showHolder() {
   ]
     .filter(Boolean)
     .join(' · ')
+  $('waiters').replaceChildren(...waiters.map((name) => item(name, { by: name })))
 }
 
 function showJobs() {
@@ -51,8 +54,8 @@ function showJobs() {
 }
 
 function show(latest) {
-  if (latest.error) return say(latest.error)
-  say('')
+  say({ trouble: latest.error ?? '' })
+  if (latest.error) return
   state = latest
   $('server').textContent = state.server.workerId
   $('state').textContent = state.server.state
@@ -67,14 +70,15 @@ function show(latest) {
   showJobs()
 }
 
-const say = (text) => {
-  $('message').textContent = text
+function say(latest) {
+  Object.assign(said, latest)
+  $('message').textContent = said.trouble || said.answer
 }
 
 const events = new EventSource('events')
 events.onmessage = ({ data }) => show(JSON.parse(data))
 events.onerror = () => {
-  say('This server does not answer. The page goes on when it is back.')
+  say({ trouble: 'This server does not answer. The page goes on when it is back.' })
   $('state').textContent = 'gone'
   $('state').className = 'badge'
 }
@@ -85,9 +89,11 @@ for (const button of document.querySelectorAll('button')) {
     try {
       const body = JSON.stringify({ count: Number(button.dataset.count) })
       const answer = await fetch('jobs', { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-      if (!answer.ok) say((await answer.json()).error)
+      // The middleware that guards the route says what is wrong as a problem+json.
+      const { error, detail = '' } = await answer.json()
+      say({ answer: error ?? detail })
     } catch {
-      say('The jobs could not be added: this server does not answer.')
+      say({ answer: 'The jobs could not be added: this server does not answer.' })
     }
   }
 }

@@ -4,6 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const EVERY = 250
 
+/** The headers of the endless stream of states. */
+export const EVENT_STREAM = { 'content-type': 'text/event-stream', 'cache-control': 'no-store' }
+
 export class Live {
   #look
   #pages = new Set()
@@ -16,15 +19,19 @@ export class Live {
     this.#look = look
   }
 
-  /** Express handler: an endless stream of states. */
-  handle = (request, response) => {
-    if (this.#closed) return response.sendStatus(503)
-    response.set({ 'content-type': 'text/event-stream', 'cache-control': 'no-store' })
-    response.flushHeaders()
-    if (this.#latest) response.write(this.#latest)
-    this.#pages.add(response)
-    request.on('close', () => this.#pages.delete(response))
+  /**
+   * Calls `page.write(event)` with each state from now on, and `page.end()` when there are no more. Returns a function
+   * that ends that.
+   */
+  follow(page) {
+    if (this.#closed) {
+      page.end()
+      return () => {}
+    }
+    if (this.#latest) page.write(this.#latest)
+    this.#pages.add(page)
     if (!this.#running) this.#run()
+    return () => this.#pages.delete(page)
   }
 
   async #run() {

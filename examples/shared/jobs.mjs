@@ -3,6 +3,16 @@
 //   { tenure: 'server-3000', fence }      that server holds the lock from now on
 //   { done: 7, by: 'server-3000', fence } job 7 is done
 
+/** How many jobs may wait to be done. */
+const MOST = 500
+
+export class TooManyJobsError extends Error {
+  constructor(waiting) {
+    super(`${waiting} jobs wait already, and no more than ${MOST} may`)
+    this.name = 'TooManyJobsError'
+  }
+}
+
 export class Jobs {
   #journal
 
@@ -10,7 +20,13 @@ export class Jobs {
     this.#journal = journal
   }
 
-  add = (count) => this.#journal.append({ added: count, at: Date.now() })
+  /** Looks, and then adds: whoever calls this holds a lock, or two of them would add too many together. */
+  async add(count) {
+    const list = await this.list()
+    const waiting = list.count - list.done.length
+    if (waiting + count > MOST) throw new TooManyJobsError(waiting)
+    await this.#journal.append({ added: count, at: Date.now() })
+  }
 
   begin = (by, fence) => this.#journal.append({ tenure: by, fence, at: Date.now() })
 

@@ -3,22 +3,22 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createLockWorker } from 'leasehold'
 
-/** Which lock. */
-export const KEY = 'express-example-jobs'
-
 /** How many jobs an empty list is given, so that there is something to see. */
 const FIRST_JOBS = 12
 
-export function createJobWorker({ client, jobs, jobMs, workerId }) {
+/** `addKey` is the lock under which jobs are added. */
+export function createJobWorker({ client, jobs, jobMs, workerId, lockKey, addKey }) {
   const worker = createLockWorker({
     client,
-    key: KEY,
+    key: lockKey,
     workerId,
 
     async startWork(lease, signal) {
       console.log('Lock acquired. Starting work', { workerId })
       await jobs.begin(workerId, lease.fence)
-      if ((await jobs.list()).count === 0) await jobs.add(FIRST_JOBS)
+      await client.withLock(addKey, async () => {
+        if ((await jobs.list()).count === 0) await jobs.add(FIRST_JOBS)
+      })
 
       // `signal` aborts when the work has to end: after the job in hand, if the lock is still ours.
       while (!signal.aborted) {

@@ -6,7 +6,6 @@
 import { mkdirSync } from 'node:fs'
 import { appendFile, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createClient } from 'redis'
 
 export class StaleFenceError extends Error {
   constructor(fence, newest) {
@@ -14,7 +13,9 @@ export class StaleFenceError extends Error {
   }
 }
 
-export const openJournal = ({ redisUrl, dataDir }) => (redisUrl ? openRedis(redisUrl) : openFile(dataDir))
+/** `createClient` is that of node-redis; only Redis needs it. */
+export const openJournal = ({ name, redisUrl, dataDir }, createClient) =>
+  redisUrl ? openRedis(createClient({ url: redisUrl }), name) : openFile(dataDir)
 
 /** One JSON line per entry. For servers of one machine. */
 async function openFile(folder) {
@@ -49,9 +50,6 @@ async function openFile(folder) {
   }
 }
 
-const LIST = 'leasehold-example:journal'
-const NEWEST = 'leasehold-example:journal-fence'
-
 const APPEND = `
 local newest = redis.call('get', KEYS[2])
 if ARGV[2] ~= '' then
@@ -61,8 +59,9 @@ end
 redis.call('rpush', KEYS[1], ARGV[1])
 return false`
 
-async function openRedis(url) {
-  const redis = createClient({ url })
+async function openRedis(redis, name) {
+  const list = `leasehold:${name}:journal`
+  const newest = `leasehold:${name}:journal-fence`
   redis.on('error', (error) => console.error('Redis:', error.message))
   await redis.connect()
   let entries = []
@@ -71,18 +70,18 @@ async function openRedis(url) {
     async read() {
       // What was read is not read again, unless the list was emptied. Several reads may be under way; their
       // answers come in order, so the last one to be put in place is the newest.
-      if ((await redis.lLen(LIST)) < entries.length) entries = []
+      if ((await redis.lLen(list)) < entries.length) entries = []
       const from = entries.length
-      const more = await redis.lRange(LIST, from, -1)
+      const more = await redis.lRange(list, from, -1)
       entries = [...entries.slice(0, from), ...more.map((line) => JSON.parse(line))]
       return entries
     },
     async append(entry) {
-      const newest = await redis.eval(APPEND, {
-        keys: [LIST, NEWEST],
+      const newer = await redis.eval(APPEND, {
+        keys: [list, newest],
         arguments: [JSON.stringify(entry), entry.fence ? String(entry.fence) : ''],
       })
-      if (newest) throw new StaleFenceError(entry.fence, newest)
+      if (newer) throw new StaleFenceError(entry.fence, newer)
     },
     close: () => redis.close(),
   }

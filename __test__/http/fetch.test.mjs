@@ -1,0 +1,256 @@
+// leasehold/remix: handlers that get a Request, or an object that has one, and return whatever they like.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { describe, test } from 'node:test'
+import { withRequestLock } from 'leasehold/remix'
+import { until, within } from '../support/clock.mjs'
+import { gate } from '../support/gate.mjs'
+import { free, open } from '../support/http-servers.mjs'
+import { lost } from '../support/leases.mjs'
+import { freePort } from '../support/ports.mjs'
+
+const KEY = 'account:secret'
+const URL_ = 'http://host/accounts/1?key=mine'
+
+/** What Remix calls an action with, and how its sender goes away. */
+function ask(url = URL_) {
+  const client = new AbortController()
+  return { request: new Request(url, { method: 'POST', signal: client.signal }), params: { id: '1' }, client }
+}
+
+describe('withRequestLock', { timeout: 60_000 }, () => {
+  test('the handler gets the lease and all that the wrapper got, and what it returns comes out', async (t) => {
+    const locks = open(t)
+    const remix = withRequestLock(locks, { key: ({ params }) => `order:${params.id}` }, (lease, { params }, more) => ({
+      key: lease.key,
+      isHeld: lease.isHeld,
+      params,
+      more,
+    }))
+    const value = await remix(ask(), 'more')
+    assert.deepEqual(value, { key: 'order:1', isHeld: true, params: { id: '1' }, more: 'more' })
+    assert.equal(await locks.inspect('order:1'), null, 'free when it settles')
+
+    const key = async (request) => new URL(request.url).searchParams.get('key')
+    const plain = withRequestLock(locks, { key }, (lease) => new Response(lease.key))
+    assert.equal(await (await plain(new Request(URL_))).text(), 'mine')
+
+    const several = withRequestLock(locks, { key: () => ['b', 'a'] }, (leases) => leases.keys)
+    assert.deepEqual(await several(ask()), ['a', 'b'])
+    const none = withRequestLock(locks, { key: () => undefined }, (lease) => lease)
+    assert.equal(await none(ask()), undefined)
+  })
+
+  test('busy: a 423 with Retry-After and a problem that names nothing', async (t) => {
+    const locks = open(t, { wait: 0 })
+    await locks.acquire(KEY, { ttl: 2_500, autoRenew: false })
+    const action = withRequestLock(locks, { key: () => KEY }, () => assert.fail('ran without the lock'))
+    const response = await action(ask())
+    assert.deepEqual([response.status, response.headers.get('retry-after')], [423, '3'])
+    assert.equal(response.headers.get('content-type'), 'application/problem+json')
+    assert.doesNotMatch(await response.text(), /secret/)
+  })
+
+  test('an outage: a 503 with Retry-After', async (t) => {
+    const locks = open(t, { store: `redis://:hush@127.0.0.1:${await freePort()}`, wait: 50 })
+    const action = withRequestLock(locks, { key: () => KEY }, () => assert.fail('ran without the lock'))
+    const response = await action(ask())
+    assert.deepEqual([response.status, response.headers.get('retry-after')], [503, '5'])
+    assert.doesNotMatch(await response.text(), /hush|127/)
+  })
+
+  test('answers of one’s own are results like others, and may be thrown', async (t) => {
+    const locks = open(t, { wait: 0 })
+    await locks.acquire(KEY)
+    const never = () => assert.fail('ran without the lock')
+    const onBusy = ({ status, error }, { params }) => ({ status, code: error.code, id: params.id })
+    assert.deepEqual(await withRequestLock(locks, { key: () => KEY, onBusy }, never)(ask()), {
+      status: 423,
+      code: 'ERR_LOCK_TIMEOUT',
+      id: '1',
+    })
+    const thrown = new Response(null, { status: 409 })
+    const fail = () => {
+      throw thrown
+    }
+    await assert.rejects(withRequestLock(locks, { key: () => KEY, onBusy: fail }, never)(ask()), (e) => e === thrown)
+    await locks.close()
+    const down = withRequestLock(locks, { key: () => KEY, onUnavailable: ({ error }) => error.code }, never)
+    assert.equal(await down(ask()), 'ERR_LOCK_CLOSED')
+  })
+
+  test('gone while it waits: the waiting ends, nothing runs, and an empty answer goes nowhere', async (t) => {
+    const locks = open(t)
+    const holder = await locks.acquire(KEY)
+    let ran = 0
+    const { client, ...args } = ask()
+    const answer = withRequestLock(locks, { key: () => KEY }, () => ran++)(args)
+    await until('it to wait', () => locks.stats().waiting === 1)
+    client.abort()
+    const response = await answer
+    assert.deepEqual([response.status, await response.text()], [499, ''])
+    await holder.release()
+    await free(locks, KEY)
+    assert.deepEqual([ran, locks.stats().acquired], [0, 1])
+  })
+
+  test('gone while it is served: held until the handler is through', async (t) => {
+    const locks = open(t)
+    const begun = gate()
+    const work = gate()
+    const { client, ...args } = ask()
+    const answer = withRequestLock(locks, { key: () => KEY }, async () => {
+      begun.pass()
+      await work.passed
+      return 'through'
+    })(args)
+    await begun.passed
+    client.abort()
+    assert.equal(await locks.tryAcquire(KEY), null)
+    work.pass()
+    assert.equal(await answer, 'through')
+    assert.equal(await locks.inspect(KEY), null)
+  })
+
+  test('what the handler or the key function throws comes out, and the lock is free', async (t) => {
+    const locks = open(t)
+    const redirect = Response.redirect('http://host/elsewhere')
+    const fail = () => {
+      throw redirect
+    }
+    const given = (error) => error === redirect
+    await assert.rejects(withRequestLock(locks, { key: () => KEY }, fail)(ask()), given)
+    await assert.rejects(withRequestLock(locks, { key: () => KEY }, async () => fail())(ask()), given)
+    assert.equal(await locks.inspect(KEY), null)
+    await assert.rejects(withRequestLock(locks, { key: fail }, () => 'never')(ask()), given)
+    await assert.rejects(withRequestLock(locks, { key: () => '' }, () => 'never')(ask()), TypeError)
+  })
+
+  test('lost while it is served: that is what comes out, though the handler succeeded', async (t) => {
+    const action = withRequestLock(open(t), { key: () => KEY, ttl: 100, maxHold: 100 }, async (lease) => {
+      await within('the loss', once(lease.signal, 'abort'))
+      return 'as if nothing had happened'
+    })
+    await assert.rejects(action(ask()), lost('expired'))
+  })
+
+  test('bad arguments are refused when the handler is made, and what is no request when it is called', async (t) => {
+    const locks = open(t)
+    const key = () => KEY
+    const handler = () => 'never'
+    for (const [bad, code] of [
+      [() => withRequestLock({}, { key }, handler), 'ERR_INVALID_ARG_TYPE'],
+      [() => withRequestLock(locks, {}, handler), 'ERR_INVALID_ARG_TYPE'],
+      [() => withRequestLock(locks, { key }), 'ERR_INVALID_ARG_TYPE'],
+      [() => withRequestLock(locks, { key, until: 'later' }, handler), 'ERR_INVALID_ARG_VALUE'],
+      [() => withRequestLock(locks, { key, onbusy: handler }, handler), 'ERR_INVALID_ARG_VALUE'],
+      [() => withRequestLock(locks, { key, wait: '1s' }, handler), 'ERR_INVALID_ARG_TYPE'],
+    ]) {
+      assert.throws(bad, { code })
+    }
+    await assert.rejects(withRequestLock(locks, { key }, handler)({ params: {} }), { code: 'ERR_INVALID_ARG_TYPE' })
+    await assert.rejects(withRequestLock(locks, { key }, handler)(), { code: 'ERR_INVALID_ARG_TYPE' })
+  })
+})
+
+describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () => {
+  /** A body whose next part comes when `next` is called, and who knows whether it was cancelled. */
+  function source() {
+    let controller
+    const cancelled = gate()
+    const stream = new ReadableStream({
+      start(given) {
+        controller = given
+      },
+      cancel: cancelled.pass,
+    })
+    return {
+      stream,
+      cancelled: cancelled.passed,
+      next: (text) => controller.enqueue(new TextEncoder().encode(text)),
+      end: () => controller.close(),
+      fail: (error) => controller.error(error),
+    }
+  }
+  const headers = { 'x-mine': 'yes' }
+  const serve = (locks, stream, args = ask(), options = {}) =>
+    withRequestLock(
+      locks,
+      { key: () => KEY, until: 'body', ...options },
+      () => new Response(stream, { status: 201, headers }),
+    )(args)
+
+  test('by default the lock is free when the handler has returned', async (t) => {
+    const locks = open(t)
+    const body = source()
+    const response = await serve(locks, body.stream, ask(), { until: 'handler' })
+    assert.equal(await locks.inspect(KEY), null)
+    body.next('whole')
+    body.end()
+    assert.equal(await response.text(), 'whole')
+  })
+
+  test('until: body — held until it was read to the end', async (t) => {
+    const locks = open(t)
+    const body = source()
+    const response = await serve(locks, body.stream)
+    assert.deepEqual([response.status, response.headers.get('x-mine')], [201, 'yes'])
+    const reader = response.body.getReader()
+    body.next('first')
+    assert.equal(Buffer.from((await reader.read()).value).toString(), 'first')
+    assert.equal(await locks.tryAcquire(KEY), null)
+    body.next('last')
+    body.end()
+    assert.equal(Buffer.from((await reader.read()).value).toString(), 'last')
+    assert.equal((await reader.read()).done, true)
+    await free(locks, KEY)
+  })
+
+  test('until: body — free when it is cancelled, and its maker is told', async (t) => {
+    const locks = open(t)
+    const body = source()
+    const response = await serve(locks, body.stream)
+    await response.body.cancel('enough')
+    assert.equal(await body.cancelled, 'enough')
+    await free(locks, KEY)
+  })
+
+  test('until: body — free when it fails, and whoever reads sees that', async (t) => {
+    const locks = open(t)
+    const body = source()
+    const response = await serve(locks, body.stream)
+    const mistake = new Error('mine')
+    body.fail(mistake)
+    await assert.rejects(response.text(), (error) => error === mistake)
+    await free(locks, KEY)
+  })
+
+  test('until: body — free when the sender of the request goes away, though nobody reads', async (t) => {
+    const locks = open(t)
+    const body = source()
+    const { client, ...args } = ask()
+    const response = await serve(locks, body.stream, args)
+    client.abort()
+    await body.cancelled
+    await free(locks, KEY)
+    await assert.rejects(response.text(), { name: 'AbortError' })
+  })
+
+  test('until: body — a lease that is lost ends the body: it is not the whole of it', async (t) => {
+    const locks = open(t)
+    const body = source()
+    const response = await serve(locks, body.stream, ask(), { ttl: 100, maxHold: 100 })
+    body.next('half of')
+    await assert.rejects(response.text(), lost('expired'))
+    assert.ok(lost('expired')(await body.cancelled))
+  })
+
+  test('until: body — what has no body is free at once', async (t) => {
+    const locks = open(t)
+    for (const result of [new Response(null, { status: 204 }), { plain: true }, undefined, null]) {
+      assert.equal(await withRequestLock(locks, { key: () => KEY, until: 'body' }, () => result)(ask()), result)
+      assert.equal(await locks.inspect(KEY), null)
+    }
+  })
+})

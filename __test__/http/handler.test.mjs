@@ -1,0 +1,105 @@
+// leasehold/express around a handler: the lock is held until its work is over, whoever still listens.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { lockRequest } from 'leasehold/express'
+import { within } from '../support/clock.mjs'
+import { gate } from '../support/gate.mjs'
+import { frameworks, free, open, serve } from '../support/http-servers.mjs'
+
+const KEY = 'key'
+const options = { key: () => KEY }
+
+for (const [name, listener] of Object.entries(frameworks)) {
+  describe(`lockRequest around a handler in ${name}`, { timeout: 60_000 }, () => {
+    const start = (t, locks, handler) => serve(t, listener(lockRequest(locks, options, handler)))
+
+    test('serves, and is free when the response is finished', async (t) => {
+      const locks = open(t)
+      const url = await start(t, locks, async ({ lease }, response) => response.end(String(lease.isHeld)))
+      assert.equal(await (await fetch(url)).text(), 'true')
+      await free(locks, KEY)
+    })
+
+    test('gone while it is served: held until the work is over', async (t) => {
+      const locks = open(t)
+      const begun = gate()
+      const closed = gate()
+      const work = gate()
+      const url = await start(t, locks, async ({ lease }, response) => {
+        response.once('close', closed.pass)
+        begun.pass(lease)
+        await work.passed
+      })
+      const client = new AbortController()
+      const response = fetch(url, { signal: client.signal })
+      const lease = await within('the handler', begun.passed)
+      client.abort()
+      await assert.rejects(response, { name: 'AbortError' })
+      await within('the connection to close', closed.passed)
+      assert.equal(await locks.tryAcquire(KEY), null)
+      assert.equal(lease.isHeld, true)
+      work.pass()
+      await free(locks, KEY)
+    })
+
+    test('the work is over, the response is not: held until that is', async (t) => {
+      const locks = open(t)
+      let finish
+      const url = await start(t, locks, async (_request, response) => {
+        response.write('first')
+        finish = () => response.end()
+      })
+      const response = await fetch(url)
+      assert.equal(await locks.tryAcquire(KEY), null)
+      finish()
+      await response.text()
+      await free(locks, KEY)
+    })
+
+    test('it fails: the error goes on, and the lock is free before that is told', async (t) => {
+      const locks = open(t)
+      const fail = () => {
+        throw new Error('mine')
+      }
+      for (const handler of [fail, async () => fail()]) {
+        const response = await fetch(await start(t, locks, handler))
+        assert.deepEqual([response.status, response.headers.get('x-error')], [500, 'mine'])
+        assert.equal(await locks.inspect(KEY), null)
+      }
+    })
+
+    test('without a key it runs without a lock', async (t) => {
+      const locks = open(t)
+      const handler = ({ lease }, response) => response.end(String(lease))
+      const url = await serve(t, listener(lockRequest(locks, { key: () => null }, handler)))
+      assert.equal(await (await fetch(url)).text(), 'undefined')
+      assert.equal(locks.stats().acquired, 0)
+    })
+
+    test('lost: what the handler says of that is what goes on', async (t) => {
+      const locks = open(t)
+      const handler = async ({ lease }) => {
+        await new Promise((resolve) => lease.signal.addEventListener('abort', resolve))
+        lease.assertHeld()
+      }
+      const around = lockRequest(locks, { ...options, ttl: 100, maxHold: 100 }, handler)
+      const response = await fetch(await serve(t, listener(around)))
+      assert.deepEqual([response.status, response.headers.get('x-error')], [500, 'ERR_LOCK_LOST'])
+    })
+  })
+}
+
+describe('lockRequest around a handler', () => {
+  test('without `next` it is a listener of node:http', async (t) => {
+    const locks = open(t, { wait: 0 })
+    const url = await serve(
+      t,
+      lockRequest(locks, options, ({ lease }, response) => response.end(lease.key)),
+    )
+    assert.equal(await (await fetch(url)).text(), KEY)
+    await free(locks, KEY)
+    await locks.acquire(KEY)
+    assert.equal((await fetch(url)).status, 423)
+  })
+})

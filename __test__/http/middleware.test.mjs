@@ -1,0 +1,270 @@
+// leasehold/express as a middleware, in Express 5, Express 4 and node:http: when a request has its lock, and until when.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { describe, test } from 'node:test'
+import { lockRequest } from 'leasehold/express'
+import { sleep, until, within } from '../support/clock.mjs'
+import { gate } from '../support/gate.mjs'
+import { frameworks, free, open, serve } from '../support/http-servers.mjs'
+import { lost } from '../support/leases.mjs'
+import { freePort } from '../support/ports.mjs'
+
+const KEY = 'account:secret'
+
+for (const [name, listener] of Object.entries(frameworks)) {
+  describe(`lockRequest, a middleware in ${name}`, { timeout: 60_000 }, () => {
+    /** A server whose requests need KEY, or what the query's `key`s say. */
+    const start = (t, locks, handler, options) =>
+      serve(t, listener(lockRequest(locks, { key: () => KEY, ...options }), handler))
+
+    test('one at a time: each has its lease, with a fence larger than that of the one before', async (t) => {
+      const locks = open(t)
+      const events = []
+      const url = await start(t, locks, async ({ lease }, response) => {
+        events.push(lease)
+        await sleep(5)
+        events.push(lease)
+        response.end(`${lease.key} ${lease.isHeld}`)
+      })
+      const answers = await Promise.all(Array.from({ length: 12 }, async () => (await fetch(url)).text()))
+      assert.deepEqual(answers, Array(12).fill(`${KEY} true`))
+      const fences = events.map(({ fence }) => fence)
+      // Each begins and ends before the next one, in the order of their fences.
+      assert.deepEqual(
+        fences,
+        fences.toSorted((a, b) => a - b),
+      )
+      assert.equal(new Set(fences).size, 12)
+      await free(locks, KEY)
+    })
+
+    test('the key says which requests exclude each other, and undefined that one needs no lock', async (t) => {
+      const locks = open(t, { wait: 0 })
+      const key = async ({ url }) => new URL(url, 'http://host').searchParams.getAll('key')
+      const keys = async (request) => {
+        const given = await key(request)
+        return given.length > 1 ? given : given[0]
+      }
+      const answer = ({ lease, leases }, response) => response.end(JSON.stringify(leases?.keys ?? lease?.key ?? null))
+      const url = await start(t, locks, answer, { key: keys })
+      await locks.acquire('taken')
+      const ask = async (query) => {
+        const response = await fetch(url + query)
+        return response.ok ? response.json() : response.status
+      }
+      assert.equal(await ask(''), null)
+      assert.equal(await ask('?key=free'), 'free')
+      assert.equal(await ask('?key=taken'), 423)
+      assert.deepEqual(await ask('?key=b&key=a'), ['a', 'b'])
+      assert.equal(await ask('?key=free&key=taken'), 423)
+      await free(locks, 'free')
+    })
+
+    test('busy: 423, and Retry-After says how long the holder has left', async (t) => {
+      const locks = open(t)
+      const url = await start(t, locks, () => assert.fail('ran without the lock'), { wait: 20 })
+      const holder = await locks.acquire(KEY, { ttl: 7_500, autoRenew: false })
+      const response = await fetch(url)
+      assert.equal(response.status, 423)
+      const seconds = Number(response.headers.get('retry-after'))
+      assert.ok(seconds === 8 || seconds === 7, String(seconds))
+      assert.equal(response.headers.get('content-type'), 'application/problem+json')
+      assert.equal(response.headers.get('cache-control'), 'no-store')
+      const text = await response.text()
+      assert.doesNotMatch(text, /secret/, 'the key is nobody’s business')
+      const { title, status, detail } = JSON.parse(text)
+      assert.deepEqual([title, status], ['Locked', 423])
+      assert.match(detail, new RegExp(`in ${seconds} s`))
+
+      await holder.release()
+      await locks.acquire(KEY, { ttl: 200, autoRenew: false })
+      assert.equal((await fetch(url)).headers.get('retry-after'), '1', 'a whole second at least')
+    })
+
+    test('an outage, of one store or of a quorum, and a closed client: 503, and nothing of the store is told', async (t) => {
+      const dead = () => freePort().then((port) => `redis://:hush@127.0.0.1:${port}`)
+      const one = open(t, { store: await dead(), wait: 50 })
+      const quorum = open(t, { store: await Promise.all([dead(), dead(), dead()]), wait: 50 })
+      const closed = open(t)
+      await closed.close()
+      for (const [locks, seconds] of [
+        [one, '5'],
+        [quorum, '5'],
+        [closed, '1'],
+      ]) {
+        const url = await start(t, locks, () => assert.fail('ran without the lock'))
+        const response = await fetch(url)
+        assert.equal(response.status, 503)
+        assert.equal(response.headers.get('retry-after'), seconds)
+        const text = await response.text()
+        assert.doesNotMatch(text, /hush|127\.0\.0\.1|secret/)
+        assert.equal(JSON.parse(text).title, 'Service Unavailable')
+      }
+    })
+
+    test('answers of one’s own have the refusal, and Retry-After is set already', async (t) => {
+      const busy = open(t, { wait: 0 })
+      await busy.acquire(KEY)
+      const down = open(t, { store: `redis://127.0.0.1:${await freePort()}`, wait: 50 })
+      const own = ({ status, keys, error }, _request, response) => {
+        response.statusCode = 418
+        response.end(`${status} ${keys} ${error.code}`)
+      }
+      const nothing = () => assert.fail('ran without the lock')
+      const ask = async (locks, options) => {
+        const response = await fetch(await start(t, locks, nothing, options))
+        assert.equal(response.status, 418)
+        assert.match(response.headers.get('retry-after'), /^\d+$/)
+        return response.text()
+      }
+      assert.equal(await ask(busy, { onBusy: own }), `423 ${KEY} ERR_LOCK_TIMEOUT`)
+      assert.equal(await ask(down, { onUnavailable: own }), `503 ${KEY} ERR_STORE_UNAVAILABLE`)
+
+      const pass = ({ error }, _request, _response, next) => next(error)
+      const passed = await fetch(await start(t, busy, nothing, { onBusy: pass }))
+      assert.deepEqual([passed.status, passed.headers.get('x-error')], [500, 'ERR_LOCK_TIMEOUT'])
+    })
+
+    test('gone while it waits: the waiting ends, and the handler never runs', async (t) => {
+      const locks = open(t)
+      let ran = 0
+      const url = await start(t, locks, () => ran++)
+      const holder = await locks.acquire(KEY)
+      const client = new AbortController()
+      const response = fetch(url, { signal: client.signal })
+      await until('it to wait', () => locks.stats().waiting === 1)
+      client.abort()
+      await assert.rejects(response, { name: 'AbortError' })
+      await until('the waiting to end', () => locks.stats().waiting === 0)
+      assert.equal(locks.stats().aborted, 1)
+      await holder.release()
+      await free(locks, KEY)
+      assert.deepEqual([ran, locks.stats().acquired], [0, 1])
+    })
+
+    test('gone while the key is looked up: no lock is asked for', async (t) => {
+      const locks = open(t)
+      const asked = gate()
+      const answered = gate()
+      const closed = gate()
+      const served = []
+      const serveIt = (request, response) => {
+        served.push(request.url)
+        response.end()
+      }
+      const url = await start(t, locks, serveIt, {
+        async key(request) {
+          if (request.url === '/next') return KEY
+          request.socket.once('close', closed.pass)
+          asked.pass()
+          await answered.passed
+          return KEY
+        },
+      })
+      const client = new AbortController()
+      const response = fetch(url, { signal: client.signal })
+      await asked.passed
+      client.abort()
+      await assert.rejects(response, { name: 'AbortError' })
+      await within('the connection to close', closed.passed)
+      answered.pass()
+      // Had the first one asked for the lock, it would have been served before this one.
+      await fetch(`${url}next`)
+      assert.deepEqual(served, ['/next'])
+      assert.equal(locks.stats().acquired, 1)
+    })
+
+    test('gone while it is served: the lock is free, and the handler sees that it does not hold it', async (t) => {
+      const locks = open(t)
+      const begun = gate()
+      const url = await start(t, locks, ({ lease }) => begun.pass(lease))
+      const client = new AbortController()
+      const response = fetch(url, { signal: client.signal })
+      const lease = await within('the handler', begun.passed)
+      client.abort()
+      await assert.rejects(response, { name: 'AbortError' })
+      await free(locks, KEY)
+      assert.equal(lease.isHeld, false)
+      assert.throws(() => lease.assertHeld(), { code: 'ERR_LOCK_RELEASED' })
+    })
+
+    test('held while the response is being written, and free when that is finished', async (t) => {
+      const locks = open(t)
+      const more = gate()
+      const url = await start(t, locks, async (_request, response) => {
+        response.write('first')
+        await more.passed
+        response.end('last')
+      })
+      const response = await fetch(url)
+      const reader = response.body.getReader()
+      await reader.read()
+      assert.equal(await locks.tryAcquire(KEY), null)
+      more.pass()
+      while (!(await reader.read()).done);
+      await free(locks, KEY)
+    })
+
+    test('the handler fails: the answer is that of the handler of errors, and the lock is free', async (t) => {
+      const locks = open(t)
+      const url = await start(t, locks, (_request, _response, next) => next(new Error('mine')))
+      const response = await fetch(url)
+      assert.deepEqual([response.status, response.headers.get('x-error')], [500, 'mine'])
+      await free(locks, KEY)
+    })
+
+    test('the key function fails, or names no lock that there can be: an error, and nothing is asked', async (t) => {
+      const locks = open(t)
+      const fail = () => {
+        throw new Error('mine')
+      }
+      for (const [key, error] of [
+        [fail, 'mine'],
+        [async () => fail(), 'mine'],
+        [() => '', 'ERR_INVALID_ARG_VALUE'],
+        [() => 5, 'ERR_INVALID_ARG_TYPE'],
+        [() => [], 'ERR_INVALID_ARG_VALUE'],
+      ]) {
+        const url = await start(t, locks, () => assert.fail('ran without the lock'), { key })
+        const response = await fetch(url)
+        assert.deepEqual([response.status, response.headers.get('x-error')], [500, error])
+      }
+      assert.equal(locks.stats().acquired, 0)
+    })
+
+    test('lost while it is served: the lease says so, and the answer is the handler’s', async (t) => {
+      const locks = open(t)
+      const losses = []
+      locks.on('lost', (_lease, error) => losses.push(error))
+      const handler = async ({ lease }, response) => {
+        await within('the loss', once(lease.signal, 'abort'))
+        response.end(lease.signal.reason.reason)
+      }
+      const url = await start(t, locks, handler, { maxHold: 100, ttl: 100 })
+      assert.equal(await (await fetch(url)).text(), 'expired')
+      assert.equal(losses.length, 1)
+      assert.ok(lost('expired')(losses[0]))
+    })
+  })
+}
+
+describe('lockRequest', { timeout: 60_000 }, () => {
+  test('bad arguments are refused when the server is put together', (t) => {
+    const locks = open(t)
+    const key = () => KEY
+    for (const [bad, code] of [
+      [() => lockRequest('redis://localhost', { key }), 'ERR_INVALID_ARG_TYPE'],
+      [() => lockRequest(locks), 'ERR_INVALID_ARG_TYPE'],
+      [() => lockRequest(locks, {}), 'ERR_INVALID_ARG_TYPE'],
+      [() => lockRequest(locks, { key: KEY }), 'ERR_INVALID_ARG_TYPE'],
+      [() => lockRequest(locks, { key, onBusy: 423 }), 'ERR_INVALID_ARG_TYPE'],
+      [() => lockRequest(locks, { key, timeout: 5 }), 'ERR_INVALID_ARG_VALUE'],
+      [() => lockRequest(locks, { key, wait: -1 }), 'ERR_OUT_OF_RANGE'],
+      [() => lockRequest(locks, { key, ttl: 100, maxHold: 50 }), 'ERR_OUT_OF_RANGE'],
+      [() => lockRequest(locks, { key }, 'handler'), 'ERR_INVALID_ARG_TYPE'],
+    ]) {
+      assert.throws(bad, { code })
+    }
+  })
+})

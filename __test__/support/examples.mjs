@@ -1,0 +1,78 @@
+// The servers of examples/, as their READMEs tell one to start them.
+
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { until, within } from './clock.mjs'
+import { atEnd } from './endings.mjs'
+import { freePort } from './ports.mjs'
+
+const EXAMPLES = fileURLToPath(new URL('../../examples/', import.meta.url))
+
+class ExampleServer {
+  log = ''
+  #process
+
+  constructor(id, port, { folder, words, env }) {
+    this.id = id
+    this.url = `http://127.0.0.1:${port}`
+    this.#process = spawn(process.execPath, ['server.mjs', ...words], {
+      cwd: folder,
+      env: { ...process.env, NODE_TEST_CONTEXT: undefined, PORT: String(port), WORKER_ID: id, JOB_MS: '20', ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    for (const stream of [this.#process.stdout, this.#process.stderr]) {
+      stream.setEncoding('utf8').on('data', (text) => {
+        this.log += text
+      })
+    }
+    this.ended = once(this.#process, 'close').then(([code, signal]) => signal ?? code)
+  }
+
+  listening() {
+    return until(`${this.id} to listen`, () => {
+      if (this.#process.exitCode !== null) throw new Error(`${this.id} ended:\n${this.log}`)
+      return / server started /.test(this.log)
+    })
+  }
+
+  async state() {
+    return (await fetch(`${this.url}/state`)).json()
+  }
+
+  /** Resolves with the state when its worker is in that one. */
+  reached(wanted) {
+    return until(`${this.id} to be ${wanted}`, async () => {
+      const state = await this.state()
+      return state.server.state === wanted && state
+    })
+  }
+
+  post(body) {
+    return fetch(`${this.url}/jobs`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+  }
+
+  signal(name) {
+    this.#process.kill(name)
+    return within(`${this.id} to end`, this.ended)
+  }
+}
+
+/** The folder of an example, with all that it needs. */
+export function installExample(name) {
+  const folder = join(EXAMPLES, name)
+  if (!existsSync(join(folder, 'node_modules'))) {
+    execFileSync('npm', ['install', '--no-audit', '--no-fund'], { cwd: folder, stdio: 'inherit' })
+  }
+  return folder
+}
+
+/** Starts a server of the example in `folder`, which ends with the test. Resolves when it listens. */
+export async function startExample(t, id, { folder, words = [], env }) {
+  const server = new ExampleServer(id, await freePort(), { folder, words, env })
+  atEnd(t, () => server.signal('SIGKILL'))
+  await server.listening()
+  return server
+}

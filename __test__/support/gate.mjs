@@ -1,0 +1,8 @@
+/** A promise, and what resolves it. */
+export function gate() {
+  let pass
+  const passed = new Promise((resolve) => {
+    pass = resolve
+  })
+  return { passed, pass }
+}

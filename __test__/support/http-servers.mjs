@@ -1,0 +1,60 @@
+// Real HTTP servers for tests, of each kind that the middleware is for, and the locks of their requests.
+
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { createRequire } from 'node:module'
+import { createLockClient } from 'leasehold'
+import { until } from './clock.mjs'
+import { atEnd } from './endings.mjs'
+
+const require = createRequire(import.meta.url)
+
+const failed = (error, response) => {
+  response.statusCode = 500
+  response.setHeader('x-error', String(error.code ?? error.message))
+  response.end()
+}
+
+const withExpress = (name) => (middleware, handler) => {
+  const app = require(name)()
+  app.disable('x-powered-by')
+  app.use(middleware)
+  if (handler) app.use(handler)
+  // Four parameters are how Express knows a handler of errors.
+  app.use((error, _request, response, _next) => failed(error, response))
+  return app
+}
+
+/** Each makes a listener of a middleware, and of a handler behind it. */
+export const frameworks = {
+  'Express 5': withExpress('express'),
+  'Express 4': withExpress('express4'),
+  'node:http': (middleware, handler) => (request, response) => {
+    middleware(request, response, (error) => {
+      if (error) failed(error, response)
+      else handler(request, response, (error) => failed(error, response))
+    })
+  },
+}
+
+/** Serves with `listener` on a free port of 127.0.0.1 until the test is over. Returns the URL. */
+export async function serve(t, listener) {
+  const server = createServer(listener).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  atEnd(t, () => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${server.address().port}/`
+}
+
+/** A client, of a store of its own unless `options` name one, until the test is over. */
+export function open(t, options) {
+  const locks = createLockClient({ store: `memory:${randomUUID()}`, ...options })
+  atEnd(t, () => locks.close())
+  return locks
+}
+
+/** Resolves when nobody holds the lock. */
+export const free = (locks, key) => until('the lock to be free', async () => (await locks.inspect(key)) === null)

@@ -1,0 +1,71 @@
+// leasehold/remix around handlers of the shapes that frameworks have.
+
+import { createLockClient, type Lease, type MultiLease } from 'leasehold'
+import { type Refusal, withRequestLock } from 'leasehold/remix'
+import type * as lib from '../../lib/remix'
+import { same } from './equal'
+
+const locks = createLockClient('memory:types')
+
+/** As in Remix and React Router. */
+interface ActionFunctionArgs {
+  request: Request
+  params: Record<string, string | undefined>
+  context: { user: string }
+}
+type ActionFunction = (args: ActionFunctionArgs) => Promise<unknown> | unknown
+
+export const action: ActionFunction = withRequestLock(
+  locks,
+  { key: ({ params }: ActionFunctionArgs) => `order:${params.id}`, wait: 500 },
+  async (lease, { context }) => {
+    same<typeof lease, Lease>()
+    return { user: context.user, fence: lease.fence }
+  },
+)
+
+export const loader = withRequestLock(
+  locks,
+  { key: async (_: ActionFunctionArgs) => ['a', 'b'], until: 'body' },
+  (leases) => {
+    same<typeof leases, MultiLease>()
+    return new Response(null, { status: 204 })
+  },
+)
+loader satisfies (args: ActionFunctionArgs) => Promise<Response>
+
+// A handler that takes a request, as in Hono, Next, Deno and Bun, and what the framework adds.
+export const POST = withRequestLock(
+  locks,
+  { key: (request: Request, _next: { params: { id: string } }) => (request.method === 'GET' ? undefined : 'all') },
+  (lease, request, { params }) => {
+    same<typeof lease, Lease | undefined>()
+    return Response.json({ id: params.id, url: request.url, fence: lease?.fence })
+  },
+)
+POST satisfies (request: Request, next: { params: { id: string } }) => Promise<Response>
+same<Parameters<typeof POST>, [request: Request, next: { params: { id: string } }]>()
+
+// An answer of one's own is a result like the others.
+export const own = withRequestLock(
+  locks,
+  {
+    key: (_: Request) => 'key',
+    onBusy: (refusal) => {
+      same<typeof refusal, Refusal>()
+      return { seconds: refusal.retryAfter }
+    },
+  },
+  () => 5,
+)
+same<ReturnType<typeof own>, Promise<number | Response | { seconds: number }>>()
+
+// @ts-expect-error: no request
+withRequestLock(locks, { key: (_: string) => 'key' }, () => 5)
+// @ts-expect-error: no such time
+withRequestLock(locks, { key: (_: Request) => 'key', until: 'later' }, () => 5)
+// @ts-expect-error: no handler
+withRequestLock(locks, { key: (_: Request) => 'key' })
+
+// What is implemented is what is exported.
+same<keyof typeof import('leasehold/remix'), keyof typeof lib>()

@@ -1,0 +1,49 @@
+// The bank's storage: what a database would be. It knows nothing of locks. With each write come the fences under which it was
+// worked out; it keeps the newest of each account and refuses a write that has an older one.
+//
+// In SQL that is: UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2 -- and look at the row count.
+
+export class StaleFenceError extends Error {
+  constructor(id, fence, newest) {
+    super(`fence ${fence} of ${id} is older than ${newest}: somebody else has had the lock since`)
+    this.name = 'StaleFenceError'
+  }
+}
+
+export class Vault {
+  /** By account: { balance, fence }. */
+  #accounts
+
+  /** @param {Record<string, number>} balances what is in each account */
+  constructor(balances) {
+    this.#accounts = new Map(Object.entries(balances).map(([id, balance]) => [id, { balance, fence: 0 }]))
+  }
+
+  read = (ids) => Object.fromEntries(ids.map((id) => [id, this.#accounts.get(id).balance]))
+
+  /**
+   * Sets the balances, all or none.
+   *
+   * @param {Record<string, number>} balances
+   * @param {Record<string, number> | undefined} fences those of the leases, by account; without them it believes everybody
+   */
+  write(balances, fences) {
+    for (const [id, fence] of Object.entries(fences ?? {})) {
+      const newest = this.#accounts.get(id).fence
+      if (fence < newest) throw new StaleFenceError(id, fence, newest)
+    }
+    for (const [id, balance] of Object.entries(balances)) {
+      const account = this.#accounts.get(id)
+      account.balance = balance
+      if (fences) account.fence = fences[id]
+    }
+  }
+
+  get total() {
+    return [...this.#accounts.values()].reduce((sum, { balance }) => sum + balance, 0)
+  }
+
+  toString() {
+    return [...this.#accounts].map(([id, { balance }]) => `${id} ${balance}`).join(' · ')
+  }
+}

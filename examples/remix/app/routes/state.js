@@ -1,0 +1,3 @@
+// What the page shows, for programs.
+
+export const loader = async ({ context }) => Response.json(await context.state())

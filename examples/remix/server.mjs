@@ -1,0 +1,68 @@
+// A Remix app on the Express adapter, with a lock worker beside it. Start it twice:
+//   npm run dev
+//   PORT=3001 npm run dev
+
+import { createServer } from 'node:http'
+import { fileURLToPath } from 'node:url'
+import { createRequestHandler } from '@remix-run/express'
+import express from 'express'
+import { createLockClient } from 'leasehold'
+import { createClient } from 'redis'
+import { readConfig } from '../shared/config.mjs'
+import { Jobs } from '../shared/jobs.mjs'
+import { openJournal } from '../shared/journal.mjs'
+import { Live } from '../shared/live.mjs'
+import { stateOf } from '../shared/state.mjs'
+import { createJobWorker } from '../shared/worker.mjs'
+
+const config = readConfig('remix-example', import.meta.url)
+const { workerId, lockKey, addKey } = config
+
+const jobs = new Jobs(await openJournal(config, createClient))
+// LEASEHOLD_URL, or REDIS_URL, or files of this machine. A short ttl, because a crash on Redis costs that long.
+const locks = createLockClient({ name: workerId, ttl: 5000 })
+const worker = createJobWorker({ client: locks, jobs, ...config })
+const state = () => stateOf({ locks, jobs, worker, lockKey })
+const live = new Live(state)
+
+const app = express()
+const server = createServer(app)
+app.disable('x-powered-by')
+
+const inHere = (path) => fileURLToPath(new URL(path, import.meta.url))
+const vite = process.argv.includes('--built') ? undefined : await startVite()
+if (!vite) app.use('/assets', express.static(inHere('build/client/assets'), { immutable: true, maxAge: '1y' }))
+
+const build = vite ? () => vite.ssrLoadModule('virtual:remix/server-build') : await import('./build/server/index.js')
+// What loaders and actions find in their `context`.
+const getLoadContext = () => ({ locks, jobs, addKey, live, state })
+app.all('*', createRequestHandler({ build, mode: vite ? 'development' : 'production', getLoadContext }))
+
+/** Compiles the app while one works on it. */
+async function startVite() {
+  const { createServer: createVite } = await import('vite')
+  const vite = await createVite({ root: inHere('.'), server: { middlewareMode: true, hmr: { server } } })
+  app.use(vite.middlewares)
+  return vite
+}
+
+server.once('error', (error) => {
+  console.error(error.message)
+  process.exit(1)
+})
+server.listen(config.port, () => {
+  console.log(`Remix server started at http://localhost:${server.address().port}`, { workerId })
+  worker.start()
+})
+
+/** The lock goes to another server before this process does. A second signal ends it at once. */
+async function shutDown(signal) {
+  console.log(`${signal}: shutting down`, { workerId })
+  live.close()
+  server.close()
+  await worker.stop()
+  await Promise.all([locks.close(), jobs.close(), vite?.close()])
+}
+// Vite ends the process at once, in the middle of a job.
+if (vite) process.removeAllListeners('SIGTERM')
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, shutDown)

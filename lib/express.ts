@@ -1,0 +1,82 @@
+// leasehold/express: see types/express.d.ts.
+
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type * as api from '../index'
+import type { LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
+import { checkFunction } from './arguments'
+import { LockLostError } from './errors'
+import { headersOf, PROBLEM, problemOf } from './http/refusal'
+import { checkLocks, needsNone, parseRequestLock } from './http/request-lock'
+import { ResponseEnd } from './http/response-end'
+import { underLock } from './http/under-lock'
+
+type Request = IncomingMessage & LockedRequest
+type Handler = (request: Request, response: ServerResponse, next: Next) => unknown
+
+export function lockRequest(
+  locks: api.LockClient,
+  options: LockRequestOptions<Request, ServerResponse>,
+  handler?: Handler,
+): (request: Request, response: ServerResponse, next?: Next) => Promise<void> {
+  checkLocks(locks)
+  const asked = parseRequestLock(options)
+  if (handler !== undefined) checkFunction('handler', handler)
+  const { key, onBusy, onUnavailable } = options
+
+  /** Serves the request; throws what goes wrong. */
+  async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
+    const keys = await key(request)
+    if (end.signal.aborted) return
+    if (needsNone(keys)) {
+      await (handler ?? pass)(request, response, next)
+      return
+    }
+    const outcome = await underLock({ locks, keys, options: asked, gone: end.signal }, async (lease) => {
+      put(lease, request)
+      await (handler ?? pass)(request, response, next)
+      await end.over
+    })
+    if (outcome === 'gone' || !('refusal' in outcome)) return
+    await refuse(outcome.refusal, request, response, next)
+  }
+
+  async function refuse(refusal: Refusal, request: Request, response: ServerResponse, next: Next): Promise<void> {
+    const own = refusal.status === 423 ? onBusy : onUnavailable
+    // Somebody has begun an answer already; only an error can end that.
+    if (response.headersSent) throw refusal.error
+    response.statusCode = refusal.status
+    for (const [name, value] of Object.entries(headersOf(refusal))) response.setHeader(name, value)
+    if (own !== undefined) {
+      await own(refusal, request, response, next)
+      return
+    }
+    response.setHeader('content-type', PROBLEM)
+    response.end(problemOf(refusal))
+  }
+
+  return async function requestLock(request, response, next) {
+    // Each request goes on once; what fails after that is not for `next`.
+    let hasPassed = false
+    const once: Next = (error) => {
+      hasPassed = true
+      next?.(error)
+    }
+    const end = new ResponseEnd(response)
+    try {
+      await serve(request, response, once, end)
+    } catch (error) {
+      // It is too late for an answer; the lease's signal and the client's 'lost' event have told who wants to know.
+      if (error instanceof LockLostError && end.signal.aborted) return
+      if (hasPassed || next === undefined) throw error
+      next(error)
+    }
+  }
+}
+
+/** What runs under the lock of a middleware: whatever comes next. */
+const pass: Handler = (_request, _response, next) => next()
+
+function put(lease: api.Lease | api.MultiLease, request: Request): void {
+  if ('leases' in lease) request.leases = lease
+  else request.lease = lease
+}

@@ -1,0 +1,65 @@
+// The body of a response, followed to its end.
+
+/** By its looks: polyfills have classes of their own. */
+export function isResponse(given: unknown): given is Response {
+  const { status, headers, body } = Object(given) as Partial<Response>
+  return typeof status === 'number' && typeof headers?.get === 'function' && body !== undefined
+}
+
+interface Followed {
+  /** The same response, to be handed out. */
+  readonly response: Response
+  /** Resolves when its body was read to the end, cancelled, or failed. */
+  readonly over: Promise<void>
+}
+
+/** Follows the body of a response that has one. When one of the signals aborts, the body fails with its reason. */
+export function followBody(response: Response, signals: readonly AbortSignal[]): Followed {
+  const reader = (response.body as ReadableStream<Uint8Array>).getReader()
+  let end: () => void = () => {}
+  const over = new Promise<void>((resolve) => {
+    end = resolve
+  })
+  const body = new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        const stops = signals.map((signal) => {
+          const stop = () => {
+            controller.error(signal.reason)
+            // Its maker is to stop, too; what it says to that changes nothing any more.
+            reader.cancel(signal.reason).catch(() => {})
+            end()
+          }
+          if (signal.aborted) stop()
+          else signal.addEventListener('abort', stop, { once: true })
+          return { signal, stop }
+        })
+        over.then(() => {
+          for (const { signal, stop } of stops) signal.removeEventListener('abort', stop)
+        })
+      },
+      async pull(controller) {
+        try {
+          const { done, value } = await reader.read()
+          if (!done) {
+            controller.enqueue(value)
+            return
+          }
+          controller.close()
+        } catch (error) {
+          controller.error(error)
+        }
+        end()
+      },
+      async cancel(reason) {
+        end()
+        await reader.cancel(reason)
+      },
+    },
+    // Nothing is read ahead of whoever reads.
+    { highWaterMark: 0 },
+  )
+  // Of its own class, which may be a polyfill's: servers look for that.
+  const Same = response.constructor as typeof Response
+  return { response: new Same(body, response), over }
+}

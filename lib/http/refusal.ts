@@ -1,0 +1,59 @@
+// Why a request is not served, and what is answered then.
+
+import { STATUS_CODES } from 'node:http'
+import type * as api from '../../index'
+import type { Refusal } from '../../types/http'
+import { LockAbortedError, LockError, LockTimeoutError, mayPass } from '../errors'
+
+/** How long to stay away from an outage that may pass by itself: Redis that restarts is back by then. s */
+const OUTAGE = 5
+/** How long from one that somebody has to mend, and from a holder that has no end. s */
+const LASTING = 60
+
+/** What an acquire that failed means to a request; undefined if that is nothing that trying again would help against. */
+export async function refusalOf(
+  locks: api.LockClient,
+  keys: string | readonly string[],
+  error: unknown,
+): Promise<Refusal | undefined> {
+  if (!(error instanceof LockError) || error instanceof LockAbortedError) return undefined
+  const wanted = typeof keys === 'string' ? [keys] : [...keys]
+  if (error instanceof LockTimeoutError) {
+    const retryAfter = await holdersLeft(locks, error.key === undefined ? wanted : [error.key])
+    return { status: 423, retryAfter, keys: wanted, error }
+  }
+  const isOutage = error.code === 'ERR_STORE_UNAVAILABLE' || error.code === 'ERR_LOCK_QUORUM'
+  // What else there is, a client that was closed or a lease lost on its way here, is over when another process is asked.
+  const retryAfter = !isOutage ? 1 : mayPass(error) ? OUTAGE : LASTING
+  return { status: 503, retryAfter, keys: wanted, error }
+}
+
+/** What those who hold the locks have left, in whole seconds. */
+async function holdersLeft(locks: api.LockClient, keys: readonly string[]): Promise<number> {
+  try {
+    const all = await Promise.all(keys.map((key) => locks.inspect(key)))
+    const left = all.flatMap((info) => info?.leases ?? []).map(({ remaining }) => remaining ?? LASTING * 1_000)
+    return Math.max(1, Math.ceil(Math.max(0, ...left) / 1_000))
+  } catch {
+    // The store has gone since.
+    return OUTAGE
+  }
+}
+
+const DETAILS = {
+  423: (seconds: number) => `Another request is being served that this one has to wait for. Try again in ${seconds} s.`,
+  503: (seconds: number) => `It can't be made sure now that this request is served alone. Try again in ${seconds} s.`,
+}
+
+/** The headers of every refusal. */
+export function headersOf({ retryAfter }: Refusal): Record<string, string> {
+  return { 'retry-after': String(retryAfter), 'cache-control': 'no-store' }
+}
+
+export const PROBLEM = 'application/problem+json'
+
+/** A body for machines and people (RFC 9457). It names neither key nor store: who asked may be anybody. */
+export function problemOf({ status, retryAfter }: Refusal): string {
+  const detail = DETAILS[status](retryAfter)
+  return JSON.stringify({ type: 'about:blank', title: STATUS_CODES[status], status, detail })
+}

@@ -1,0 +1,45 @@
+// One request, served under its locks.
+
+import type * as api from '../../index'
+import type { Refusal, RequestLockOptions } from '../../types/http'
+import { refusalOf } from './refusal'
+
+/** What came of a request. `gone`: whoever sent it went away before it had its lock. */
+export type Outcome<T> = { readonly value: T } | { readonly refusal: Refusal } | 'gone'
+
+export interface Wanted {
+  readonly locks: api.LockClient
+  readonly keys: string | readonly string[]
+  readonly options: RequestLockOptions
+  /** Aborts when the sender goes away. */
+  readonly gone: AbortSignal
+}
+
+/**
+ * Runs `work` while the locks are held. Rejects with what it throws, with a LockLostError if a lease was lost meanwhile, or with
+ * what is wrong with the keys.
+ */
+export async function underLock<T>(
+  { locks, keys, options, gone }: Wanted,
+  work: (lease: api.Lease | api.MultiLease) => Promise<T>,
+): Promise<Outcome<T>> {
+  let hasBegun = false
+  const begin = (lease: api.Lease | api.MultiLease) => {
+    hasBegun = true
+    return work(lease)
+  }
+  const asked = { ...options, signal: gone }
+  try {
+    // Which of the two only decides which kind of lease it is.
+    const value = await (typeof keys === 'string'
+      ? locks.withLock(keys, asked, begin)
+      : locks.withLock(keys, asked, begin))
+    return { value }
+  } catch (error) {
+    if (hasBegun) throw error
+    const refusal = gone.aborted ? undefined : await refusalOf(locks, keys, error)
+    if (gone.aborted) return 'gone'
+    if (refusal === undefined) throw error
+    return { refusal }
+  }
+}

@@ -1,0 +1,64 @@
+// leasehold/remix: see types/remix.d.ts.
+
+import type * as api from '../index'
+import type { RequestKeys } from '../types/http'
+import type { WithRequest, WithRequestLockOptions } from '../types/remix'
+import { badType, badValue, checkFunction } from './arguments'
+import { followBody, isResponse } from './http/body'
+import { headersOf, PROBLEM, problemOf } from './http/refusal'
+import { checkLocks, needsNone, parseRequestLock } from './http/request-lock'
+import { underLock } from './http/under-lock'
+
+type Args = [WithRequest, ...unknown[]]
+type AnyLease = api.Lease | api.MultiLease | undefined
+
+/** Nobody receives it. The number is the one that proxies log for a client that has gone. */
+const CLIENT_GONE = 499
+
+export function withRequestLock(
+  locks: api.LockClient,
+  options: WithRequestLockOptions<Args, RequestKeys, unknown>,
+  handler: (lease: AnyLease, ...args: Args) => unknown,
+): (...args: Args) => Promise<unknown> {
+  checkLocks(locks)
+  const asked = parseRequestLock(options, ['until'])
+  checkFunction('handler', handler)
+  const { key, until = 'handler', onBusy, onUnavailable } = options
+  if (until !== 'handler' && until !== 'body') throw badValue('The "until" option must be "handler" or "body"')
+
+  return async function requestLock(...args) {
+    const { signal } = requestOf(args[0])
+    const keys = await key(...args)
+    if (needsNone(keys)) return handler(undefined, ...args)
+    let deliver: (response: Response) => void = () => {}
+    const delivered = new Promise<Response>((resolve) => {
+      deliver = resolve
+    })
+    const serve = async () => {
+      const outcome = await underLock({ locks, keys, options: asked, gone: signal }, async (lease) => {
+        const result = await handler(lease, ...args)
+        if (until === 'handler' || !isResponse(result) || result.body === null) return result
+        const { response, over } = followBody(result, [lease.signal, signal])
+        deliver(response)
+        await over
+        return response
+      })
+      if (outcome === 'gone') return new Response(null, { status: CLIENT_GONE })
+      if ('value' in outcome) return outcome.value
+      const { refusal } = outcome
+      const own = refusal.status === 423 ? onBusy : onUnavailable
+      if (own !== undefined) return own(refusal, ...args)
+      const headers = { ...headersOf(refusal), 'content-type': PROBLEM }
+      return new Response(problemOf(refusal), { status: refusal.status, headers })
+    }
+    // A response whose body is still to be read is handed out while the lock is held.
+    return Promise.race([delivered, serve()])
+  }
+}
+
+function requestOf(given: unknown): Request {
+  const { request = given } = Object(given) as { request?: unknown }
+  const { signal } = Object(request) as Partial<Request>
+  if (signal === undefined) throw badType('request', 'a Request, or an object that has one as "request"', given)
+  return request as Request
+}

@@ -1,0 +1,84 @@
+// leasehold/express: a lock for each request, in Express 4 and 5, Connect, and node:http by itself.
+
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { LockClient } from './client'
+import type { Refusal, RequestKeys, RequestLockOptions } from './http'
+import type { Lease, MultiLease } from './lease'
+
+export type { Refusal, RequestKeys, RequestLockOptions } from './http'
+
+declare global {
+  namespace Express {
+    interface Request {
+      /** The lease under which the request is served, if `lockRequest()` was given one key for it. */
+      lease?: Lease
+      /** The leases, if it was given several. */
+      leases?: MultiLease
+    }
+  }
+}
+
+/** What handlers of node:http find on a request, as those of Express do, if a lock was needed. */
+export interface LockedRequest {
+  /** The lease under which it is served, if it has one key. */
+  lease?: Lease
+  /** The leases, if it has several. */
+  leases?: MultiLease
+}
+
+/** The request whose key function says `K`, as a handler given to {@link lockRequest} sees it. */
+export type Locked<K> = [K] extends [string]
+  ? { lease: Lease }
+  : [K] extends [readonly string[]]
+    ? { leases: MultiLease }
+    : LockedRequest
+
+/** Goes on with the next handler, or to the handler of errors. */
+export type Next = (error?: unknown) => void
+
+/** What {@link lockRequest} takes. */
+export interface LockRequestOptions<
+  Request = IncomingMessage,
+  Response = ServerResponse,
+  K extends RequestKeys = RequestKeys,
+> extends RequestLockOptions {
+  /** Which lock a request needs. What it throws goes to the handler of errors. */
+  key: (request: Request) => K | PromiseLike<K>
+  /** Answers 423 in its own way. `Retry-After` is set already. Default: a small `application/problem+json`. */
+  onBusy?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
+  /** Answers 503 in its own way. `Retry-After` is set already. Default: a small `application/problem+json`. */
+  onUnavailable?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
+}
+
+/** A handler as Express, Connect and node:http call it; without `next`, errors are rejections. */
+export type LockedHandler<Request, Response> = (request: Request, response: Response, next?: Next) => Promise<void>
+
+/**
+ * Makes a middleware that acquires a lock for each request and puts the lease at `request.lease` (of several keys:
+ * `request.leases`). The lock is released when the response is finished, or the connection closed.
+ *
+ * A lock that can't be had is answered 423 or 503, with `Retry-After`. When the client goes away while it waits, the waiting ends
+ * and nothing is answered. When it goes away while the handlers work, the lock is released although they may still be at work:
+ * they see that by `request.lease.isHeld`, and the fence keeps their late writes out. To hold the lock until the work is over, give
+ * the handler here.
+ *
+ * @param handler Runs under the lock, which is then held until the handler's promise has settled *and* the response is finished or
+ * the connection closed. If it fails, the lock is released at once, and the error goes to `next`.
+ * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+ * @throws {RangeError} `ERR_OUT_OF_RANGE`
+ * @example
+ * const oneAtATime = lockRequest(locks, { key: (request: Request) => `order:${request.params.id}`, wait: 2_000 })
+ * app.post('/orders/:id/pay', oneAtATime, async (request, response) => {
+ *   await charge(request.params.id, { fence: request.lease?.fence })
+ *   response.sendStatus(204)
+ * })
+ */
+export function lockRequest<
+  Request extends object = IncomingMessage,
+  Response extends object = ServerResponse,
+  K extends RequestKeys = RequestKeys,
+>(
+  locks: LockClient,
+  options: LockRequestOptions<Request, Response, K>,
+  handler?: (request: Request & Locked<K>, response: Response, next: Next) => unknown,
+): LockedHandler<Request, Response>

@@ -1,0 +1,52 @@
+// leasehold/remix: a lock for each request, in Remix and React Router, and wherever a handler takes a Request.
+
+import type { LockClient } from './client'
+import type { LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
+
+export type { LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
+
+/** What a handler is called with first: a request, or an object that has one, as the `{ request, params, context }` of Remix. */
+export type WithRequest = Request | { readonly request: Request }
+
+/** What {@link withRequestLock} takes. */
+export interface WithRequestLockOptions<Args extends unknown[], K extends RequestKeys, R = Response>
+  extends RequestLockOptions {
+  /** Which lock a request needs; called with what the handler is called with. What it throws is what comes out. */
+  key: (...args: Args) => K | PromiseLike<K>
+  /**
+   * Until when the lock is held. `handler`: until the handler's promise has settled. `body`: when that is a `Response` with a
+   * body, until the body was read, cancelled, or failed, or the request's signal aborts; if the lease is lost before, the body fails.
+   * For a body that is made under the lock while it is read. Not the default, because a body that nobody reads would hold the lock,
+   * and so would a slow reader. Default `handler`.
+   */
+  until?: 'handler' | 'body' | undefined
+  /** Answers contention in its own way, or throws. Default: a `Response` of status 423 with `Retry-After` and a problem+json. */
+  onBusy?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
+  /** Answers an outage in its own way, or throws. Default: a `Response` of status 503 with `Retry-After` and a problem+json. */
+  onUnavailable?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
+}
+
+/**
+ * Wraps a handler so that each request is served under a lock: an action or loader, or any function that takes a `Request` first.
+ * The handler is called with the lease and then with what the wrapper was called with.
+ *
+ * A lock that can't be had is answered 423 or 503, with `Retry-After`. When the request's signal aborts while it waits, the waiting
+ * ends, and the answer, which nobody receives, is an empty 499. When it aborts while the handler runs, the lock is held on until that
+ * is through.
+ *
+ * @returns a function with the parameters of the handler behind the lease. It rejects with what the handler throws, or with a
+ * {@link LockLostError} if the lease was lost while the handler ran, although that succeeded.
+ * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+ * @throws {RangeError} `ERR_OUT_OF_RANGE`
+ * @example
+ * export const action = withRequestLock(
+ *   locks,
+ *   { key: ({ params }: ActionFunctionArgs) => `order:${params.id}`, wait: 2_000 },
+ *   async (lease, { params }) => json(await charge(params.id, { fence: lease.fence })),
+ * )
+ */
+export function withRequestLock<Args extends [WithRequest, ...unknown[]], K extends RequestKeys, T, R = Response>(
+  locks: LockClient,
+  options: WithRequestLockOptions<Args, K, R>,
+  handler: (lease: LeaseOf<K>, ...args: Args) => T | PromiseLike<T>,
+): (...args: Args) => Promise<T | R | Response>
