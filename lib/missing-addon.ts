@@ -30,7 +30,7 @@ interface Libc {
 
 function libc(): Libc | undefined {
   if (process.platform !== 'linux') return undefined
-  // A report lists all sockets of the process unless it is told not to, and asks for the names of their peers.
+  // Unless it is told not to, a report looks up the names of whatever hosts the process is connected to.
   const { report } = process as { report?: NodeJS.ProcessReport & { excludeNetwork?: boolean } }
   if (typeof report?.getReport === 'function') {
     report.excludeNetwork = true
@@ -94,7 +94,7 @@ function remedy({ message }: Error, c: Libc | undefined): string {
   if (/GLIBC_[\d.]+' not found/.test(message)) {
     return `the published packages need glibc ${OLDEST_GLIBC} or later, this is ${c?.version ?? 'older'}: use a newer system or image`
   }
-  if (/libc\.musl|ld-musl|libc\.so\.6|ld-linux/.test(message)) {
+  if (/\b(libc\.musl|ld-musl|libc\.so\.6|ld-linux)/.test(message)) {
     return 'it is for the other C library (glibc or musl): remove node_modules, and install on the system that it runs on'
   }
   return 'the file may be damaged or for another system: remove node_modules, and `npm install` again'
