@@ -53,7 +53,8 @@ if [ "$1" = arm64 ] && [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; 
     export RUSTC
   fi
 fi
-CARGO_TARGET_DIR=$out cargo zigbuild --release --locked --lib --target $target.$OLDEST_GLIBC
+# `rustc` with one crate type: where the crate is an rlib as well, Cargo leaves out link-time optimization without a word.
+CARGO_TARGET_DIR=$out cargo-zigbuild rustc --release --locked --lib --crate-type cdylib --target $target.$OLDEST_GLIBC
 cp $out/$target/release/libleasehold.so "$addon"
 
 newest=$(readelf --version-info --wide "$addon" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
