@@ -128,8 +128,9 @@ function load(): NativeModule {
     try {
       native = require('../native.cjs') as NativeModule
     } catch (cause) {
-      const message = `leasehold has no native addon for ${process.platform} ${process.arch} here: ${(cause as Error).message}`
-      throw new Error(message, { cause })
+      // Not needed, and so not loaded, where all is well.
+      const { missingAddon } = require('./missing-addon') as typeof import('./missing-addon')
+      throw missingAddon(cause)
     }
   }
   return native

@@ -1,0 +1,164 @@
+// The package as people get it: packed, published to a registry on loopback, installed by npm into fresh projects with
+// install scripts forbidden, and used. Express, Remix and the types of Node come from the registry that npm is configured for.
+
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { ownPlatform, platforms } from '../../scripts/platforms.mjs'
+import { startRegistry } from '../support/registry.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const FIXTURES = fileURLToPath(new URL('install', import.meta.url))
+const MOST_BYTES = 5_000_000
+const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+const own = ownPlatform()
+
+const PROJECTS = {
+  commonjs: {},
+  esmodule: {},
+  typescript: { '@types/node': manifest.devDependencies['@types/node'] },
+  express: { express: '5.3.0' },
+  // The adapter's peers: an Express of its own generation.
+  remix: { '@remix-run/express': '2.17.5', '@remix-run/node': '2.17.5', express: '4.21.2' },
+}
+
+const env = { ...process.env, NODE_TEST_CONTEXT: undefined, npm_config_ignore_scripts: 'true', npm_config_yes: 'false' }
+// `npm test` tells its own settings to its children, which would have them rule over a project's .npmrc.
+for (const name of Object.keys(env)) if (/^npm_config_(registry|.*prefix|global)$/i.test(name)) delete env[name]
+
+const start = promisify(execFile)
+async function run(command, args, cwd) {
+  try {
+    return (await start(command, args, { cwd, env, timeout: 120_000, maxBuffer: 1e7 })).stdout
+  } catch (error) {
+    assert.fail(`${command} ${args.join(' ')} in ${cwd}: ${error.message}\n${error.stdout}\n${error.stderr}`)
+  }
+}
+const node = (args, cwd) => run(process.execPath, args, cwd)
+const tool = (path) => join(ROOT, 'node_modules', ...path.split('/'))
+
+describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () => {
+  const endings = []
+  let registry
+  let folder
+  let packed
+
+  /** A folder in which npm knows the registry and nothing else does. */
+  function project(name, dependencies, template) {
+    const path = join(folder, name)
+    if (template) cpSync(join(FIXTURES, template), path, { recursive: true })
+    else mkdirSync(path, { recursive: true })
+    const { host } = new URL(registry.url)
+    writeFileSync(join(path, '.npmrc'), `registry=${registry.url}/\n//${host}/:_authToken=anybody\n`)
+    const type = template === 'typescript' ? 'module' : 'commonjs'
+    writeFileSync(join(path, 'package.json'), JSON.stringify({ name, private: true, type, dependencies }))
+    return path
+  }
+
+  /** A fixture with everything that it needs installed. */
+  async function installed(name) {
+    const path = project(name, { leasehold: manifest.version, ...PROJECTS[name] }, name)
+    cpSync(join(FIXTURES, 'exercise.cjs'), join(path, 'exercise.cjs'))
+    await run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'], path)
+    return path
+  }
+
+  before(async () => {
+    const t = { after: (ending) => endings.push(ending) }
+    assert.ok(own, `no package is published for ${process.platform} ${process.arch}`)
+    folder = temporaryFolder(t)
+    const upstream = (await run('npm', ['config', 'get', 'registry'], ROOT)).trim()
+    registry = await startRegistry(t, { upstream, ours: manifest.name })
+    const lines = await node(['scripts/pack.mjs', '--to', join(folder, 'packages')], ROOT)
+    packed = lines
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+
+    const publishing = project('publishing', {})
+    const publish = (what) => run('npm', ['publish', what], publishing)
+    await Promise.all(packed.map(({ file }) => publish(file)))
+    // The other platforms' packages, with no addon in them: it is npm who has to see that they are not for here.
+    const others = platforms.filter(({ name }) => !packed.some((p) => p.name === name))
+    for (const { id, binary } of others) {
+      cpSync(join(ROOT, 'npm', id), join(folder, id), { recursive: true })
+      writeFileSync(join(folder, id, binary), 'not for here')
+    }
+    await Promise.all(others.map(({ id }) => publish(join(folder, id))))
+    assert.deepEqual(registry.names().sort(), [manifest.name, ...platforms.map(({ name }) => name)].sort())
+  })
+  after(async () => {
+    for (const ending of endings.reverse()) await ending()
+  })
+
+  test('CommonJS; of the addons, npm chooses the one for this platform', async () => {
+    const path = await installed('commonjs')
+    const names = readdirSync(join(path, 'node_modules')).filter((name) => !name.startsWith('.'))
+    assert.deepEqual(names.sort(), ['leasehold', own.name].sort(), 'the package depends on nothing else')
+    assert.equal(await node(['main.cjs'], path), 'exercised\n')
+  })
+
+  test('ES module', async () => {
+    assert.equal(await node(['main.mjs'], await installed('esmodule')), 'exercised\n')
+  })
+
+  test('TypeScript: strict, with `nodenext` and with `bundler` resolution', async () => {
+    const path = await installed('typescript')
+    await node([tool('typescript/bin/tsc'), '-p', 'tsconfig.bundler.json'], path)
+    await node([tool('typescript/bin/tsc'), '-p', 'tsconfig.nodenext.json'], path)
+    assert.equal(await node(['out/main.js'], path), 'exercised\n')
+  })
+
+  test('an Express 5 server', async () => {
+    assert.equal(await node(['main.mjs'], await installed('express')), 'exercised\n')
+  })
+
+  test('a Remix app on the Express adapter', async () => {
+    assert.equal(await node(['main.mjs'], await installed('remix')), 'exercised\n')
+  })
+
+  test('what is published runs nothing when it is installed, and brings nothing that only a checkout needs', async () => {
+    const path = project('contents', {})
+    for (const { name, file } of packed) {
+      await run('tar', ['-xzf', file, '-C', path], path)
+      const { scripts, devDependencies, napi } = JSON.parse(readFileSync(join(path, 'package', 'package.json'), 'utf8'))
+      assert.deepEqual(
+        { scripts, devDependencies, napi },
+        { scripts: undefined, devDependencies: undefined, napi: undefined },
+        name,
+      )
+    }
+    // The root came last, on top of its platform's package.
+    const { optionalDependencies } = JSON.parse(readFileSync(join(path, 'package', 'package.json'), 'utf8'))
+    assert.deepEqual(optionalDependencies, Object.fromEntries(platforms.map(({ name }) => [name, manifest.version])))
+  })
+
+  test('it is small', async (t) => {
+    for (const { name, size, unpackedSize } of packed)
+      t.diagnostic(`${name}: ${size} bytes packed, ${unpackedSize} unpacked`)
+    const path = project('size', {})
+    await run('tar', ['-xzf', packed.find(({ name }) => name === own.name).file, '-C', path], path)
+    const { size } = statSync(join(path, 'package', own.binary))
+    assert.ok(size < MOST_BYTES, `the addon has ${size} bytes`)
+    assert.ok(packed.at(-1).size < 150_000, `the root has ${packed.at(-1).size} bytes`)
+  })
+
+  test('publint has nothing to say', async () => {
+    const path = project('publint', {})
+    await run('tar', ['-xzf', packed.at(-1).file, '-C', path], path)
+    await node([tool('publint/src/cli.js'), 'run', '--strict', '--pack', 'false', 'package'], path)
+  })
+
+  test('the types are right however they are looked for', async () => {
+    // node16: the CommonJS and ES module resolution of Node; the ignored one cannot see `exports`.
+    const args = ['--profile', 'node16', packed.at(-1).file]
+    await node([tool('@arethetypeswrong/cli/dist/index.js'), ...args], folder)
+  })
+
+  test('npm/ says what package.json says', () => node(['scripts/platforms.mjs', '--check'], ROOT))
+})

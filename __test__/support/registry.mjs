@@ -1,0 +1,57 @@
+// An npm registry on loopback: it has what was published to it, and sends whoever asks for another package on to
+// the registry that npm is configured for, by npm's own means. verdaccio does the same with some 300 packages.
+
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { buffer } from 'node:stream/consumers'
+import { atEnd } from './endings.mjs'
+
+/**
+ * Starts one. `upstream` is the address of the other registry; packages whose names begin with `ours` are never asked of it:
+ * what nobody has published here yet is not there, whoever has taken its name elsewhere.
+ */
+export async function startRegistry(t, { upstream, ours }) {
+  const packages = new Map()
+  const tarballs = new Map()
+
+  async function publish(name, request) {
+    const { versions, _attachments, 'dist-tags': tags } = JSON.parse(await buffer(request))
+    for (const [file, { data }] of Object.entries(_attachments))
+      tarballs.set(`/${name}/-/${file}`, Buffer.from(data, 'base64'))
+    for (const manifest of Object.values(versions)) {
+      const path = `/${name}/-/${name}-${manifest.version}.tgz`
+      const integrity = `sha512-${createHash('sha512').update(tarballs.get(path)).digest('base64')}`
+      manifest.dist = { ...manifest.dist, integrity, tarball: `${url}${path}` }
+    }
+    const known = packages.get(name)
+    packages.set(name, {
+      name,
+      versions: { ...known?.versions, ...versions },
+      'dist-tags': { ...known?.['dist-tags'], ...tags },
+    })
+  }
+
+  const server = createServer(async (request, response) => {
+    const path = decodeURIComponent(request.url.split('?', 1)[0])
+    const name = path.slice(1)
+    // The next test's registry may have this port, and other packages of the same name and version.
+    const answer = (status, type, body) =>
+      response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
+    if (request.method === 'PUT') {
+      await publish(name, request)
+      answer(201, 'application/json', '{"ok":true}')
+    } else if (packages.has(name)) answer(200, 'application/json', JSON.stringify(packages.get(name)))
+    else if (tarballs.has(path)) answer(200, 'application/octet-stream', tarballs.get(path))
+    else if (name.startsWith(ours)) answer(404, 'application/json', '{"error":"not found"}')
+    else response.writeHead(302, { location: new URL(request.url.slice(1), upstream).href }).end()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${server.address().port}`
+  atEnd(t, () => {
+    server.closeAllConnections()
+    return new Promise((resolve) => server.close(resolve))
+  })
+  return { url, names: () => [...packages.keys()] }
+}
