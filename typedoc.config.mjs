@@ -8,7 +8,7 @@ export default {
   // Every subpath that the package exports is part of it, and nothing else.
   entryPoints: Object.values(typings),
   alwaysCreateEntryPointModule: true,
-  tsconfig: 'typedoc.tsconfig.json',
+  tsconfig: 'tsconfig.typedoc.json',
   out: 'docs/api',
   readme: 'none',
   router: 'member',
