@@ -19,6 +19,7 @@ import { parseArgs } from 'node:util'
 import { findRedis, installRedis } from '../__test__/support/redis-server.mjs'
 import { startRedis } from '../__test__/support/servers.mjs'
 import { listening } from './listening.mjs'
+import { haveLibraries } from './libraries.mjs'
 import { cpuSource } from './measure.mjs'
 import { subjects } from './peers.mjs'
 import { judge, render, summarize } from './table.mjs'
@@ -67,12 +68,7 @@ function prepare() {
   if (!existsSync(join(HERE, '..', 'dist', 'index.js')) || !existsSync(join(HERE, '..', 'native.cjs'))) {
     throw new Error('leasehold is not built: run `npm install` or `npm run build` first')
   }
-  if (!existsSync(join(HERE, 'node_modules'))) {
-    console.error('installing the libraries to compare with, into bench/node_modules')
-    const args = ['ci', '--no-audit', '--no-fund', '--ignore-scripts']
-    const { status } = spawnSync('npm', args, { cwd: HERE, stdio: ['ignore', process.stderr, process.stderr] })
-    if (status !== 0) throw new Error('npm ci in bench/ failed')
-  }
+  haveLibraries()
   const redis = findRedis() ?? installRedis()
   if (!redis)
     throw new Error('no redis-server was found: install Redis 6.2 or later, or name its program in REDIS_SERVER')

@@ -1,8 +1,9 @@
-// What README.md claims: that each promise is proved by the test it names, and that its example runs.
+// What README.md claims: that each promise is proved by the test it names, and that its example runs. Its other blocks and its
+// links: docs.test.mjs.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -26,17 +27,6 @@ describe('README', () => {
         assert.ok(titles.length > 0, row)
         for (const title of titles) assert.ok(source.includes(title), `${file} has no test "${title}"`)
       }
-    }
-  })
-
-  test('every link leads to a file or a heading', () => {
-    const headings = [...readme.matchAll(/^#+ (.*)$/gm)].map(
-      ([, text]) => `#${text.toLowerCase().replaceAll(' ', '-')}`,
-    )
-    for (const [, target] of readme.matchAll(/\]\((.*?)\)/g)) {
-      if (target.startsWith('https://')) continue
-      if (target.startsWith('#')) assert.ok(headings.includes(target), target)
-      else assert.ok(existsSync(join(ROOT, target)), target)
     }
   })
 

@@ -265,10 +265,9 @@ impl World {
 
     /// A caller hears that it holds a lease. Here two holders would meet.
     fn check_grant(&mut self, process: usize, granted: &Granted) {
-        let ours = &self.processes[process].asked[&granted.slot];
-        if !ours.state.is_held(self.now) {
-            return;
-        }
+        // It may have been lost, or handed on, by the time that its caller hears of it.
+        let ours = self.processes[process].asked.get(&granted.slot);
+        let Some(ours) = ours.filter(|ours| ours.state.is_held(self.now)) else { return };
         let key = ours.key.clone();
         let mut sharers = 1;
         for (index, other) in self.processes.iter().enumerate() {

@@ -1,0 +1,159 @@
+// What docs/migrating.md claims: with which libraries, and by which prefix, leasehold excludes each other.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { haveLibraries } from '../../bench/libraries.mjs'
+import { within } from '../support/clock.mjs'
+import { ROOT } from '../support/docs/page.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { startMasters } from '../support/masters.mjs'
+import { startRedis } from '../support/servers.mjs'
+
+haveLibraries()
+const require = createRequire(join(ROOT, 'bench', 'package.json'))
+const Redis = require('ioredis')
+const TTL = 30_000
+
+function connect(t, port) {
+  const redis = new Redis(port, '127.0.0.1')
+  atEnd(t, () => redis.disconnect())
+  return redis
+}
+
+/** What each library calls `job`, and how it is asked for it: null if somebody has it, else how to give it back. */
+const LIBRARIES = {
+  redlock: {
+    prefix: '',
+    opened(redis) {
+      const { default: Redlock } = require('redlock')
+      return redlock(new Redlock([redis].flat(), { retryCount: 0 }), 'job')
+    },
+  },
+  '@sesamecare-oss/redlock': {
+    prefix: 'lock:',
+    opened(redis) {
+      const { Redlock } = require('@sesamecare-oss/redlock')
+      return redlock(new Redlock([redis], { retryCount: 0 }), 'lock:job')
+    },
+  },
+  'redlock-universal': {
+    prefix: '',
+    opened(redis) {
+      const { createLock, IoredisAdapter, LockAcquisitionError } = require('redlock-universal')
+      const adapter = new IoredisAdapter(redis)
+      return async () => {
+        const lock = createLock({ adapter, key: 'job', ttl: TTL, retryAttempts: 0 })
+        const handle = await lock.acquire().catch(unlessRefused(LockAcquisitionError.name))
+        return handle && (() => lock.release(handle))
+      }
+    },
+  },
+  'redis-semaphore': {
+    prefix: 'mutex:',
+    opened(redis) {
+      const { Mutex, RedlockMutex } = require('redis-semaphore')
+      const options = { lockTimeout: TTL, acquireAttemptsLimit: 1 }
+      return async () => {
+        const mutex = new (Array.isArray(redis) ? RedlockMutex : Mutex)(redis, 'job', options)
+        return (await mutex.tryAcquire()) ? () => mutex.release() : null
+      }
+    },
+  },
+  'simple-redis-mutex': {
+    prefix: '@simple-redis-mutex:lock-',
+    async opened(_, t, server) {
+      const { tryLock } = require('simple-redis-mutex')
+      const redis = require('redis').createClient({ url: server.url() })
+      const duplicate = redis.duplicate.bind(redis)
+      let listener
+      redis.duplicate = () => {
+        listener = duplicate()
+        return listener
+      }
+      await redis.connect()
+      atEnd(t, async () => {
+        // It closes its own connection when ours is, and nobody is told when that is done.
+        const ended = once(listener, 'end')
+        await redis.close()
+        await ended
+      })
+      return async () => {
+        const [isHeld, release] = await tryLock(redis, 'job', { timeout: TTL })
+        return isHeld ? release : null
+      }
+    },
+  },
+}
+
+const unlessRefused = (name) => (error) => {
+  if (error.name !== name) throw error
+  return null
+}
+
+const redlock = (redlock, key) => async () => {
+  const lock = await redlock.acquire([key], TTL).catch(unlessRefused('ExecutionError'))
+  return lock && (() => lock.release())
+}
+
+/** That `take` and leasehold exclude each other. */
+async function assertExclusion(locks, take) {
+  const lease = await locks.acquire('job')
+  assert.equal(await take(), null, 'while leasehold holds it')
+  await lease.release()
+  const giveBack = await take()
+  assert.equal(typeof giveBack, 'function', 'when leasehold has released it')
+  assert.equal(await locks.tryAcquire('job'), null, 'while the other holds it')
+  const waiting = locks.acquire('job', { wait: TTL })
+  await giveBack()
+  const next = await within('the lock, after the other gave it back', waiting, 5_000)
+  assert.ok(next.fence > lease.fence)
+  await next.release()
+}
+
+describe('beside other libraries, on the same key', { timeout: 120_000 }, () => {
+  for (const [name, { prefix, opened }] of Object.entries(LIBRARIES)) {
+    test(`${name}, by the prefix '${prefix}'`, async (t) => {
+      const server = await startRedis(t)
+      const locks = createLockClient({ store: server.url(), prefix })
+      atEnd(t, () => locks.close())
+      await assertExclusion(locks, await opened(connect(t, server.port), t, server))
+      assert.equal(await locks.tryAcquire('other').then((lease) => lease.release()), true)
+    })
+  }
+
+  for (const name of ['redlock', 'redis-semaphore']) {
+    test(`${name}, as a quorum of the same three servers`, async (t) => {
+      const servers = (await startMasters(t, 3)).map(({ server }) => server)
+      const { prefix, opened } = LIBRARIES[name]
+      const locks = createLockClient({ store: servers.map((server) => server.url()), prefix })
+      atEnd(t, () => locks.close())
+      const connections = servers.map((server) => connect(t, server.port))
+      await assertExclusion(locks, await opened(connections, t))
+    })
+  }
+
+  test('another prefix excludes nobody', async (t) => {
+    const server = await startRedis(t)
+    const locks = createLockClient(server.url())
+    atEnd(t, () => locks.close())
+    const take = await LIBRARIES['redis-semaphore'].opened(connect(t, server.port), t)
+    await locks.acquire('job')
+    await (await take())()
+  })
+
+  test('the guide names the versions that were checked, and their prefixes', () => {
+    const guide = readFileSync(join(ROOT, 'docs', 'migrating.md'), 'utf8')
+    for (const [name, { prefix }] of Object.entries(LIBRARIES)) {
+      const manifest = readFileSync(join(ROOT, 'bench', 'node_modules', name, 'package.json'), 'utf8')
+      const version = JSON.parse(manifest).version.replace(/^v/, '')
+      const row = guide.split('\n').find((line) => line.startsWith(`| ${name}`) && line.includes(`${version} |`))
+      assert.ok(row, `${name} ${version} is in no row`)
+      assert.ok(row.includes(`\`'${prefix}'\``) || row.includes('as redlock'), row)
+    }
+  })
+})
