@@ -35,7 +35,7 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
  * is through.
  *
  * @returns a function with the parameters of the handler behind the lease. It rejects with what the handler throws, or with a
- * {@link LockLostError} if the lease was lost while the handler ran, although that succeeded.
+ * `LockLostError` if the lease was lost while the handler ran, although that succeeded.
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
  * @throws {RangeError} `ERR_OUT_OF_RANGE`
  * @example
