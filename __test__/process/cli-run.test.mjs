@@ -52,23 +52,25 @@ overStores(
       const { code, stdout, stderr } = await running.ended
       assert.equal(code, 70, stderr)
       assert.match(stdout, /asked to stop\n$/)
-      assert.ok(!isThere(Number(grandchild)), 'its child goes with it')
+      await until('its child to go with it', () => !isThere(Number(grandchild)))
       const events = stderr
         .trim()
         .split('\n')
         .map((line) => JSON.parse(line))
       assert.deepEqual(
         events.map(({ event, error }) => event ?? error.exit),
-        ['waiting', 'acquired', 'lost', 'ended', 70],
+        ['waiting', 'acquired', 'started', 'lost', 'ended', 70],
       )
-      assert.equal(events[2].reason, 'missing')
+      assert.equal(events[3].reason, 'missing')
       assert.ok(await locks.tryAcquire(key), 'nobody holds it')
     })
 
     test('leasehold itself killed (SIGKILL): the command does not go on without the lock', async (t) => {
       const [locks, key] = [client(t, store.url), store.key()]
-      const running = leasehold(t, ['run', key, '-s', store.url, '--ttl', '1s', '--', 'sh', '-c', STUBBORN(['USR1'])])
-      const [, pid] = await running.says(/pid (\d+) ready\n/)
+      const words = ['run', key, '-s', store.url, '--ttl', '1s', '--json', '--', 'sh', '-c', STUBBORN(['USR1'])]
+      const running = leasehold(t, words)
+      const [, pid] = await running.says(/"started".*"pid":(\d+)/, 'stderr')
+      await running.says(/ready\n/)
       running.signal('SIGKILL')
       const start = now()
       const lease = await locks.acquire(key)

@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { within } from './clock.mjs'
 import { atEnd } from './endings.mjs'
@@ -73,11 +74,12 @@ export const leasehold = (t, words, env) => start(t, process.execPath, [CLI, ...
 /** Runs it to its end. */
 export const run = (t, words, env) => within(`leasehold ${words.join(' ')}`, leasehold(t, words, env).ended, 30_000)
 
-/** Whether there is a process, or with a minus a group, of that number. */
+/** Whether a process of that number runs: not one that is dead and only waits for its parent, or init, to look. */
 export function isThere(pid) {
   try {
     process.kill(pid, 0)
-    return true
+    if (process.platform !== 'linux') return true
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
   } catch {
     return false
   }

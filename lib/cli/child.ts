@@ -35,9 +35,10 @@ export class Child {
     const detached = !this.#onTerminal && !ON_WINDOWS
     // Before there is anything to end: a signal that comes while it starts would else end us alone.
     for (const signal of PASSED) this.#listen(signal)
+    this.#guard = ON_WINDOWS ? undefined : new Guard(grace)
     this.#process = spawn(file, args, { stdio: 'inherit', env, detached, windowsHide: true })
     const { pid } = this.#process
-    this.#guard = pid === undefined || ON_WINDOWS ? undefined : new Guard(detached ? -pid : pid, grace)
+    if (pid !== undefined) this.#guard?.watch(detached ? -pid : pid)
     this.ended = new Promise<End>((resolve, reject) => {
       this.#process.once('error', (error: NodeJS.ErrnoException) => {
         if (this.#process.pid !== undefined) return
@@ -49,6 +50,11 @@ export class Child {
         resolve({ code, signal })
       })
     })
+  }
+
+  /** Its number, if it could be started. */
+  get pid(): number | undefined {
+    return this.#process.pid
   }
 
   /** Ends it: SIGTERM, and SIGKILL `grace` ms later if it is still there. */

@@ -138,6 +138,7 @@ async function runWith(lease: api.Lease, settings: Settings): Promise<End> {
   const { key, command, grace, tell } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
   const child = new Child(command, env, grace)
+  if (child.pid !== undefined) tell('started', { pid: child.pid }, `the command runs as ${child.pid}`)
   let loss: LockLostError | undefined
   const lost = () => {
     loss = lease.signal.reason as LockLostError
