@@ -98,7 +98,8 @@ describe('package', () => {
       paths.some((path) => /^leasehold\..+\.node$/.test(path)),
       'the addon',
     )
-    const stray = paths.filter((path) => /^(src|__test__|tests|bench|examples|target|lib)\//.test(path))
+    // The demo is a command of `leasehold`.
+    const stray = paths.filter((path) => /^(src|__test__|tests|bench|examples\/(?!demo\/)|target|lib)\//.test(path))
     assert.deepEqual(stray, [])
   })
 

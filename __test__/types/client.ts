@@ -192,6 +192,15 @@ export async function withLock(): Promise<void> {
   await locks.withLock('key', { ttl: 500 })
 }
 
+export async function operating(): Promise<void> {
+  const { locks: held, complete } = await locks.list({ pattern: 'a*', limit: 10 })
+  same<typeof complete, boolean>()
+  for (const lock of held) same<typeof lock.key, string>()
+  same<Awaited<ReturnType<typeof locks.forceRelease>>, boolean>()
+  // @ts-expect-error: no such option
+  await locks.list({ prefix: 'a' })
+}
+
 export function events(): void {
   const emitter: EventEmitter = new EventEmitter()
   emitter.emit('anything')

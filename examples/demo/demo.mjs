@@ -4,6 +4,7 @@
 //   npm run demo -- --store redis://127.0.0.1       the same on Redis
 //   npm run demo -- --ttl 5000                      another time to live, ms
 //   npm run demo -- --without-lock                  what happens when nobody asks for the lock
+//   npm run demo -- --json                          for programs: the timeline goes to standard error
 //
 // The first holder is stopped, the second is killed with SIGKILL, a third finishes the list. The exit code is 0 only
 // if the ledger then shows every job once and in order.
@@ -34,9 +35,10 @@ function parse() {
       // Short, because on Redis this is what a crash costs; and still long enough for a machine that is busy.
       ttl: { type: 'string', default: '2000' },
       'without-lock': { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
     },
   })
-  return { store: values.store, ttl: Number(values.ttl), withoutLock: values['without-lock'] }
+  return { store: values.store, ttl: Number(values.ttl), withoutLock: values['without-lock'], json: values.json }
 }
 
 /** Fails now, with a message for people, if the library is not built or the store can't be used. */
@@ -71,10 +73,10 @@ function summary(timeline, { store, ttl, handOvers, entries }) {
 }
 
 async function main() {
-  const { store: given, ttl, withoutLock } = parse()
+  const { store: given, ttl, withoutLock, json } = parse()
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-demo-'))
   const racers = []
-  const timeline = new Timeline(process.stdout, NAMES)
+  const timeline = new Timeline(json ? process.stderr : process.stdout, NAMES)
   const end = (code) => {
     for (const racer of racers) racer.kill()
     process.exitCode = code
@@ -110,6 +112,7 @@ async function main() {
     const entries = readLedger(ledger)
     if (handOvers) summary(timeline, { store, ttl, handOvers, entries })
     const faults = faultsOf(entries, JOBS)
+    if (json) console.log(JSON.stringify({ ok: faults.length === 0, jobs: JOBS, faults, handOvers: handOvers ?? null }))
     timeline.say()
     for (const fault of faults) timeline.bad(fault)
     if (faults.length) return end(1)

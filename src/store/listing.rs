@@ -129,11 +129,12 @@ pub fn inspections(keys: &[Key]) -> Vec<Request> {
 
 /// The listings that are asked for in `batch`, and where.
 pub fn asked(batch: &[Request]) -> Vec<(usize, &Wanted)> {
-    let wanted = |(index, request)| match request {
-        &Request::List(ref wanted) => Some((index, wanted)),
+    let requests = batch.iter().enumerate();
+    let listings = requests.filter_map(|(index, request)| match request {
+        Request::List(wanted) => Some((index, wanted)),
         _ => None,
-    };
-    batch.iter().enumerate().filter_map(wanted).collect()
+    });
+    listings.collect()
 }
 
 #[cfg(test)]

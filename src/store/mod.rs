@@ -36,7 +36,7 @@
 //! 9. *What is held can be listed.* [`Request::List`] tells of every lock that was held all the while, if there are no more than
 //!    its limit and the store could look at all of its keys in time; the listing says whether it is whole.
 //! 10. *It ends.* Every request is answered within the time-out given with its batch, with
-//!    [`StoreError`] if need be, and an error says whether the request may have been carried out.
+//!     [`StoreError`] if need be, and an error says whether the request may have been carried out.
 //!
 //! **Where a [quorum] promises less**, since most of its nodes settle what it answers:
 //!

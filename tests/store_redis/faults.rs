@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold::lease::Token;
+use leasehold::store::listing::Wanted;
 use leasehold::store::{Reply, Request, StoreError, StoreErrorKind};
 
 use crate::ask::{
@@ -104,6 +105,17 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
         let told = user(&format!("{least} resetchannels &leasehold:* +subscribe +publish"));
         assert_eq!(queued(ask(&told, queue("lock:a", token, 1)).await), (0, true));
         server.command(&["DEL", "lock:a", "lock:s"]);
+
+        // To list locks takes a right more; to break one takes none.
+        granted(&app, "lock:a", token).await;
+        let wanted = Wanted { prefix: "lock:".into(), pattern: "*".into(), limit: 10 };
+        let error = refused(&app, Request::List(wanted.clone())).await;
+        assert_refused(&error, StoreErrorKind::Denied, "+scan");
+        let lister = user(&format!("{least} +scan resetchannels"));
+        let listed = ask(&lister, Request::List(wanted)).await;
+        let Reply::Listed(listing) = listed else { panic!("{listed:?}") };
+        assert_eq!((listing.locks.len(), listing.complete), (1, true));
+        assert_eq!(ask(&app, Request::Break { key: "lock:a".into() }).await, Reply::Released);
 
         // A key that the user may not touch is no fault of the others in the same call.
         let batch = vec![

@@ -1,0 +1,186 @@
+// `leasehold run`: a real command runs while a lock is held, and not a moment longer than it has to.
+
+import assert from 'node:assert/strict'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { constants } from 'node:os'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { CLI, isThere, leasehold, run, start } from '../support/cli.mjs'
+import { now, until } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
+import { overStores, sharedStoreNames } from '../support/stores.mjs'
+
+const sqlite = (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+
+function client(t, store) {
+  const locks = createLockClient({ store, name: 'the test' })
+  atEnd(t, () => locks.close())
+  return locks
+}
+
+/** Goes on until it is ended, whatever signals come; says those that it is `told` of. */
+const STUBBORN = (told) =>
+  `for s in ${told.join(' ')}; do trap "echo got $s" $s; done; echo pid $$ ready; while :; do sleep 0.05; done`
+
+overStores(
+  'leasehold run',
+  (store) => {
+    test('three shells at once run the command exactly once at a time', async (t) => {
+      const folder = temporaryFolder(t)
+      writeFileSync(join(folder, 'count'), '0')
+      // Who comes in while another is in there finds the directory, and reads what that one has not written yet.
+      const job = `cd ${folder}; if mkdir inside; then n=$(cat count); sleep 0.05; echo $((n + 1)) > count; rmdir inside;
+        else echo overlap >> faults; fi`
+      writeFileSync(join(folder, 'job'), job)
+      const loop = `for i in 1 2 3 4; do "$NODE" "$CLI" run nightly -- sh -c "$(cat ${folder}/job)" || exit; done`
+      const env = { LEASEHOLD_URL: store.url, NODE: process.execPath, CLI }
+      const shells = [0, 1, 2].map(() => start(t, '/bin/sh', ['-c', loop], env).ended)
+      for (const { code, stderr } of await Promise.all(shells)) assert.deepEqual([code, stderr], [0, ''])
+      assert.equal(readFileSync(join(folder, 'count'), 'utf8').trim(), '12')
+      assert.equal(await client(t, store.url).inspect('nightly'), null)
+    })
+
+    test('a lock that is taken away by force stops the command, and all that it has started', async (t) => {
+      const [locks, key] = [client(t, store.url), store.key()]
+      const command = "trap 'echo asked to stop; exit 0' TERM; sleep 100 & echo started $!; wait"
+      const words = ['run', key, '--store', store.url, '--ttl', '900ms', '--json', '--', 'sh', '-c', command]
+      const running = leasehold(t, words)
+      const [, grandchild] = await running.says(/started (\d+)\n/)
+      assert.equal(await locks.forceRelease(key), true)
+      const { code, stdout, stderr } = await running.ended
+      assert.equal(code, 70, stderr)
+      assert.match(stdout, /asked to stop\n$/)
+      await until('its child to go with it', () => !isThere(Number(grandchild)))
+      const events = stderr
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line))
+      assert.deepEqual(
+        events.map(({ event, error }) => event ?? error.exit),
+        ['waiting', 'acquired', 'started', 'lost', 'ended', 70],
+      )
+      assert.equal(events[3].reason, 'missing')
+      assert.ok(await locks.tryAcquire(key), 'nobody holds it')
+    })
+
+    test('leasehold itself killed (SIGKILL): the command does not go on without the lock', async (t) => {
+      const [locks, key] = [client(t, store.url), store.key()]
+      const words = ['run', key, '-s', store.url, '--ttl', '1s', '--json', '--', 'sh', '-c', STUBBORN(['USR1'])]
+      const running = leasehold(t, words)
+      const [, pid] = await running.says(/"started".*"pid":(\d+)/, 'stderr')
+      await running.says(/ready\n/)
+      running.signal('SIGKILL')
+      const start = now()
+      const lease = await locks.acquire(key)
+      await until('the command to be gone', () => !isThere(Number(pid)))
+      assert.ok(now() - start < 4_000)
+      await lease.release()
+    })
+  },
+  sharedStoreNames,
+)
+
+describe('leasehold run', { timeout: 120_000 }, () => {
+  test('the command knows the key and the fence, and no more; its output and exit code are ours', async (t) => {
+    const store = sqlite(t)
+    const env = { LEASEHOLD_URL: store }
+    const first = await run(t, ['run', 'a key', '--', 'sh', '-c', 'env | grep ^LEASEHOLD; exit 7'], env)
+    const lines = first.stdout.trim().split('\n').sort()
+    assert.deepEqual([first.code, first.stderr, lines.length], [7, '', 3])
+    assert.equal(lines[1], 'LEASEHOLD_KEY=a key')
+    const fence = Number(/^LEASEHOLD_FENCE=(\d+)$/.exec(lines[0])[1])
+    const second = await run(t, ['run', 'a key', '--', 'sh', '-c', 'echo $LEASEHOLD_FENCE; echo oh >&2'], env)
+    assert.ok(Number(second.stdout) > fence)
+    assert.deepEqual([second.code, second.stderr], [0, 'oh\n'])
+  })
+
+  test('it ends as the command ended: of the same signal, or with the code that a shell has for it', async (t) => {
+    const env = { LEASEHOLD_URL: sqlite(t) }
+    for (const name of ['TERM', 'INT', 'HUP']) {
+      const { signal } = await run(t, ['run', 'k', '--', 'sh', '-c', `kill -${name} $$`], env)
+      assert.equal(signal, `SIG${name}`)
+    }
+    const { code } = await run(t, ['run', 'k', '--', 'sh', '-c', 'kill -USR2 $$'], env)
+    assert.equal(code, 128 + constants.signals.SIGUSR2)
+  })
+
+  test('signals are passed on to the command, and the lock is released when it is done', async (t) => {
+    const store = sqlite(t)
+    const names = ['INT', 'HUP', 'QUIT', 'USR1', 'USR2']
+    const command = `trap 'exit 9' TERM; ${STUBBORN(names)}`
+    const running = leasehold(t, ['run', 'k', '--store', store, '--', 'sh', '-c', command])
+    await running.says(/ready\n/)
+    for (const name of names) {
+      running.signal(`SIG${name}`)
+      await running.says(new RegExp(`got ${name}\n`))
+    }
+    assert.equal(running.stdout.match(/got/g).length, names.length, 'each once')
+    running.signal('SIGTERM')
+    assert.equal((await running.ended).code, 9)
+    assert.equal(await client(t, store).inspect('k'), null)
+  })
+
+  test('a lock that is held: --try and --wait give up with 75, and nothing is run', async (t) => {
+    const store = sqlite(t)
+    const lease = await client(t, store).acquire('k')
+    for (const words of [['--try'], ['--wait', '100ms']]) {
+      const { code, stdout, stderr } = await run(t, ['run', 'k', '-s', store, ...words, '--', 'echo', 'run'])
+      assert.deepEqual([code, stdout], [75, ''], stderr)
+      assert.match(stderr, /^leasehold: .*"?k"?.*\n$/)
+    }
+    await lease.release()
+  })
+
+  test('SIGTERM while it waits: it ends of that, and leaves the queue', async (t) => {
+    const store = sqlite(t)
+    const locks = client(t, store)
+    const lease = await locks.acquire('k')
+    const waiting = leasehold(t, ['run', 'k', '-s', store, '--', 'echo', 'run'])
+    await until('it to wait', async () => (await locks.inspect('k')).waiters.length === 1)
+    waiting.signal('SIGTERM')
+    const { signal, stdout } = await waiting.ended
+    assert.deepEqual([signal, stdout], ['SIGTERM', ''])
+    assert.deepEqual((await locks.inspect('k')).waiters, [])
+    await lease.release()
+  })
+
+  test('Redis frozen (SIGSTOP): the command is stopped when the lease is over; one that will not go is killed', async (t) => {
+    const redis = await startRedis(t)
+    const words = ['run', 'k', '-s', redis.url(), '--ttl', '1s', '--grace', '300ms', '--', 'sh', '-c']
+    const running = leasehold(t, [...words, STUBBORN(['TERM'])])
+    const [, pid] = await running.says(/pid (\d+) ready\n/)
+    redis.freeze()
+    const start = now()
+    const { code, stdout, stderr } = await running.ended
+    assert.equal(code, 70, stderr)
+    assert.match(stdout, /got TERM\n$/)
+    assert.match(stderr, /lost/)
+    assert.ok(!isThere(Number(pid)) && now() - start < 3_500, `${now() - start} ms`)
+    redis.thaw()
+  })
+
+  test('--max-hold ends it like a loss', async (t) => {
+    const words = ['run', 'k', '-s', sqlite(t), '--ttl', '200ms', '--max-hold', '500ms', '--grace', '0', '--']
+    const { code } = await run(t, [...words, 'sleep', '60'])
+    assert.equal(code, 70)
+  })
+
+  test('a command that is not there, or can’t be run, is 127 and 126; the lock is released', async (t) => {
+    const [store, folder] = [sqlite(t), temporaryFolder(t)]
+    mkdirSync(join(folder, 'directory'))
+    const missing = await run(t, ['run', 'k', '-s', store, '--', join(folder, 'missing')])
+    assert.deepEqual([missing.code, missing.stdout], [127, ''])
+    assert.match(missing.stderr, /^leasehold: no command .*missing" was found\n$/)
+    assert.equal((await run(t, ['run', 'k', '-s', store, '--', join(folder, 'directory')])).code, 126)
+    assert.equal(await client(t, store).inspect('k'), null)
+  })
+
+  test('a store that is not there is 69, and its password stays a secret', async (t) => {
+    const store = 'redis://:hunter2@127.0.0.1:1'
+    const { code, stderr } = await run(t, ['run', 'k', '-s', store, '--try', '--', 'echo', 'run'])
+    assert.equal(code, 69, stderr)
+    assert.doesNotMatch(stderr, /hunter2/)
+  })
+})

@@ -1,0 +1,177 @@
+// What the command `leasehold` tells of locks and stores, to people and to programs.
+
+import assert from 'node:assert/strict'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { leasehold, run } from '../support/cli.mjs'
+import { until } from '../support/clock.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
+import { overStores, sharedStoreNames } from '../support/stores.mjs'
+
+const manifest = createRequire(import.meta.url)('leasehold/package.json')
+const COMMANDS = ['run', 'ls', 'inspect', 'watch', 'release', 'doctor', 'demo', 'bench']
+
+overStores(
+  'leasehold on',
+  (store) => {
+    test('ls, inspect and release tell of a lock and take it away, in words and as JSON', async (t) => {
+      // Escapes, because what others named must not steer our terminal.
+      const [prefix, key] = [`${store.key()}:`, 'a\u001b[2Jb']
+      const locks = store.client(t, { name: 'holder', prefix, ttl: 20_000 })
+      const other = store.client(t, { name: 'waiter', prefix })
+      const call = (...words) => run(t, [...words, '--store', store.url, '--prefix', prefix])
+      const lease = await locks.acquire(key)
+      await locks.readWriteLock('r').read.acquire()
+      const next = other.acquire(key, { wait: 30_000 })
+      await until('it to wait', async () => (await locks.inspect(key)).waiters.length === 1)
+
+      const listed = await call('ls')
+      assert.equal(listed.code, 0, listed.stderr)
+      const [head, first, second] = listed.stdout.split('\n').map((line) => line.split(/ {2,}/))
+      assert.deepEqual(head, ['KEY', 'HELD', 'HOLDER', 'FENCE', 'REMAINING', 'WAITERS'])
+      assert.deepEqual(first.slice(0, 4), ['a\\u001b[2Jb', 'alone', 'holder', String(lease.fence)])
+      assert.equal(first[5], '1')
+      assert.deepEqual(second.slice(0, 3), ['r', 'shared', 'holder'])
+      const list = JSON.parse((await call('ls', '--json', 'r*')).stdout)
+      assert.deepEqual([list.complete, list.locks.map((lock) => lock.key)], [true, ['r']])
+
+      const inspected = await call('inspect', key)
+      assert.equal(inspected.code, 0)
+      assert.match(inspected.stdout, new RegExp(`by holder, fence ${lease.fence}, ends in .*\\n.*\\n {2}waiter, for`))
+      const info = JSON.parse((await call('inspect', key, '--json')).stdout)
+      assert.deepEqual([info.key, info.held, info.fence], [key, true, lease.fence])
+      assert.deepEqual((await call('inspect', 'free')).code, 1)
+
+      for (const words of [['--force'], ['--yes'], []]) {
+        const refused = await call('release', key, ...words)
+        assert.deepEqual([refused.code, refused.stdout], [64, ''])
+      }
+      assert.equal((await locks.inspect(key)).fence, lease.fence, 'nothing was done')
+      const released = await call('release', key, '--force', '--yes', '--json')
+      assert.equal(released.code, 0, released.stderr)
+      assert.equal(JSON.parse(released.stdout).released, true)
+      await (await next).release()
+      const free = await call('release', key, '--force', '-y')
+      assert.deepEqual([free.code, free.stdout], [1, 'a\\u001b[2Jb is free already\n'])
+    })
+
+    test('watch tells line by line what is held, changes hands, and is free', async (t) => {
+      const prefix = `${store.key()}:`
+      const [a, b] = ['a', 'b'].map((name) => store.client(t, { name, prefix }))
+      const words = ['watch', 'k*', '--json', '--interval', '50ms', '--store', store.url, '--prefix', prefix]
+      const watching = leasehold(t, words)
+      const lease = await a.acquire('key')
+      await watching.says(/"event":"held","key":"key".*"holder":"a"/)
+      const next = b.acquire('key', { wait: 20_000 })
+      await until('b to wait', async () => (await a.inspect('key')).waiters.length === 1)
+      await lease.release()
+      await watching.says(/"event":"changed","key":"key".*"holder":"b"/)
+      await (await next).release()
+      await watching.says(/"event":"free","key":"key"/)
+      watching.signal('SIGINT')
+      assert.equal((await watching.ended).code, 0)
+    })
+  },
+  sharedStoreNames,
+)
+
+describe('leasehold', { timeout: 120_000 }, () => {
+  test('doctor says what is wrong, and fails where locks can’t be had', async (t) => {
+    // Which forgets locks when its memory is full: a warning.
+    const args = ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru']
+    const store = (await startRedis(t, { args })).url()
+    const fit = await run(t, ['doctor', '-s', store])
+    assert.equal(fit.code, 0, fit.stderr)
+    assert.match(fit.stdout, /^warning eviction /m)
+    assert.ok(!fit.stdout.includes('\u001b'), 'colours are for terminals')
+    const coloured = { FORCE_COLOR: '1' }
+    assert.ok((await run(t, ['doctor', '-s', store], coloured)).stdout.includes('\u001b'))
+    assert.ok(!(await run(t, ['doctor', '-s', store], { ...coloured, NO_COLOR: '1' })).stdout.includes('\u001b'))
+    assert.equal((await run(t, ['doctor', '-s', store, '--strict'])).code, 1)
+    const gone = await run(t, ['doctor', '--json', '-s', 'redis://:hunter2@127.0.0.1:1'])
+    assert.equal(gone.code, 1)
+    const diagnosis = JSON.parse(gone.stdout)
+    assert.deepEqual([diagnosis.ok, diagnosis.findings[0].level], [false, 'error'])
+    assert.doesNotMatch(gone.stdout + gone.stderr, /hunter2/)
+  })
+
+  test('bench measures three things', async (t) => {
+    const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+    const { code, stdout, stderr } = await run(t, [
+      'bench',
+      '-s',
+      store,
+      '--time',
+      '200ms',
+      '--parallel',
+      '4',
+      '--json',
+    ])
+    assert.equal(code, 0, stderr)
+    const { measured } = JSON.parse(stdout)
+    assert.deepEqual(
+      measured.map(({ what }) => what),
+      ['one at a time', '4 at a time', 'hand-over'],
+    )
+    for (const { perSecond, p50, p99 } of measured) assert.ok(perSecond > 1 && p50 > 0 && p99 >= p50, stdout)
+  })
+
+  test('demo shows no lock at all what it is good for, as JSON', async (t) => {
+    const { code, stdout, stderr } = await run(t, ['demo', '--without-lock', '--json'])
+    assert.equal(code, 1, stderr)
+    const { ok, faults } = JSON.parse(stdout)
+    assert.ok(!ok && faults.length > 0, stdout)
+  })
+
+  test('help teaches at every level, and the version is the package’s', async (t) => {
+    const help = await run(t, ['--help'])
+    assert.equal(help.code, 0)
+    assert.equal((await run(t, [])).stderr, help.stdout)
+    await Promise.all(
+      COMMANDS.map(async (name) => {
+        assert.match(help.stdout, new RegExp(`^ {2}${name} +\\w`, 'm'))
+        const { code, stdout } = await run(t, [name, '--help'])
+        assert.equal(code, 0)
+        for (const part of [`Usage: leasehold ${name}`, 'Options', 'Examples', `leasehold ${name}`, '--json']) {
+          assert.ok(stdout.includes(part), `${name}: ${part}`)
+        }
+        assert.equal((await run(t, ['help', name])).stdout, stdout)
+      }),
+    )
+    assert.equal((await run(t, ['--version'])).stdout, `${manifest.version}\n`)
+  })
+
+  for (const [words, message] of [
+    [['lst'], /unknown command "lst"; did you mean leasehold ls\?/],
+    [['ls', '--stroe', 'x'], /unknown option --stroe; did you mean --store\?/],
+    [['ls', 'a', 'b'], /one argument too many, "b"/],
+    [['inspect'], /too few arguments: leasehold inspect KEY/],
+    [['run', 'k'], /leasehold run k -- COMMAND/],
+    [['run', 'k', 'echo'], /put -- before the command/],
+    [['run', 'k', '--'], /no command behind --/],
+    [['run', 'k', '--wait', '10', '--', 'true'], /did you mean 10s\?/],
+    [['run', 'k', '--wait', '1s', '--try', '--', 'true'], /leave out --wait/],
+    [['run', 'k', '--ttl', '1ms', '--', 'true'], /"ttl" is out of range/],
+    [['ls', '--store'], /--store needs a value/],
+    [['ls', '--json=yes'], /--json takes no value/],
+    [['ls', '--limit', '0'], /"limit" is out of range/],
+    [['ls', '--store', 'mysql://x'], /mysql/],
+    [['--json', 'ls'], /a command comes before its options/],
+  ]) {
+    test(`wrong usage is said in one line: ${words.join(' ')}`, async (t) => {
+      const env = { LEASEHOLD_URL: `sqlite:${join(temporaryFolder(t), 'locks.db')}` }
+      const { code, stdout, stderr } = await run(t, words, env)
+      assert.deepEqual([code, stdout], [64, ''], stderr)
+      assert.match(stderr, message)
+      assert.equal(stderr.trim().split('\n').length, 1, stderr)
+    })
+  }
+
+  test('with --json an error is JSON, too', async (t) => {
+    const { code, stderr } = await run(t, ['ls', '--json', '-s', 'redis://127.0.0.1:1'])
+    assert.equal(code, 69)
+    const { error } = JSON.parse(stderr)
+    assert.deepEqual([error.code, error.exit], ['ERR_STORE_UNAVAILABLE', 69])
+  })
+})

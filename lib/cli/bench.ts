@@ -1,0 +1,123 @@
+// How fast locks are at the user's own store.
+
+import { randomUUID } from 'node:crypto'
+import type * as api from '../../index'
+import { type Command, count, flag, text } from './command'
+import { formatDuration, parseDuration } from './duration'
+import { UsageError } from './exits'
+import { openClient, STORE_OPTIONS } from './store'
+import { paint, say, sayJson, table } from './terminal'
+
+interface Measured {
+  readonly what: string
+  readonly perSecond: number
+  /** In ms. */
+  readonly p50: number
+  readonly p99: number
+}
+
+export const bench: Command = {
+  name: 'bench',
+  synopsis: '[options]',
+  summary: 'measure how fast locks are at your store',
+  details: `
+Three measurements of --time each, with keys of their own, from this one process: acquire and release one
+at a time; many at a time, each with its own key; and two clients that hand one lock to each other, from
+the release to the next holder's first line.`,
+  examples: ['leasehold bench --store redis://localhost', 'leasehold bench --time 5s --json'],
+  options: {
+    time: { type: 'string', short: 't', value: 'TIME', help: 'how long each takes: 100ms to 1m. Default 1s' },
+    parallel: { type: 'string', short: 'p', value: 'N', help: 'how many at a time: 2 to 1000. Default 64' },
+    ...STORE_OPTIONS,
+  },
+  words: [0, 0],
+  async run(given) {
+    const time = parseDuration('time', text(given, 'time') ?? '1s')
+    if (time < 100 || time > 60_000) throw new UsageError('--time is 100ms to 1m')
+    const parallel = count(given, 'parallel', 64)
+    if (parallel < 2 || parallel > 1_000) throw new UsageError('--parallel is 2 to 1000')
+    // Each by itself: local hand-offs would measure this process, not the store.
+    const clients = [openClient(given, { handOffs: 0 }), openClient(given, { handOffs: 0 })] as const
+    try {
+      await Promise.all(clients.map((locks) => locks.ready()))
+      const run = `leasehold-bench:${randomUUID()}`
+      await pairs(clients[0], [run], 100)
+      const measured = [
+        await alone('one at a time', clients[0], [`${run}:0`], time),
+        await alone(
+          `${parallel} at a time`,
+          clients[0],
+          Array.from({ length: parallel }, (_, i) => `${run}:${i}`),
+          time,
+        ),
+        await handOvers(clients, run, time),
+      ]
+      if (flag(given, 'json')) sayJson({ time, parallel, measured })
+      else tell(measured)
+      return 0
+    } finally {
+      await Promise.all(clients.map((locks) => locks.close()))
+    }
+  },
+}
+
+async function alone(what: string, locks: api.LockClient, keys: string[], time: number): Promise<Measured> {
+  const start = performance.now()
+  const spans = await pairs(locks, keys, time)
+  return summary(what, spans, performance.now() - start)
+}
+
+/** How long each acquire and release took, one after the other for each key. */
+async function pairs(locks: api.LockClient, keys: string[], time: number): Promise<number[]> {
+  const spans: number[] = []
+  const until = performance.now() + time
+  await Promise.all(
+    keys.map(async (key) => {
+      for (let now = performance.now(); now < until; ) {
+        const lease = await locks.acquire(key)
+        await lease.release()
+        const end = performance.now()
+        spans.push(end - now)
+        now = end
+      }
+    }),
+  )
+  return spans
+}
+
+async function handOvers(clients: readonly api.LockClient[], key: string, time: number): Promise<Measured> {
+  const spans: number[] = []
+  const start = performance.now()
+  let released: number | undefined
+  await Promise.all(
+    clients.map(async (locks) => {
+      while (performance.now() - start < time) {
+        const lease = await locks.acquire(key, { wait: 60_000 })
+        const now = performance.now()
+        if (released !== undefined) spans.push(now - released)
+        // Until the other one waits, there is nobody to hand it to.
+        while ((await locks.inspect(key))?.waiters.length === 0 && performance.now() - start < time) {}
+        released = performance.now()
+        await lease.release()
+      }
+    }),
+  )
+  return summary('hand-over', spans, performance.now() - start)
+}
+
+function summary(what: string, spans: number[], took: number): Measured {
+  spans.sort((a, b) => a - b)
+  const at = (share: number) => spans[Math.min(Math.floor(spans.length * share), spans.length - 1)] ?? 0
+  return { what, perSecond: (spans.length / took) * 1_000, p50: at(0.5), p99: at(0.99) }
+}
+
+function tell(measured: readonly Measured[]): void {
+  const rows = measured.map(({ what, perSecond, p50, p99 }) => [
+    what,
+    perSecond.toFixed(0),
+    formatDuration(p50),
+    formatDuration(p99),
+  ])
+  say(table(['', 'PER SECOND', 'P50', 'P99'], rows, [1, 2, 3]))
+  say(paint('dim', 'from one process on this machine; the hand-over counts from the release to the next holder'))
+}

@@ -1,0 +1,124 @@
+// The command that runs while the lock is held: a process, and, where there is no terminal, its group.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { constants } from 'node:os'
+import { CliError, Exit } from './exits'
+import { Guard } from './guard'
+
+/** How it ended: one of the two. */
+export interface End {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** Those that are passed on. SIGUSR1 is Node's own otherwise: it opens a debugger. */
+const PASSED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const
+/** What a terminal sends by itself to all that run in front. */
+const OF_TERMINAL: readonly string[] = ['SIGINT', 'SIGQUIT']
+const ON_WINDOWS = process.platform === 'win32'
+
+export class Child {
+  readonly #process: ChildProcess
+  readonly #guard: Guard | undefined
+  readonly #onTerminal: boolean
+  readonly #listeners: [NodeJS.Signals, () => void][] = []
+  #killer: NodeJS.Timeout | undefined
+  #over = false
+  /** Resolves when it is gone. Rejects with a {@link CliError} if it could not be started. */
+  readonly ended: Promise<End>
+
+  constructor(command: readonly string[], env: NodeJS.ProcessEnv, grace: number) {
+    const [file = '', ...args] = command
+    // One that may read from the terminal has to stay in the terminal's foreground, which is our group. Elsewhere it gets
+    // a group of its own, so that all of it can be ended.
+    this.#onTerminal = [0, 1, 2].some((fd) => isTerminal(fd))
+    const detached = !this.#onTerminal && !ON_WINDOWS
+    // Before there is anything to end: a signal that comes while it starts would else end us alone.
+    for (const signal of PASSED) this.#listen(signal)
+    this.#guard = ON_WINDOWS ? undefined : new Guard(grace)
+    this.#process = spawn(file, args, { stdio: 'inherit', env, detached, windowsHide: true })
+    const { pid } = this.#process
+    if (pid !== undefined) this.#guard?.watch(detached ? -pid : pid)
+    this.ended = new Promise<End>((resolve, reject) => {
+      this.#process.once('error', (error: NodeJS.ErrnoException) => {
+        if (this.#process.pid !== undefined) return
+        this.#end()
+        reject(notStarted(file, error))
+      })
+      this.#process.once('exit', (code, signal) => {
+        this.#end()
+        resolve({ code, signal })
+      })
+    })
+  }
+
+  /** Its number, if it could be started. */
+  get pid(): number | undefined {
+    return this.#process.pid
+  }
+
+  /** Ends it: SIGTERM, and SIGKILL `grace` ms later if it is still there. */
+  stop(grace: number): void {
+    if (this.#over || this.#killer !== undefined) return
+    if (grace === 0) {
+      this.#signal('SIGKILL')
+      return
+    }
+    this.#signal('SIGTERM')
+    // One that is stopped takes its SIGTERM only when it goes on.
+    if (!ON_WINDOWS) this.#signal('SIGCONT')
+    this.#killer = setTimeout(() => this.#signal('SIGKILL'), grace)
+  }
+
+  #listen(signal: NodeJS.Signals): void {
+    const pass = () => {
+      if (this.#onTerminal && OF_TERMINAL.includes(signal)) return
+      this.#signal(signal)
+    }
+    try {
+      process.on(signal, pass)
+      this.#listeners.push([signal, pass])
+    } catch {
+      // Windows has not all of them.
+    }
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    const { pid } = this.#process
+    if (pid === undefined || this.#over) return
+    try {
+      process.kill(this.#onTerminal || ON_WINDOWS ? pid : -pid, signal)
+    } catch {
+      // It is gone.
+    }
+  }
+
+  #end(): void {
+    const killed = this.#killer !== undefined
+    clearTimeout(this.#killer)
+    // What it has left behind of its group must not go on without the lock.
+    if (killed) this.#signal('SIGKILL')
+    this.#over = true
+    for (const [signal, pass] of this.#listeners) process.off(signal, pass)
+    this.#guard?.dismiss()
+  }
+}
+
+function isTerminal(fd: number): boolean {
+  const stream = [process.stdin, process.stdout, process.stderr][fd]
+  return stream?.isTTY === true
+}
+
+function notStarted(file: string, error: NodeJS.ErrnoException): CliError {
+  if (error.code === 'ENOENT') return new CliError(Exit.NotFound, `no command ${JSON.stringify(file)} was found`)
+  return new CliError(Exit.NotExecutable, `${JSON.stringify(file)} can't be run: ${error.message}`)
+}
+
+/** Ends this process as the command ended: of the same signal, or with the code that a shell would have. */
+export function endAlike({ code, signal }: End): number {
+  if (signal === null) return code ?? Exit.Ok
+  const mild: readonly string[] = ['SIGINT', 'SIGTERM', 'SIGHUP']
+  // A shell stops a script when it sees that; those that would leave a core of ours are only told.
+  if (mild.includes(signal) && !ON_WINDOWS) process.kill(process.pid, signal)
+  return Exit.Signal + (constants.signals[signal] ?? 0)
+}

@@ -1,0 +1,109 @@
+// What a command is, and how its words are taken apart.
+
+import { parseArgs } from 'node:util'
+import { nearest } from '../arguments'
+import { UsageError } from './exits'
+
+export interface OptionSpec {
+  readonly type: 'string' | 'boolean'
+  readonly short?: string
+  readonly multiple?: boolean
+  /** What the value is called in the help. */
+  readonly value?: string
+  readonly help: string
+}
+
+/** What was given. */
+export interface Given {
+  readonly values: Readonly<Record<string, string | boolean | string[] | undefined>>
+  readonly words: readonly string[]
+  /** What stands behind `--`; `undefined` if there is none. */
+  readonly rest: readonly string[] | undefined
+}
+
+export interface Command {
+  readonly name: string
+  /** What stands behind the name, as in `KEY [options] -- COMMAND`. */
+  readonly synopsis: string
+  readonly summary: string
+  /** What there is to say besides. */
+  readonly details: string
+  readonly examples: readonly string[]
+  readonly options: Readonly<Record<string, OptionSpec>>
+  /** How many words it takes at least, and at most. */
+  readonly words: readonly [number, number]
+  /** Resolves with the exit code. */
+  run(given: Given): Promise<number>
+}
+
+/** Every command has these. */
+const COMMON: Readonly<Record<string, OptionSpec>> = {
+  json: { type: 'boolean', help: 'answers for programs: one JSON document, or one a line' },
+  help: { type: 'boolean', short: 'h', help: 'this text' },
+}
+
+export const optionsOf = (command: Command): Readonly<Record<string, OptionSpec>> => ({ ...command.options, ...COMMON })
+
+export function parse(command: Command, args: readonly string[]): Given {
+  const options = optionsOf(command)
+  const end = args.indexOf('--')
+  const own = end < 0 ? args : args.slice(0, end)
+  const rest = end < 0 ? undefined : args.slice(end + 1)
+  // Not strict: what is wrong is said in our own words.
+  const config = Object.fromEntries(
+    Object.entries(options).map(([name, { type, short, multiple = false }]) => [
+      name,
+      short === undefined ? { type, multiple } : { type, multiple, short },
+    ]),
+  )
+  const parsed = parseArgs({ args: [...own], options: config, strict: false, allowPositionals: true, tokens: true })
+  for (const token of parsed.tokens) {
+    if (token.kind !== 'option') continue
+    const spec = options[token.name]
+    if (spec === undefined) throw unknownOption(command, token.rawName, token.name, Object.keys(options))
+    if (spec.type === 'string' && token.value === undefined) {
+      throw new UsageError(`${token.rawName} needs a value: ${token.rawName} ${spec.value}`)
+    }
+    if (spec.type === 'boolean' && token.value !== undefined) {
+      throw new UsageError(`${token.rawName} takes no value`)
+    }
+  }
+  const words = parsed.positionals
+  if (parsed.values.help !== true) checkCount(command, words)
+  return { values: parsed.values as Given['values'], words, rest }
+}
+
+function unknownOption(command: Command, raw: string, name: string, known: readonly string[]): UsageError {
+  const near = nearest(name, known)
+  const hint = near === undefined ? `see leasehold ${command.name} --help` : `did you mean --${near}?`
+  return new UsageError(`unknown option ${raw}; ${hint}`)
+}
+
+function checkCount(command: Command, words: readonly string[]): void {
+  const [least, most] = command.words
+  if (words.length < least) {
+    throw new UsageError(`too few arguments: leasehold ${command.name} ${command.synopsis}`)
+  }
+  if (words.length > most) {
+    const extra = JSON.stringify(words[most])
+    const hint = command.name === 'run' ? '; put -- before the command' : ''
+    throw new UsageError(`one argument too many, ${extra}: leasehold ${command.name} ${command.synopsis}${hint}`)
+  }
+}
+
+/** The value of a string option. */
+export function text(given: Given, name: string): string | undefined {
+  return given.values[name] as string | undefined
+}
+
+export function flag(given: Given, name: string): boolean {
+  return given.values[name] === true
+}
+
+/** A whole number. */
+export function count(given: Given, name: string, fallback: number): number {
+  const value = text(given, name)
+  if (value === undefined) return fallback
+  if (!/^\d{1,9}$/.test(value)) throw new UsageError(`--${name} takes a whole number`)
+  return Number(value)
+}

@@ -1,0 +1,48 @@
+// Locks in words.
+
+import type * as api from '../../index'
+import { formatDuration } from './duration'
+import { plain, table } from './terminal'
+
+/** Whoever holds it: the names of several with their number. */
+export function holdersOf({ leases }: api.LockInfo): string {
+  const names = leases.map(({ holder }) => (holder === null ? '(another library)' : plain(holder)))
+  return names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(', ')
+}
+
+/** When the last of its leases ends unless it is renewed. */
+export function remainingOf({ leases }: api.LockInfo): string {
+  const ends = leases.map(({ remaining }) => remaining ?? Number.POSITIVE_INFINITY)
+  const last = Math.max(...ends)
+  return last === Number.POSITIVE_INFINITY ? 'for ever' : formatDuration(last)
+}
+
+export const fenceOf = ({ fence }: api.LeaseInfo): string => (fence === null ? '-' : String(fence))
+
+/** A table of locks. */
+export function tableOf(locks: readonly api.ListedLock[]): string {
+  const rows = locks.map((lock) => [
+    plain(lock.key),
+    lock.shared ? 'shared' : 'alone',
+    holdersOf(lock),
+    fenceOf(lock),
+    remainingOf(lock),
+    String(lock.waiters.length),
+  ])
+  return table(['KEY', 'HELD', 'HOLDER', 'FENCE', 'REMAINING', 'WAITERS'], rows, [3, 4, 5])
+}
+
+/** All that is known of one lock. */
+export function detailsOf(key: string, info: api.LockInfo): string {
+  const lines = [`${plain(key)} is held${info.shared ? ', and shared' : ''}`]
+  for (const lease of info.leases) {
+    const holder = lease.holder === null ? '(another library)' : plain(lease.holder)
+    const ends = lease.remaining === null ? 'never ends' : `ends in ${formatDuration(lease.remaining)} unless renewed`
+    lines.push(`  by ${holder}, fence ${fenceOf(lease)}, ${ends}`)
+  }
+  lines.push(info.waiters.length === 0 ? 'nobody waits for it' : 'waiting, in this order')
+  for (const { holder, shared, age } of info.waiters) {
+    lines.push(`  ${plain(holder)}${shared ? ', shared' : ''}, for ${formatDuration(age)}`)
+  }
+  return lines.join('\n')
+}

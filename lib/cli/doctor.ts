@@ -1,0 +1,62 @@
+// What is wrong with a store.
+
+import type * as api from '../../index'
+import { type Command, flag, text } from './command'
+import { formatDuration, parseDuration } from './duration'
+import { Exit } from './exits'
+import { STORE_OPTIONS, withClient } from './store'
+import { paint, plain, say, sayJson } from './terminal'
+
+const STYLES = { info: 'dim', warning: 'yellow', error: 'red' } as const
+
+export const doctor: Command = {
+  name: 'doctor',
+  synopsis: '[options]',
+  summary: 'look what may go wrong with locks at the store',
+  details: `
+Looks at the store and says in plain words what may go wrong with locks there: eviction, persistence,
+clocks, rights, replicas, round trips that are too long for the ttl. Changes nothing.
+
+Exit code 1 if locks can't be had there (an error); with --strict also after a warning.`,
+  examples: [
+    'leasehold doctor',
+    'leasehold doctor --store redis://cache.internal --ttl 2s',
+    'leasehold doctor --strict',
+  ],
+  options: {
+    ...STORE_OPTIONS,
+    ttl: { type: 'string', value: 'TIME', help: 'the ttl that your leases have. Default 10s' },
+    strict: { type: 'boolean', help: 'a warning is a failure, too' },
+  },
+  words: [0, 0],
+  run: (given) => {
+    const ttl = text(given, 'ttl')
+    const options = ttl === undefined ? {} : { ttl: parseDuration('ttl', ttl) }
+    return withClient(given, { storeTimeout: 3_000, ...options }, async (locks) => {
+      const diagnosis = await locks.diagnose()
+      if (flag(given, 'json')) sayJson(diagnosis)
+      else tell(diagnosis)
+      const bad = diagnosis.findings.some(({ level }) => level === 'error')
+      return bad || (flag(given, 'strict') && !diagnosis.ok) ? Exit.No : Exit.Ok
+    })
+  },
+}
+
+function tell({ findings, stores }: api.Diagnosis): void {
+  for (const { store, version, roundTrip, clockOffset } of stores) {
+    const facts = [
+      version === null ? undefined : `version ${plain(version)}`,
+      roundTrip === null ? undefined : `round trip ${formatDuration(roundTrip)}`,
+      clockOffset === null ? undefined : `clock ${clockOffset < 0 ? '−' : '+'}${formatDuration(Math.abs(clockOffset))}`,
+    ].filter((fact) => fact !== undefined)
+    say([paint('bold', plain(store)), ...facts].join(', '))
+  }
+  for (const { level, code, store, message } of findings) {
+    say(`${paint(STYLES[level], level.padEnd(7))} ${paint('bold', code)} (${plain(store)})\n        ${plain(message)}`)
+  }
+  const worst = (level: string) => findings.filter((finding) => finding.level === level).length
+  const [errors, warnings] = [worst('error'), worst('warning')]
+  if (errors > 0) say(paint('red', `locks can't be had here: ${errors} error${errors > 1 ? 's' : ''}`))
+  else if (warnings > 0) say(paint('yellow', `usable, with ${warnings} warning${warnings > 1 ? 's' : ''}`))
+  else say(paint('green', 'nothing is wrong'))
+}

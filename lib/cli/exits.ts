@@ -1,0 +1,52 @@
+// What the exit code says, and the errors that carry one. Named as in <sysexits.h>, where it has a name.
+
+import { LockClosedError, LockLostError, LockTimeoutError, QuorumError, StoreUnavailableError } from '../errors'
+
+export const Exit = {
+  Ok: 0,
+  /** The answer is no: nobody holds it, or the store is not fit. */
+  No: 1,
+  /** The command line is wrong (EX_USAGE). */
+  Usage: 64,
+  /** The store could not be reached, or not be used (EX_UNAVAILABLE). */
+  Unavailable: 69,
+  /** The lease was lost while the command ran (EX_SOFTWARE). */
+  Lost: 70,
+  /** Somebody else has the lock: try again later (EX_TEMPFAIL). */
+  Busy: 75,
+  /** The command is there and can't be run, as a shell says it. */
+  NotExecutable: 126,
+  /** There is no such command, as a shell says it. */
+  NotFound: 127,
+  /** Added to the number of the signal that ended the command, as a shell says it. */
+  Signal: 128,
+} as const
+
+/** An error whose message is all there is to say. */
+export class CliError extends Error {
+  readonly exit: number
+
+  constructor(exit: number, message: string) {
+    super(message)
+    this.exit = exit
+  }
+}
+
+/** The command line is wrong. */
+export class UsageError extends CliError {
+  constructor(message: string) {
+    super(Exit.Usage, message)
+  }
+}
+
+/** The exit code of any error; `undefined` for one that nobody has thought of. */
+export function exitOf(error: unknown): number | undefined {
+  if (error instanceof CliError) return error.exit
+  if (error instanceof LockTimeoutError) return Exit.Busy
+  if (error instanceof StoreUnavailableError || error instanceof QuorumError) return Exit.Unavailable
+  if (error instanceof LockLostError || error instanceof LockClosedError) return Exit.Lost
+  const { code } = (error ?? {}) as { code?: unknown }
+  // What the library says of its arguments, which were given on the command line.
+  const bad = ['ERR_INVALID_ARG_VALUE', 'ERR_INVALID_ARG_TYPE', 'ERR_OUT_OF_RANGE']
+  return bad.includes(code as string) ? Exit.Usage : undefined
+}

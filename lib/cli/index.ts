@@ -1,0 +1,82 @@
+#!/usr/bin/env node
+// The command `leasehold`. One file for each command; here is which one it is, and what becomes of its errors.
+
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { nearest } from '../arguments'
+import { bench } from './bench'
+import { type Command, parse } from './command'
+import { demo } from './demo'
+import { doctor } from './doctor'
+import { Exit, exitOf, UsageError } from './exits'
+import { help, overview } from './help'
+import { inspect } from './inspect'
+import { ls } from './ls'
+import { release } from './release'
+import { run } from './run'
+import { say, sayJson, warn } from './terminal'
+import { watch } from './watch'
+
+const COMMANDS: readonly Command[] = [run, ls, inspect, watch, release, doctor, demo, bench]
+
+function find(name: string): Command {
+  const command = COMMANDS.find((known) => known.name === name)
+  if (command !== undefined) return command
+  const near = nearest(
+    name,
+    COMMANDS.map((known) => known.name),
+  )
+  const hint = near === undefined ? 'see leasehold --help' : `did you mean leasehold ${near}?`
+  throw new UsageError(`unknown command ${JSON.stringify(name)}; ${hint}`)
+}
+
+function version(): string {
+  return JSON.parse(readFileSync(join(__dirname, '..', '..', 'package.json'), 'utf8')).version
+}
+
+async function main([name, ...args]: string[]): Promise<number> {
+  if (name === undefined) {
+    process.stderr.write(overview(COMMANDS))
+    return Exit.Usage
+  }
+  if (name === '--version' || name === '-V' || name === 'version') {
+    if (args.includes('--json')) sayJson({ version: version() })
+    else say(version())
+    return Exit.Ok
+  }
+  if (name === '--help' || name === '-h' || name === 'help') {
+    process.stdout.write(args[0] === undefined ? overview(COMMANDS) : help(find(args[0])))
+    return Exit.Ok
+  }
+  if (name.startsWith('-')) throw new UsageError(`a command comes before its options: leasehold COMMAND ${name} …`)
+  const command = find(name)
+  const given = parse(command, args)
+  if (given.values.help === true) {
+    process.stdout.write(help(command))
+    return Exit.Ok
+  }
+  return command.run(given)
+}
+
+// Whoever reads us may have had enough, as head(1).
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  process.exit(error.code === 'EPIPE' ? Exit.Ok : 1)
+})
+
+main(process.argv.slice(2)).then(
+  (code) => {
+    process.exitCode = code
+  },
+  (error: unknown) => {
+    const code = exitOf(error)
+    const message = code === undefined ? ((error as Error)?.stack ?? String(error)) : (error as Error).message
+    const words = process.argv.slice(2)
+    const end = words.indexOf('--')
+    if ((end < 0 ? words : words.slice(0, end)).includes('--json')) {
+      sayJson({ error: { code: (error as { code?: string }).code ?? null, message, exit: code ?? 1 } }, process.stderr)
+    } else {
+      warn(message)
+    }
+    process.exitCode = code ?? 1
+  },
+)

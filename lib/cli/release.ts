@@ -1,0 +1,76 @@
+// Taking a lock away from whoever holds it.
+
+import { createInterface } from 'node:readline/promises'
+import { type Command, flag } from './command'
+import { detailsOf } from './describe'
+import { CliError, Exit, UsageError } from './exits'
+import { STORE_OPTIONS, withClient } from './store'
+import { paint, plain, say, sayJson } from './terminal'
+
+export const release: Command = {
+  name: 'release',
+  synopsis: 'KEY --force [options]',
+  summary: 'take a lock away from whoever holds it',
+  details: `
+Ends every lease of the lock, and hands it to whoever is next. For when a holder hangs and you know that
+it does no harm: THIS BREAKS WHAT A LOCK PROMISES. The holder is not asked. It finds out at its next
+renewal, up to a third of its ttl later, and may go on with its work until then, beside the next holder.
+Only storage that checks the fence refuses it at once.
+
+Shows who holds it and asks; --yes answers, and must, where there is no terminal. If somebody else holds
+it by then, nothing is done (exit code 75). Exit code 1 if nobody holds it.`,
+  examples: ['leasehold release nightly --force', 'leasehold release nightly --force --yes --json'],
+  options: {
+    ...STORE_OPTIONS,
+    force: { type: 'boolean', help: 'required: a lock that is not ours can only be released by force' },
+    yes: { type: 'boolean', short: 'y', help: 'do not ask' },
+  },
+  words: [1, 1],
+  run: (given) => {
+    const key = given.words[0] as string
+    const json = flag(given, 'json')
+    if (!flag(given, 'force')) {
+      throw new UsageError(
+        `${JSON.stringify(key)} is not ours to release; if its holder hangs: leasehold release ${plain(key)} --force`,
+      )
+    }
+    const isAsked = !flag(given, 'yes')
+    if (isAsked && (json || !process.stdin.isTTY || !process.stderr.isTTY)) {
+      throw new UsageError('there is no terminal to ask on: add --yes if you are sure')
+    }
+    return withClient(given, {}, async (locks) => {
+      const info = await locks.inspect(key)
+      if (info === null) {
+        if (json) sayJson({ key, released: false })
+        else say(`${plain(key)} is free already`)
+        return Exit.No
+      }
+      if (!json) process.stderr.write(`${detailsOf(key, info)}\n`)
+      if (isAsked && !(await isSure())) {
+        say('nothing was done')
+        return Exit.No
+      }
+      // Whoever has come since was not shown.
+      const now = await locks.inspect(key)
+      const fences = (leases: typeof info.leases = []) => leases.map(({ fence }) => fence).join()
+      if (now !== null && fences(now.leases) !== fences(info.leases)) {
+        throw new CliError(Exit.Busy, `${plain(key)} has another holder by now; look again`)
+      }
+      const released = await locks.forceRelease(key)
+      if (json) sayJson({ key, released, leases: info.leases })
+      else say(released ? `${plain(key)} was taken away` : `${plain(key)} became free by itself`)
+      return released ? Exit.Ok : Exit.No
+    })
+  },
+}
+
+async function isSure(): Promise<boolean> {
+  const question = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    const warning = 'Its holder may still be at work, and finds out only at its next renewal.'
+    const answer = await question.question(`${paint('yellow', warning, process.stderr)}\nTake it away? [y/N] `)
+    return /^y(es)?$/i.test(answer.trim())
+  } finally {
+    question.close()
+  }
+}

@@ -1,0 +1,165 @@
+// Runs a command while a lock is held.
+
+import type * as api from '../../index'
+import { LockLostError } from '../errors'
+import { Child, type End, endAlike } from './child'
+import { type Command, flag, type Given, text } from './command'
+import { formatDuration, parseDuration } from './duration'
+import { CliError, Exit, UsageError } from './exits'
+import { openClient, STORE_OPTIONS } from './store'
+import { plain, sayJson, warn } from './terminal'
+
+interface Settings {
+  readonly key: string
+  readonly command: readonly string[]
+  readonly ttl: number | undefined
+  readonly wait: number
+  readonly once: boolean
+  readonly maxHold: number | undefined
+  readonly grace: number
+  /** Tells what happens, to people or to programs; always beside the command's own output. */
+  tell(event: string, details: Record<string, unknown>, words: string): void
+}
+
+export const run: Command = {
+  name: 'run',
+  synopsis: 'KEY [options] -- COMMAND [ARG…]',
+  summary: 'run a command while holding a lock',
+  details: `
+Waits for the lock, runs the command while it holds and renews it, and releases it. Of all who run
+something with the same KEY, on whatever machines share the store, one does so at a time; the others wait
+in the order of their arrival.
+
+The command gets LEASEHOLD_KEY and LEASEHOLD_FENCE in its environment: the fence grows with every holder, so
+what the command writes to can refuse one that comes too late. It is run without a shell; for pipes and
+variables write sh -c '…'. Signals are passed on to it (on a terminal Ctrl-C reaches it by itself).
+
+If the lock is lost (the store is gone for longer than the ttl, or somebody released it by force), the
+command gets SIGTERM, and SIGKILL after --grace: all of its process group where there is no terminal. If
+leasehold itself is killed with SIGKILL, a guard does the same.
+
+Exit code: that of the command, or the end by the same signal. 75 the lock was not to be had in time, 69
+the store is unavailable, 70 the lock was lost and the command stopped, 64 wrong usage, 126 and 127 the
+command can't be run, or is not there.`,
+  examples: [
+    'leasehold run nightly --try -- ./backup.sh           # from cron on every machine: one does it',
+    'leasehold run deploy:web --wait 10m -- make deploy   # one deploy at a time',
+    "leasehold run report -- sh -c 'psql -v fence=$LEASEHOLD_FENCE < report.sql'",
+  ],
+  options: {
+    wait: {
+      type: 'string',
+      short: 'w',
+      value: 'TIME',
+      help: 'give up after so long, with exit code 75. Default: never',
+    },
+    try: { type: 'boolean', help: 'do not wait at all: exit code 75 if somebody else has the lock' },
+    ttl: { type: 'string', value: 'TIME', help: 'how long the lock outlives a machine that is gone. Default 10s' },
+    'max-hold': { type: 'string', value: 'TIME', help: 'stop the command when it has held the lock for so long' },
+    grace: { type: 'string', value: 'TIME', help: 'from SIGTERM to SIGKILL when the lock is lost. Default 5s' },
+    verbose: { type: 'boolean', short: 'v', help: 'say on standard error what happens; --json: as one JSON a line' },
+    ...STORE_OPTIONS,
+  },
+  words: [1, 1],
+  async run(given) {
+    const settings = settingsOf(given)
+    const locks = openClient(given)
+    try {
+      const lease = await acquire(locks, settings)
+      const end = await runWith(lease, settings)
+      return endAlike(end)
+    } finally {
+      await locks.close()
+    }
+  },
+}
+
+function settingsOf(given: Given): Settings {
+  const key = given.words[0] as string
+  if (given.rest === undefined) {
+    throw new UsageError(`what is to be run? leasehold run ${plain(key)} -- COMMAND`)
+  }
+  if (given.rest.length === 0) throw new UsageError('there is no command behind --')
+  const duration = (name: string) => {
+    const value = text(given, name)
+    return value === undefined ? undefined : parseDuration(name, value)
+  }
+  const once = flag(given, 'try')
+  const wait = duration('wait')
+  if (once && wait !== undefined) throw new UsageError('--try does not wait: leave out --wait')
+  const [json, verbose] = [flag(given, 'json'), flag(given, 'verbose')]
+  return {
+    ...{ key, command: given.rest, once, wait: wait ?? Number.POSITIVE_INFINITY },
+    ...{ ttl: duration('ttl'), maxHold: duration('max-hold'), grace: duration('grace') ?? 5_000 },
+    tell(event, details, words) {
+      if (json) sayJson({ at: new Date().toISOString(), event, key, ...details }, process.stderr)
+      else if (verbose) warn(words)
+    },
+  }
+}
+
+async function acquire(locks: api.LockClient, settings: Settings): Promise<api.Lease> {
+  const { key, once, wait, tell } = settings
+  const gone = new AbortController()
+  let ended: NodeJS.Signals | undefined
+  const stops = (['SIGINT', 'SIGTERM', 'SIGHUP'] as const).map((name) => {
+    const stop = () => {
+      ended = name
+      gone.abort()
+    }
+    process.on(name, stop)
+    return () => process.off(name, stop)
+  })
+  const options: api.TryAcquireOptions = { signal: gone.signal }
+  if (settings.ttl !== undefined) options.ttl = settings.ttl
+  if (settings.maxHold !== undefined) options.maxHold = settings.maxHold
+  const start = performance.now()
+  try {
+    if (!once) tell('waiting', {}, `waiting for ${plain(key)}`)
+    const lease = once ? await locks.tryAcquire(key, options) : await locks.acquire(key, { ...options, wait })
+    if (lease === null) throw new CliError(Exit.Busy, `somebody else has ${JSON.stringify(key)}`)
+    const waited = performance.now() - start
+    tell('acquired', { fence: lease.fence, waited }, `acquired, fence ${lease.fence}, after ${formatDuration(waited)}`)
+    return lease
+  } catch (error) {
+    if (ended === undefined) throw error
+    // Nothing was run: this process is all that there is to end.
+    await locks.close()
+    for (const off of stops) off()
+    process.exitCode = endAlike({ code: null, signal: ended })
+    throw new CliError(process.exitCode, `ended by ${ended} while waiting for ${JSON.stringify(key)}`)
+  } finally {
+    for (const off of stops) off()
+  }
+}
+
+/** Runs the command, and resolves when it is gone and the lock released. */
+async function runWith(lease: api.Lease, settings: Settings): Promise<End> {
+  const { key, command, grace, tell } = settings
+  const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
+  const child = new Child(command, env, grace)
+  if (child.pid !== undefined) tell('started', { pid: child.pid }, `the command runs as ${child.pid}`)
+  let loss: LockLostError | undefined
+  const lost = () => {
+    loss = lease.signal.reason as LockLostError
+    tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
+    child.stop(grace)
+  }
+  if (lease.signal.aborted) lost()
+  else lease.signal.addEventListener('abort', lost, { once: true })
+  try {
+    const end = await child.ended
+    tell('ended', { ...end }, `the command ended: ${end.signal ?? `exit code ${end.code}`}`)
+    if (loss !== undefined) throw new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`)
+    return end
+  } finally {
+    lease.signal.removeEventListener('abort', lost)
+    // Nobody is served later than need be, whatever became of the command. What fails ends with the ttl.
+    if (loss === undefined) await lease.release().catch((error) => warnOf(error))
+  }
+}
+
+function warnOf(error: unknown): void {
+  // The work is done: that the lock was lost in its last moment is no failure of the command.
+  if (!(error instanceof LockLostError)) warn(`the lock could not be released, and ends with its ttl: ${String(error)}`)
+}

@@ -1,0 +1,67 @@
+// The options that say where the locks are, and the client that they make.
+
+import { readFileSync } from 'node:fs'
+import type * as api from '../../index'
+import { createLockClient } from '../index'
+import { type Given, type OptionSpec, text } from './command'
+import { parseDuration } from './duration'
+import { UsageError } from './exits'
+
+export const STORE_OPTIONS: Readonly<Record<string, OptionSpec>> = {
+  store: {
+    type: 'string',
+    short: 's',
+    multiple: true,
+    value: 'URL',
+    help: 'where the locks are; three times or more for a quorum. Default: LEASEHOLD_URL, REDIS_URL, a file of this user',
+  },
+  prefix: { type: 'string', value: 'TEXT', help: 'put before every key at the store. Default lock:' },
+  name: { type: 'string', value: 'NAME', help: 'who we are to others who look. Default HOST:PID' },
+  'store-timeout': { type: 'string', value: 'TIME', help: 'how long one call to the store may take. Default 1s' },
+  'tls-ca': { type: 'string', value: 'FILE', help: 'authorities to trust over TLS, instead of the system’s (PEM)' },
+  'tls-cert': { type: 'string', value: 'FILE', help: 'our own certificate (PEM)' },
+  'tls-key': { type: 'string', value: 'FILE', help: 'its private key (PEM)' },
+}
+
+/** A client as the command line wants it; `more` are the command's own defaults. */
+export function openClient(given: Given, more: api.LockClientOptions = {}): api.LockClient {
+  const options: api.LockClientOptions = { ...more }
+  const stores = given.values.store as string[] | undefined
+  if (stores !== undefined) options.store = stores.length === 1 ? (stores[0] as string) : stores
+  const prefix = text(given, 'prefix')
+  if (prefix !== undefined) options.prefix = prefix
+  const name = text(given, 'name')
+  if (name !== undefined) options.name = name
+  const timeout = text(given, 'store-timeout')
+  if (timeout !== undefined) options.storeTimeout = parseDuration('store-timeout', timeout)
+  const tls = { ca: read(given, 'tls-ca'), cert: read(given, 'tls-cert'), key: read(given, 'tls-key') }
+  if (Object.values(tls).some((pem) => pem !== undefined)) options.tls = tls
+  const locks = createLockClient(options)
+  // What matters is told by the calls themselves.
+  locks.on('error', () => {})
+  return locks
+}
+
+/** Runs `work` with a client that is closed in the end. */
+export async function withClient(
+  given: Given,
+  more: api.LockClientOptions,
+  work: (locks: api.LockClient) => Promise<number>,
+): Promise<number> {
+  const locks = openClient(given, more)
+  try {
+    return await work(locks)
+  } finally {
+    await locks.close()
+  }
+}
+
+function read(given: Given, name: string): string | undefined {
+  const path = text(given, name)
+  if (path === undefined) return undefined
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw new UsageError(`--${name}: ${(error as Error).message}`)
+  }
+}

@@ -1,0 +1,56 @@
+// Text for people: colours where they are seen, columns, and nothing that could steer the terminal.
+
+import type { WriteStream } from 'node:tty'
+
+type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow'
+
+const CODES: Readonly<Record<Style, number>> = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 }
+
+/** Whether `stream` is to have colours: see no-color.org. */
+function hasColour(stream: { isTTY?: boolean }): boolean {
+  if (process.env.NO_COLOR) return false
+  return Boolean(process.env.FORCE_COLOR && process.env.FORCE_COLOR !== '0') || stream.isTTY === true
+}
+
+export function paint(style: Style, text: string, stream: { isTTY?: boolean } = process.stdout): string {
+  return hasColour(stream) ? `\u001b[${CODES[style]}m${text}\u001b[0m` : text
+}
+
+/** What somebody else has named, made harmless: a key could clear the screen. */
+export function plain(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (letter) => {
+    return `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`
+  })
+}
+
+/** Rows below a head, in columns; `right` says which are numbers. */
+export function table(head: readonly string[], rows: readonly (readonly string[])[], right: readonly number[]): string {
+  const widths = head.map((word, i) => Math.max(word.length, ...rows.map((row) => (row[i] as string).length)))
+  const line = (row: readonly string[]) =>
+    row
+      .map((cell, i) => (right.includes(i) ? cell.padStart(widths[i] as number) : cell.padEnd(widths[i] as number)))
+      .join('  ')
+      .trimEnd()
+  return [paint('bold', line(head)), ...rows.map(line)].join('\n')
+}
+
+/** One line, of no more than fits. */
+export function cut(line: string, stream: WriteStream): string {
+  const width = stream.columns || 80
+  return line.length > width ? `${line.slice(0, width - 1)}…` : line
+}
+
+/** One JSON document, or one of the lines of them. */
+export function sayJson(value: unknown, stream: NodeJS.WritableStream = process.stdout): void {
+  stream.write(`${JSON.stringify(value)}\n`)
+}
+
+export function say(text: string): void {
+  process.stdout.write(`${text}\n`)
+}
+
+/** A word of `leasehold` itself beside the output of others. */
+export function warn(text: string): void {
+  process.stderr.write(`leasehold: ${text}\n`)
+}

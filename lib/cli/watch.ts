@@ -1,0 +1,98 @@
+// Who holds what, as it changes.
+
+import { setTimeout as sleep } from 'node:timers/promises'
+import type * as api from '../../index'
+import { type Command, count, flag, text } from './command'
+import { fenceOf, holdersOf, tableOf } from './describe'
+import { parseDuration } from './duration'
+import { Exit, UsageError } from './exits'
+import { LIST_TIMEOUT } from './ls'
+import { STORE_OPTIONS, withClient } from './store'
+import { cut, paint, plain, say, sayJson } from './terminal'
+
+const CLEAR = '\u001b[H\u001b[J'
+
+export const watch: Command = {
+  name: 'watch',
+  synopsis: '[PATTERN] [options]',
+  summary: 'show the locks that are held, as it changes',
+  details: `
+On a terminal a table that is drawn anew; else a line, or with --json a JSON object, for each lock that is
+found held, changes hands, or becomes free. It looks every --interval: what comes and goes between two
+looks is not seen. See leasehold ls --help for PATTERN.`,
+  examples: ['leasehold watch', "leasehold watch 'deploy:*' --interval 200ms", 'leasehold watch --json >> locks.jsonl'],
+  options: {
+    interval: {
+      type: 'string',
+      short: 'i',
+      value: 'TIME',
+      help: 'from one look to the next: 50ms or more. Default 1s',
+    },
+    looks: { type: 'string', value: 'N', help: 'end after so many looks. Default: Ctrl-C ends it' },
+    limit: { type: 'string', value: 'N', help: 'how many locks at most: 1 to 10000. Default 1000' },
+    ...STORE_OPTIONS,
+  },
+  words: [0, 1],
+  run: (given) => {
+    const interval = parseDuration('interval', text(given, 'interval') ?? '1s')
+    if (interval < 50) throw new UsageError('--interval is 50ms or more')
+    const looks = count(given, 'looks', Number.POSITIVE_INFINITY)
+    const asked = { pattern: given.words[0] ?? '*', limit: count(given, 'limit', 1_000) }
+    const json = flag(given, 'json')
+    const over = new AbortController()
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => over.abort())
+    return withClient(given, { storeTimeout: LIST_TIMEOUT }, async (locks) => {
+      const show = process.stdout.isTTY && !json ? draw : teller(json)
+      for (let look = 0; look < looks && !over.signal.aborted; look++) {
+        if (look > 0) await sleep(interval, undefined, { signal: over.signal }).catch(() => {})
+        if (over.signal.aborted) break
+        try {
+          show(await locks.list(asked))
+        } catch (error) {
+          // The first time it is wrong usage, or a store that was never there; later an outage that may pass.
+          if (look === 0) throw error
+          process.stderr.write(`leasehold: ${(error as Error).message}\n`)
+        }
+      }
+      return Exit.Ok
+    })
+  },
+}
+
+function draw({ locks, complete }: api.LockList): void {
+  const head = `${new Date().toLocaleTimeString()}  ${locks.length} held${complete ? '' : ', and more'}`
+  const room = (process.stdout.rows || 24) - 3
+  const lines = (locks.length === 0 ? '' : tableOf(locks)).split('\n')
+  const shown = lines.slice(0, room).map((line) => cut(line, process.stdout))
+  if (lines.length > room) shown.push(paint('dim', `… ${lines.length - room} more`))
+  process.stdout.write(`${CLEAR}${paint('dim', head)}\n\n${shown.join('\n')}\n`)
+}
+
+/** Tells the differences between one look and the next. */
+function teller(json: boolean): (list: api.LockList) => void {
+  let before = new Map<string, string>()
+  const tell = (event: string, key: string, info?: api.ListedLock) => {
+    const at = new Date().toISOString()
+    if (json) sayJson({ at, event, key, ...info })
+    else if (info === undefined) say(`${at}  ${plain(key)} is free`)
+    else
+      say(`${at}  ${plain(key)} ${event} by ${holdersOf(info)}, fence ${fenceOf(info)}, ${info.waiters.length} waiting`)
+  }
+  return ({ locks, complete }) => {
+    const now = new Map<string, string>()
+    for (const info of locks) {
+      const leases = JSON.stringify(info.leases.map(({ holder, fence }) => [holder, fence]))
+      now.set(info.key, leases)
+      const known = before.get(info.key)
+      if (known === undefined) tell('held', info.key, info)
+      else if (known !== leases) tell('changed', info.key, info)
+    }
+    for (const [key, leases] of before) {
+      if (now.has(key)) continue
+      // What is missing from a listing that is not whole may be held all the same.
+      if (complete) tell('free', key)
+      else now.set(key, leases)
+    }
+    before = now
+  }
+}
