@@ -98,7 +98,8 @@ impl Process {
             self.campaign.working &= event != Event::WorkEnded;
             self.drive(now, event);
         }
-        while let Some((_, outcome)) = self.campaign.inbox.pop_front_if(|(at, _)| *at <= now) {
+        while self.campaign.inbox.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, outcome)) = self.campaign.inbox.pop_front() else { return };
             self.tell_worker(now, &outcome);
         }
     }
