@@ -118,10 +118,13 @@ overStores('contenders', (store) => {
       }
     }
     const all = Promise.all([fickle(), fickle(), fickle()])
-    await compete(locks, key, { turns: 2_000 })
+    // On a busy machine the others can be done before these have begun.
+    const enough = async () => {
+      while (aborted <= 10) await compete(locks, key, { turns: 2_000 })
+    }
+    await within('more than ten abort', enough(), 30_000)
     going = false
     await within('the fickle ones', all, 10_000)
-    assert.ok(aborted > 10, `${aborted} aborted, ${granted} granted`)
     await until('nothing is left', async () => (await locks.inspect(key)) === null)
   })
 
