@@ -36,8 +36,16 @@ fn a_failover_by_hand_loses_nothing() {
         let load = Load::begin(&clients, &others);
         until("it runs", || load.turns() > 3).await;
         let missed = clients[0].missed();
-        cluster.nodes[3].tell(&["CLUSTER", "FAILOVER"]);
-        until("the replica is the master", || is_master(&cluster, 3)).await;
+        // Redis gives one up after five seconds, which a busy machine can take.
+        let mut told: Option<Instant> = None;
+        until("the replica is the master", || {
+            if told.is_none_or(|told| told.elapsed() > Duration::from_millis(5_500)) {
+                cluster.nodes[3].tell(&["CLUSTER", "FAILOVER"]);
+                told = Some(Instant::now());
+            }
+            is_master(&cluster, 3)
+        })
+        .await;
         let (reply, took) = persist(&clients[0], renew(&key, holder.wants.token, 60_000)).await;
         assert_eq!(reply, RENEWED);
         assert!(took < SOON, "{took:?}");
