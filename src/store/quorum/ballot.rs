@@ -450,6 +450,7 @@ fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report> {
             _ => {}
         }
     }
+    forgive_minority(nodes, &mut all);
     if nodes.count().is_multiple_of(2)
         && let Some(first) = all.first_mut()
     {
@@ -461,6 +462,21 @@ fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report> {
         first.findings.push(Finding::new(Level::Warning, "even", message));
     }
     all
+}
+
+/// What keeps some nodes from being used keeps nobody from locks as long as the others are most of them.
+fn forgive_minority(nodes: &Nodes, all: &mut [Report]) {
+    let fails = |report: &&mut Report| report.findings.iter().any(|found| found.level == Level::Error);
+    let failing: Vec<&mut Report> = all.iter_mut().filter(fails).collect();
+    if failing.len() >= nodes.veto() {
+        return;
+    }
+    for finding in failing.into_iter().flat_map(|report| &mut report.findings) {
+        if finding.level == Level::Error {
+            finding.level = Level::Warning;
+            finding.message += " (the other nodes are still a quorum)";
+        }
+    }
 }
 
 #[cfg(test)]

@@ -122,7 +122,8 @@ impl Session {
                     let why = match refusal {
                         Refusal::Newer => "was made by a newer version of leasehold",
                         Refusal::Older => {
-                            "was made by an older version of leasehold; end all that use it and delete it"
+                            "was made by an older version of leasehold; end all that use it and delete it, or name another \
+                             file: sqlite:PATH"
                         }
                         _ => "is a database of another program",
                     };
