@@ -170,8 +170,7 @@ if (!existsSync(join(ROOT, 'native.cjs')) || !existsSync(join(ROOT, 'dist', 'ind
 }
 
 // What a developer has set for their own use must not become the tests' store, or their colours our assertions.
-for (const name of ['LEASEHOLD_URL', 'REDIS_URL', 'NODE_ENV', 'FORCE_COLOR']) delete process.env[name]
-process.env.NO_COLOR = '1'
+for (const name of ['LEASEHOLD_URL', 'REDIS_URL', 'NODE_ENV', 'FORCE_COLOR', 'NO_COLOR']) delete process.env[name]
 
 const failures = []
 if (!options.json) {
