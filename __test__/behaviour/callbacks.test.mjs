@@ -4,21 +4,23 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { LockClosedError, LockTimeoutError } from 'leasehold'
+import { startChild } from '../support/child.mjs'
 import { until, within } from '../support/clock.mjs'
-import { atEnd } from '../support/endings.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
-/** The exception that nobody catches next; the test's runner does not see it. */
-async function uncaught(t) {
-  const others = process.listeners('uncaughtException')
-  process.removeAllListeners('uncaughtException')
-  atEnd(t, () => {
-    process.removeAllListeners('uncaughtException')
-    for (const other of others) process.on('uncaughtException', other)
-  })
-  const [error] = await within('the exception', once(process, 'uncaughtException'))
-  return error
+/** What becomes of an exception in that way of fixtures/thrower.mjs: a process of its own, whose exceptions no runner takes. */
+async function thrown(t, store, ...ways) {
+  const child = startChild(t, 'thrower.mjs', { store: store.url })
+  await child.next('ready')
+  for (const way of ways) {
+    const { isMistake, isHeld, isFree, error } = await child.ask('thrown', { way, key: store.key() })
+    assert.deepEqual(
+      { isMistake, isHeld, isFree, error },
+      { isMistake: true, isHeld: false, isFree: true, error: undefined },
+      way,
+    )
+  }
 }
 
 /** What a callback of `begin` was called with. */
@@ -124,40 +126,11 @@ overStores('callbacks', (store) => {
     assert.deepEqual(await called((callback) => secondDone(mistake, callback)), [mistake])
   })
 
-  test('what the callback throws is an uncaught exception, and the lock is free before that', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    const mistake = new Error('a mistake of the user')
-    const exception = uncaught(t)
-    let held
-    locks.withLock(key, (_error, lease, _done) => {
-      held = lease
-      throw mistake
-    })
-    assert.equal(await exception, mistake)
-    assert.equal(held.isHeld, false)
-    assert.ok(await locks.tryAcquire(key))
-  })
+  test('what the callback throws is an uncaught exception, and the lock is free before that', (t) =>
+    thrown(t, store, 'callback'))
 
-  test('what it throws after it was done, or what the callback of done throws, is so, too', async (t) => {
-    const locks = store.client(t)
-    const mistake = new Error('a mistake of the user')
-    const fail = () => {
-      throw mistake
-    }
-    let exception = uncaught(t)
-    locks.withLock(store.key(), (_error, _lease, done) => {
-      done()
-      fail()
-    })
-    assert.equal(await exception, mistake)
-    exception = uncaught(t)
-    locks.withLock(store.key(), (_error, _lease, done) => done(fail))
-    assert.equal(await exception, mistake)
-    exception = uncaught(t)
-    locks.withLock('', (_error, _lease, _done) => fail())
-    assert.equal(await exception, mistake)
-  })
+  test('what it throws after it was done, or what the callback of done throws, is so, too', (t) =>
+    thrown(t, store, 'afterDone', 'callbackOfDone', 'withoutLease'))
 
   test('a function of two parameters, or an optional second, is no callback', async (t) => {
     const locks = store.client(t)
@@ -169,17 +142,8 @@ overStores('callbacks', (store) => {
     assert.ok(await locks.tryAcquire(key))
   })
 
-  test('what an async callback throws is an uncaught exception, too, and the lock is free before that', async (t) => {
-    const locks = store.client(t)
-    const key = store.key()
-    const mistake = new Error('a mistake of the user')
-    const exception = uncaught(t)
-    locks.withLock(key, async (_error, _lease, _done) => {
-      throw mistake
-    })
-    assert.equal(await exception, mistake)
-    assert.ok(await locks.tryAcquire(key))
-  })
+  test('what an async callback throws is an uncaught exception, too, and the lock is free before that', (t) =>
+    thrown(t, store, 'asyncCallback'))
 
   test('several keys, semaphores and read/write locks have it, too', async (t) => {
     const locks = store.client(t)

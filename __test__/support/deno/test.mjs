@@ -1,0 +1,31 @@
+// node:test as the tests know it from Node, for Deno (2.9), which takes what a test wants done after it and never does it.
+// runtimes.mjs puts it in the place of node:test.
+
+import * as node from 'node:test'
+
+/** `run` with a context that keeps its word: its hooks are called, first things first, and its mocks undone. */
+function withHooks(run) {
+  if (typeof run !== 'function') return run
+  return async (context) => {
+    const hooks = []
+    const own = new Proxy(context, {
+      get(target, name) {
+        if (name === 'after') return (hook) => hooks.push(hook)
+        const value = target[name]
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+    try {
+      await run(own)
+    } finally {
+      try {
+        for (const hook of hooks) await hook()
+      } finally {
+        context.mock.restoreAll()
+      }
+    }
+  }
+}
+
+export const test = (...given) => node.test(...given.map(withHooks))
+export const { describe, before, after } = node
