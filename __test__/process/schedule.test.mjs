@@ -71,7 +71,8 @@ async function runTicks(t, store, disturb) {
   return children
 }
 
-describe('process: schedule', { timeout: 600_000 }, () => {
+// At once: each waits for the clock, and for nothing that another does.
+describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
   test('three clocks 2 s apart: as many runs as ticks, none doubled', async (t) => {
     const children = await runTicks(t, (await startRedis(t)).url())
     assert.deepEqual(eventsOf(children, 'missed'), [])

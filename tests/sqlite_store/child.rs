@@ -33,9 +33,11 @@ impl Process {
     #[cfg(unix)]
     pub fn start_without_rights(part: &str, folder: &Path, path: &Path) -> Self {
         use std::os::unix::process::CommandExt;
-        // The build directory may be closed to that user.
+        // The build directory may be closed to that user. Copied by another process: had this one written the file, a child that
+        // another test starts in that moment would have it open for writing as well, and nobody could run it.
         let copy = folder.join("test");
-        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap();
+        assert!(copied.success());
         let mut command = Command::new(copy);
         if rustix::process::geteuid().is_root() {
             command.uid(65534).gid(65534);

@@ -1,0 +1,21 @@
+// Builds the addon for this machine, with native.cjs that loads it: what `npm install` runs in a checkout.
+//
+//   node scripts/build-addon.mjs [what `napi build` takes]
+
+import { spawnSync } from 'node:child_process'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import './check-toolchain.mjs'
+
+const cli = createRequire(import.meta.url).resolve('@napi-rs/cli/package.json')
+const env = { ...process.env }
+// Windows can't start a shell script; there the addon is a little larger and slower.
+if (process.platform !== 'win32') env.CARGO = fileURLToPath(new URL('cargo-for-addon.sh', import.meta.url))
+
+const { status } = spawnSync(
+  process.execPath,
+  [join(dirname(cli), 'dist', 'cli.js'), 'build', '--platform', '--release', '--js', 'native.cjs', '--dts', 'native.d.ts', ...process.argv.slice(2)],
+  { env, stdio: 'inherit', cwd: fileURLToPath(new URL('..', import.meta.url)) },
+)
+process.exitCode = status ?? 1
