@@ -255,6 +255,8 @@ impl World {
                 // What is granted now is granted by that alone.
                 self.early += self.after(process);
             }
+            // Since this was planned, an earlier time was; what is due then has planned the next.
+            Event::Wake { process } if self.wakes[process].is_none_or(|at| at > self.now) => {}
             Event::Wake { process } => {
                 self.wakes[process] = None;
                 self.after(process);
