@@ -50,7 +50,8 @@ function assertSequence(told) {
   )
 }
 
-describe('process: circuit breakers', { timeout: 240_000 }, () => {
+// Each waits for time to pass, in processes and at a server of its own.
+describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () => {
   test('nobody listens: after three tries it fails at once, saying why and since when', async (t) => {
     const port = await freePort()
     const locks = clientOf(t, `redis://someone:${SECRET}@127.0.0.1:${port}`)

@@ -19,7 +19,8 @@ const clientOf = (t, store, options = {}) => {
   return client
 }
 
-describe('process: redis outage', { timeout: 240_000 }, () => {
+// Each waits for time to pass, in processes and at a server of its own.
+describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
   test('Redis frozen (SIGSTOP) for 3 ttls: the loss is known one ttl after the last renewal was sent', async (t) => {
     const server = await startRedis(t)
     const relay = await startRelay(t, server.port)

@@ -12,7 +12,8 @@ import { openStore, sharedStoreNames } from '../support/stores.mjs'
 const TTL = 500
 
 for (const name of sharedStoreNames) {
-  describe(`process: ${name}`, { timeout: 240_000 }, () => {
+  // Each waits for time to pass, in processes and at a server of its own.
+  describe(`process: ${name}`, { concurrency: 3, timeout: 240_000 }, () => {
     const setUp = async (t, options = {}) => {
       const store = await openStore(name, t)
       const locks = createLockClient(store)
