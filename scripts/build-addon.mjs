@@ -15,7 +15,17 @@ if (process.platform !== 'win32') env.CARGO = fileURLToPath(new URL('cargo-for-a
 
 const { status } = spawnSync(
   process.execPath,
-  [join(dirname(cli), 'dist', 'cli.js'), 'build', '--platform', '--release', '--js', 'native.cjs', '--dts', 'native.d.ts', ...process.argv.slice(2)],
+  [
+    join(dirname(cli), 'dist', 'cli.js'),
+    'build',
+    '--platform',
+    '--release',
+    '--js',
+    'native.cjs',
+    '--dts',
+    'native.d.ts',
+    ...process.argv.slice(2),
+  ],
   { env, stdio: 'inherit', cwd: fileURLToPath(new URL('..', import.meta.url)) },
 )
 process.exitCode = status ?? 1

@@ -20,11 +20,12 @@ const LOCKS = ['book', 'pool', ...Array.from({ length: 5 }, (_, i) => `pair-${i}
 for (const name of storeNames) {
   const processes = name === 'memory' ? 1 : 3
   describe(`sharing: ${name}`, { timeout: SECONDS * 20_000 + 120_000 }, () => {
-    const setUp = async (t, ttl) => {
+    // Long enough that a machine with much else to do costs nobody a lease.
+    const setUp = async (t) => {
       const store = await openStore(name, t)
       const path = join(temporaryFolder(t), 'history')
       writeFileSync(path, '')
-      const start = async (who) => {
+      const start = async (who, ttl = 5_000) => {
         const child = startChild(t, 'sharers.mjs', { store, path, who, ttl })
         await child.next('running')
         return child
@@ -55,7 +56,7 @@ for (const name of storeNames) {
     }
 
     test(`readers, writers, permits and pairs in ${processes} processes`, async (t) => {
-      const { store, path, start } = await setUp(t, 2_000)
+      const { store, path, start } = await setUp(t)
       const children = await Promise.all(Array.from({ length: processes }, (_, i) => start(`p${i}`)))
       await sleep(SECONDS * 1_000)
       const results = await stop(children)
@@ -73,15 +74,17 @@ for (const name of storeNames) {
     if (name === 'memory') return
     test('while one of the processes is killed and restarted at random', async (t) => {
       const random = randomFrom(t)
-      const { store, path, start } = await setUp(t, 500)
-      const steady = await Promise.all(['p0', 'p1'].map(start))
-      let victim = await start('victim-0')
+      const { store, path, start } = await setUp(t)
+      const steady = await Promise.all(['p0', 'p1'].map((who) => start(who)))
+      // What its death costs the others.
+      const ttl = 500
+      let victim = await start('victim-0', ttl)
       let kills = 0
       for (const end = now() + SECONDS * 1_000; now() < end; ) {
         await sleep(300 + random() * 700)
         await victim.kill()
         kills++
-        victim = await start(`victim-${kills}`)
+        victim = await start(`victim-${kills}`, ttl)
       }
       await victim.kill()
       const results = await stop(steady)

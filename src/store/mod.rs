@@ -82,7 +82,7 @@ use crate::lease::{Fence, Key, Mode, Token, Ttl};
 
 /// How long a lease lives that was handed to a waiter, until the waiter says that it is there; an exclusive one of a shorter
 /// ttl lives for that. A round trip is a thousandth of it; a waiter that has just died costs the others no more than this.
-pub const GRANT_TTL: Duration = Duration::from_secs(1);
+pub const GRANT_TTL: Duration = Duration::from_millis(1_500);
 /// How many fences are reserved with an exclusive lease that is handed to a waiter, who then need not ask for more in order to
 /// hand it on within its process.
 pub const GRANT_FENCES: u32 = BLOCK;

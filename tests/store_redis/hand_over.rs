@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use leasehold::lease::Token;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{GRANT_FENCES, Notice, Reply, Store};
+use leasehold::store::{GRANT_FENCES, GRANT_TTL, Notice, Reply, Store};
 
 use crate::ask::{Notices, acquire, adopt, all, ask, granted, queue, queued, release, run, share};
 use crate::server::Server;
@@ -35,7 +35,9 @@ fn state(server: &Server, key: &str) -> Vec<String> {
         server.command(&["TYPE", &side("holders")]),
     ];
     // Times: by how much they are shorter than what they began as says how long the test took.
-    for (name, begun) in [("", 1_000), ("fence", 3_660_000), ("queue", 5_000), ("alive", 5_000)] {
+    for (name, begun) in
+        [("", GRANT_TTL.as_millis() as i64), ("fence", 3_660_000), ("queue", 5_000), ("alive", 5_000)]
+    {
         let name = if name.is_empty() { key.to_owned() } else { side(name) };
         let left: i64 = server.command(&["PTTL", &name]).parse().unwrap();
         let about = if left < 0 { left } else { (begun - left) / 1_000 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::lease::Token;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Absence, Notice, Reply, Request, Store};
+use leasehold::store::{Absence, GRANT_TTL, Notice, Reply, Request, Store};
 
 use crate::ask::{
     Notices, acquire, all, ask, fence, granted, info, lock, queue, queued, release, renew, run, share,
@@ -43,7 +43,8 @@ fn a_release_hands_the_lock_to_whoever_came_first_and_tells_nobody_else() {
             assert_eq!(ask(&holder, release("lock:a", owner)).await, Reply::Released);
             assert_eq!(server.command(&["GET", "lock:a"]), token.to_string(), "it owns it at once");
             let left: i64 = server.command(&["PTTL", "lock:a"]).parse().unwrap();
-            assert!((500..=1_000).contains(&left), "{left}");
+            let grant = GRANT_TTL.as_millis() as i64;
+            assert!((grant / 2..=grant).contains(&left), "{left}");
             let (whose, fence) = told[number % 2].granted().await;
             assert_eq!(whose, number as u64);
             assert!(fence > Some(last), "{fence:?} after {last:?}");
@@ -96,7 +97,8 @@ fn what_lies_at_the_server_while_somebody_waits_ends_by_itself() {
             assert_eq!(server.command(&["ZRANK", &side("queue"), &token.to_string()]), "0");
             assert_ne!(server.command(&["ZSCORE", &side("alive"), &token.to_string()]), "(nil)");
             let known = server.command(&["HGET", &side("waiters"), &token.to_string()]);
-            assert!(known.starts_with("0 7 1000 leasehold:") && known.ends_with(" a test"), "{known}");
+            let begins = format!("0 7 {} leasehold:", GRANT_TTL.as_millis());
+            assert!(known.starts_with(&begins) && known.ends_with(" a test"), "{known}");
             assert!(!known.contains(&token.to_string()));
             assert_eq!(server.command(&["GETRANGE", &side("fence"), "0", "0"]), "q");
             for name in ["queue", "alive", "waiters"] {

@@ -17,8 +17,14 @@ use crate::lease::{Fence, Mode, Ttl, validity};
 use crate::mutants::{self, Mutant};
 use crate::store::{GRANT_FENCES, GRANT_TTL};
 
-/// What has to be left of the lease: time for the renewal, and for another if that one fails.
+/// What has to be left of the lease at least, for the renewal.
 const ENOUGH: Duration = Duration::from_millis(250);
+
+/// Of a lease that lives for so long: of [`GRANT_TTL`] enough for a store that writes to a busy disk just then. Half a second
+/// of that was seen.
+fn enough(term: Duration) -> Duration {
+    ENOUGH.max(term * 2 / 5)
+}
 
 /// [`GRANT_TTL`] as a ttl.
 pub(super) fn grant_ttl() -> Ttl {
@@ -35,7 +41,7 @@ impl Core {
         let sent = if mutants::is(Mutant::GrantFromNotice) { now } else { sent };
         let term = ticket.wanted.ttl.min(grant_ttl());
         let deadline = validity::deadline(sent, term);
-        if deadline.since(now) < ENOUGH || !self.may_take_up(ticket) {
+        if deadline.since(now) < enough(term.as_duration()) || !self.may_take_up(ticket) {
             return false;
         }
         let Some((ticket, Some(waiter))) = self.redeem(ticket_of(number)) else { return true };

@@ -66,7 +66,7 @@ fn a_notice_that_tells_the_fence_is_enough_and_a_renewal_does_the_rest() {
 
 #[test]
 fn enough_has_to_be_left_of_the_lease() {
-    let last = (grant() - Duration::from_millis(250)).as_millis() as u64;
+    let last = (grant() - GRANT_TTL * 2 / 5).as_millis() as u64;
     assert!(matches!(told_after(last, |_| {}), (sent, true) if matches!(sent[..], [Request::Renew { .. }])));
     assert!(
         matches!(told_after(last + 1, |_| {}), (sent, false) if matches!(sent[..], [Request::Acquire(_)]))

@@ -19,7 +19,7 @@
 -- word from one has to prolong them. Errors are thrown, so whoever calls a rule does it by pcall.
 local call = redis.call
 local match, format, sub = string.match, string.format, string.sub
-local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1000, 2500
+local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1500, 2500
 local DOUBT_TTL, GRANT_FENCES = 200, 64
 local MOST_FENCES = 9007199254740991 -- 2^53 - 1: Lua and JavaScript count no further
 local now_ms = math.floor(now_us / 1000)
