@@ -19,7 +19,7 @@ const instrumented = new WeakSet<LockClient>()
 export function instrument(client: ClientType, options: api.InstrumentOptions = {}): api.Instrumentation {
   if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
   checkOptions(options, OPTIONS)
-  const { inspectAfter = Number.POSITIVE_INFINITY } = options
+  const { inspectAfter = 100 } = options
   checkMsOrInfinity('inspectAfter', inspectAfter, 1)
   const { tracerProvider = trace.getTracerProvider(), meterProvider = metrics.getMeterProvider() } = options
   if (instrumented.has(client)) {
