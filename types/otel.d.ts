@@ -16,6 +16,12 @@ export interface InstrumentOptions {
    * that wait for one lock, and asked again at most every `inspectAfter` ms, or every second if that is less. Default 100.
    */
   inspectAfter?: number | undefined
+  /**
+   * Whether the store is told in which trace each lease is asked for: the id of the trace and of the call's span, if that is
+   * recorded, which {@link LockClient.inspect} shows to whoever may look there. Without it calls of other processes are not
+   * linked to those of this client, while those of this client may be linked to theirs. Default `true`.
+   */
+  propagate?: boolean | undefined
 }
 
 /** What {@link instrument} began. */

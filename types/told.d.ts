@@ -56,7 +56,7 @@ export interface LeaseInfo {
   remaining: number | null
   /**
    * In which trace the call for it is, and which of its spans that is, as a `traceparent` of the W3C: `00-TRACE-SPAN-FLAGS`.
-   * Missing unless the holder's client is instrumented with `leasehold/otel`. While a process hands the lease on among
+   * Missing unless the holder's client is instrumented with `leasehold/otel` and records that span. While a process hands the lease on among
    * its own, that of the call that was first when the store was asked last.
    */
   trace?: string

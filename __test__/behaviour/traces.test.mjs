@@ -61,15 +61,18 @@ overStores('traces', (store) => {
     assert.deepEqual(span.links, [])
   })
 
-  test('a span that nobody will see is not told', async (t) => {
-    const key = store.key()
-    const { tracerProvider } = tracing({ sampler: new AlwaysOffSampler() })
-    const locks = instrumented(t, store.client(t, { name: 'unseen' }), { tracerProvider })
-    const lease = await locks.acquire(key)
-    const info = await locks.inspect(key)
-    assert.equal(info.holder, 'unseen')
-    assert.equal('trace' in info || 'trace' in info.leases[0], false)
-    await lease.release()
+  test('a span that nobody will see is not told, nor any with propagate: false', async (t) => {
+    const unseen = { tracerProvider: tracing({ sampler: new AlwaysOffSampler() }).tracerProvider }
+    const secret = { tracerProvider: tracing().tracerProvider, propagate: false }
+    for (const options of [unseen, secret]) {
+      const key = store.key()
+      const locks = instrumented(t, store.client(t, { name: 'untold' }), options)
+      const lease = await locks.acquire(key)
+      const info = await locks.inspect(key)
+      assert.equal(info.holder, 'untold')
+      assert.equal('trace' in info || 'trace' in info.leases[0], false)
+      await lease.release()
+    }
   })
 
   test('what was handed on within this process is linked to the last hold, not to whom the store knows', async (t) => {

@@ -23,14 +23,16 @@ interface Hold {
 export class Spans {
   readonly #tracer: Tracer
   readonly #inspectAfter: number
+  readonly #propagate: boolean
   readonly #lookups: Lookups
   readonly #asking = new Map<api.AcquireMessage, Asking>()
   readonly #holds = new Map<api.LeaseMessage, Hold>()
   readonly #calls = new Map<object, Span>()
 
-  constructor(tracer: Tracer, inspectAfter: number) {
+  constructor(tracer: Tracer, inspectAfter: number, propagate: boolean) {
     this.#tracer = tracer
     this.#inspectAfter = inspectAfter
+    this.#propagate = propagate
     this.#lookups = new Lookups(inspectAfter)
   }
 
@@ -72,7 +74,7 @@ export class Spans {
     // Nobody sees a span that is not sampled, nor a link to it.
     const trace = span.isRecording() ? writeTrace(span.spanContext()) : undefined
     if (trace !== undefined) {
-      setTrace(message, trace)
+      if (this.#propagate) setTrace(message, trace)
       if (message.wait > this.#inspectAfter) {
         timer = setTimeout(() => this.#tellHolders(message, span, waiters), this.#inspectAfter).unref()
       }
