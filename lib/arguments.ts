@@ -74,6 +74,13 @@ export function checkText(name: string, given: unknown, min: number, max: number
   if (given.includes('\0')) throw badValue(`The "${name}" argument must not have a NUL character in it`)
 }
 
+/** What a client is called at its store, where its trace may stand behind it; see src/binding/holder.rs. */
+export function checkName(name: string, given: unknown): asserts given is string {
+  checkText(name, given, 1, 255)
+  if (given.includes('\u{1f}'))
+    throw badValue(`The "${name}" argument must not have the control character U+001F in it`)
+}
+
 export function checkKey(given: unknown, name = 'key'): asserts given is string {
   checkText(name, given, 1, 1024)
 }

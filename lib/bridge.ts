@@ -18,6 +18,9 @@ const Operation = {
   List: 11,
 } as const
 
+/** Added to the code of an acquire or an adoption that is followed by a trace. */
+const TRACED = 64
+
 /** How many numbers an operation has: its code, its slot, and up to five more. */
 const LENGTH = 7
 const ROOM = 512
@@ -38,7 +41,7 @@ export class Bridge {
   readonly #drain: () => void
   readonly #operations = new Float64Array(LENGTH * ROOM)
   #count = 0
-  /** The keys and tokens of the gathered operations that have some, each with a NUL behind it; none has one in it. */
+  /** The keys, tokens and traces of the gathered operations that have some, each with a NUL behind it; none has one in it. */
   #keys = ''
   /** Slots that were used and are not any more. */
   readonly #free: number[] = []
@@ -100,7 +103,7 @@ export class Bridge {
 
   /**
    * -> Acquired, and then the slot is the lease's | Busy | TimedOut | Failed | Closed | Cancelled.
-   * `wait` -1 is not at all, `maxHold` 0 is for ever, `most` 0 is exclusive.
+   * `wait` -1 is not at all, `maxHold` 0 is for ever, `most` 0 is exclusive. `trace`: see {@link Asked.trace}.
    */
   acquire(
     client: number,
@@ -110,15 +113,30 @@ export class Bridge {
     maxHold: number,
     most: number,
     flags: number,
+    trace: string | undefined,
   ): number {
     this.#keys += `${key}\0`
-    return this.#begin(Operation.Acquire + flags, client, ttl, wait, maxHold, most)
+    return this.#begin(Operation.Acquire + flags + this.#traced(trace), client, ttl, wait, maxHold, most)
   }
 
   /** -> Acquired, and then the slot is the lease's | Lost | Failed | Closed | Cancelled. `maxHold` 0 is for ever. */
-  adopt(client: number, ticket: Adoptable, ttl: number, maxHold: number, flags: number): number {
+  adopt(
+    client: number,
+    ticket: Adoptable,
+    ttl: number,
+    maxHold: number,
+    flags: number,
+    trace: string | undefined,
+  ): number {
     this.#keys += `${ticket.key}\0${ticket.token}\0`
-    return this.#begin(Operation.Adopt + flags, client, ttl, maxHold, ticket.fence, 0)
+    return this.#begin(Operation.Adopt + flags + this.#traced(trace), client, ttl, maxHold, ticket.fence, 0)
+  }
+
+  /** What is added to the code of an operation whose key was written just now. */
+  #traced(trace: string | undefined): number {
+    if (trace === undefined) return 0
+    this.#keys += `${trace}\0`
+    return TRACED
   }
 
   /** -> the slot's last record, of whatever kind; a grant that crosses this is given back by native code. */

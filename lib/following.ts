@@ -70,6 +70,8 @@ class AcquireMessage implements api.AcquireMessage {
   declare reason?: Exclude<api.AcquireMessage['reason'], undefined>
   declare fence?: number
   declare leases?: readonly api.LeaseMessage[]
+  /** Private, so that those who listen do not see it. */
+  #trace: string | undefined
 
   constructor(
     { client, name, store }: Source,
@@ -88,7 +90,18 @@ class AcquireMessage implements api.AcquireMessage {
     this.ttl = ttl
     this.wait = Math.max(0, wait)
   }
+
+  static setTrace(message: api.AcquireMessage, trace: string): void {
+    if (#trace in message) message.#trace = trace
+  }
+
+  static traceOf(message: AcquireMessage): string | undefined {
+    return message.#trace
+  }
 }
+
+/** Says in which trace a call is that is told just now, before it begins; see {@link Asked.trace}. */
+export const setTrace = AcquireMessage.setTrace
 
 /** What is told of one lease. The first end that it comes to is the one that is told. */
 export class Following {
@@ -186,7 +199,11 @@ export function followed<T extends Answer>(
       lease[follow](following)
     }
   }
-  return channels.trace(channels.acquireTracing, message, () => call(telling, again), ended)
+  const begin = () => {
+    const trace = AcquireMessage.traceOf(message)
+    return call(trace === undefined ? telling : { ...telling, trace }, again)
+  }
+  return channels.trace(channels.acquireTracing, message, begin, ended)
 }
 
 function leasesOf(answer: Followed | Several): readonly Followed[] {

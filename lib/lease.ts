@@ -72,18 +72,18 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   /** Resolves with the lease, or with `null` if somebody else holds the lock and `asked` is not to wait. */
   static request(owner: Owner, key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
-    const { ttl, wait, maxHold, most, flags, signal } = asked
+    const { ttl, wait, maxHold, most, flags, trace, signal } = asked
     if (signal?.aborted) throw errors.aborted(key, signal.reason)
     const lease = new Lease(owner, key, asked, observer)
-    return lease.#begin(bridge.acquire(owner.id, key, ttl, wait, maxHold, most, flags))
+    return lease.#begin(bridge.acquire(owner.id, key, ttl, wait, maxHold, most, flags, trace))
   }
 
   /** Resolves with the lease that was detached into `ticket`. */
   static adopt(owner: Owner, ticket: Ticket, asked: Asked): Promise<Lease> {
-    const { ttl, maxHold, flags, signal } = asked
+    const { ttl, maxHold, flags, trace, signal } = asked
     if (signal?.aborted) throw errors.aborted(ticket.key, signal.reason)
     const lease = new Lease(owner, ticket.key, asked, undefined)
-    return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags))
+    return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags, trace))
   }
 
   #begin<T>(slot: number): Promise<T> {

@@ -11,6 +11,7 @@ import {
   checkKey,
   checkMs,
   checkMsOrInfinity,
+  checkName,
   checkNumber,
   checkOptions,
   checkSignal,
@@ -38,6 +39,8 @@ export interface Asked {
   /** See {@link Most}. */
   readonly most: number
   readonly flags: number
+  /** In which trace it is, as a `traceparent` of the W3C, if it is in one: the store shows it to whoever inspects the lock. */
+  readonly trace: string | undefined
   /** Instead of a place in the queue. `wait` is then how long to go on. */
   readonly retry: Retry | undefined
   readonly signal: AbortSignal | undefined
@@ -76,7 +79,7 @@ export function parseClient(given: unknown): ClientSettings {
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
   const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0, releaseOnSignal = [] } = options
   checkText('prefix', prefix, 0, 255)
-  checkText('name', name, 1, 255)
+  checkName('name', name)
   checkMs('ttl', ttl, MIN_TTL)
   checkMsOrInfinity('wait', wait, 0)
   checkMsOrInfinity('maxStall', maxStall, MIN_STALL)
@@ -106,7 +109,16 @@ export function parseClient(given: unknown): ClientSettings {
   if (options.tls !== undefined) config.tls = parseTls(options.tls)
   return {
     config,
-    asked: { ttl, wait, maxHold: 0, most: Most.Exclusive, flags: 0, retry: undefined, signal: undefined },
+    asked: {
+      ttl,
+      wait,
+      maxHold: 0,
+      most: Most.Exclusive,
+      flags: 0,
+      trace: undefined,
+      retry: undefined,
+      signal: undefined,
+    },
     releaseOnSignal: [...releaseOnSignal],
   }
 }
@@ -199,7 +211,16 @@ function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number,
   checkBoolean('autoRenew', autoRenew)
   if (signal !== undefined) checkSignal('signal', signal)
   const flags = autoRenew ? defaults.flags : defaults.flags | Flag.NoRenewal
-  return { ttl: ttl ?? defaults.ttl, wait, maxHold: maxHold ?? 0, most: defaults.most, flags, retry, signal }
+  return {
+    ttl: ttl ?? defaults.ttl,
+    wait,
+    maxHold: maxHold ?? 0,
+    most: defaults.most,
+    flags,
+    trace: undefined,
+    retry,
+    signal,
+  }
 }
 
 const WORKER_OPTIONS = [
@@ -245,7 +266,7 @@ export function parseWorker(options: api.LockWorkerOptions): WorkerSettings {
   checkMsOrInfinity('stopTimeout', stopTimeout, 0)
   checkFunction('startWork', startWork)
   if (stopWork !== undefined) checkFunction('stopWork', stopWork)
-  if (workerId !== undefined) checkText('workerId', workerId, 1, 255)
+  if (workerId !== undefined) checkName('workerId', workerId)
   if (client !== undefined && store !== undefined) {
     throw badValue('The options "client" and "store" exclude each other: a client has its store')
   }

@@ -4,13 +4,18 @@
 import { metrics, trace } from '@opentelemetry/api'
 import type { LockClient as ClientType } from '../types/client'
 import type * as api from '../types/otel'
-import { badType, badValue, checkMsOrInfinity, checkOptions } from './arguments'
+import { badType, badValue, checkBoolean, checkMsOrInfinity, checkOptions } from './arguments'
 import { LockClient } from './client'
 import { Meters } from './otel/meters'
 import { Spans } from './otel/spans'
 import { subscribe } from './subscription'
 
-const OPTIONS = ['tracerProvider', 'meterProvider', 'inspectAfter'] as const satisfies (keyof api.InstrumentOptions)[]
+const OPTIONS = [
+  'tracerProvider',
+  'meterProvider',
+  'inspectAfter',
+  'propagate',
+] as const satisfies (keyof api.InstrumentOptions)[]
 const NAME = 'leasehold'
 const VERSION: string = require('../package.json').version
 
@@ -19,14 +24,15 @@ const instrumented = new WeakSet<LockClient>()
 export function instrument(client: ClientType, options: api.InstrumentOptions = {}): api.Instrumentation {
   if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
   checkOptions(options, OPTIONS)
-  const { inspectAfter = Number.POSITIVE_INFINITY } = options
+  const { inspectAfter = 100, propagate = true } = options
   checkMsOrInfinity('inspectAfter', inspectAfter, 1)
+  checkBoolean('propagate', propagate)
   const { tracerProvider = trace.getTracerProvider(), meterProvider = metrics.getMeterProvider() } = options
   if (instrumented.has(client)) {
     throw badValue('The client is instrumented already: its spans would all be there twice. disable() that first')
   }
   instrumented.add(client)
-  const spans = new Spans(tracerProvider.getTracer(NAME, VERSION), inspectAfter)
+  const spans = new Spans(tracerProvider.getTracer(NAME, VERSION), inspectAfter, propagate)
   const meters = new Meters(meterProvider.getMeter(NAME, VERSION), LockClient.identityOf(client))
   const endings = [subscribe(client, spans.listeners), subscribe(client, meters.listeners)]
   let ended = false

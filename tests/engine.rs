@@ -128,6 +128,7 @@ impl Environment {
             max_hold: None,
             auto_renew: true,
             report: false,
+            holder: None,
             state: Arc::new(LeaseState::default()),
         });
         (op, command)

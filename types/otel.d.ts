@@ -11,10 +11,17 @@ export interface InstrumentOptions {
   meterProvider?: MeterProvider | undefined
   /**
    * After how many ms of waiting it is looked up, once for each call, who holds the lock: 1 to 2 147 483 647, or `Infinity` for
-   * never. The call's span then has an event `leasehold.blocked` with the `name` of the holder and its fence, which is in the
-   * attributes of that holder's spans, too, in whatever process. One more question to the store each time. Default `Infinity`.
+   * never. The call's span then has a link to the span of the call that got it, in whatever process, if that is instrumented,
+   * too; and an event `leasehold.blocked` with the `name` of the holder and its fence. The store is asked once for all calls
+   * that wait for one lock, and asked again at most every `inspectAfter` ms, or every second if that is less. Default 100.
    */
   inspectAfter?: number | undefined
+  /**
+   * Whether the store is told in which trace each lease is asked for: the id of the trace and of the call's span, if that is
+   * recorded, which {@link LockClient.inspect} shows to whoever may look there. Without it calls of other processes are not
+   * linked to those of this client, while those of this client may be linked to theirs. Default `true`.
+   */
+  propagate?: boolean | undefined
 }
 
 /** What {@link instrument} began. */
@@ -26,8 +33,8 @@ export interface Instrumentation {
 /**
  * Makes spans and metrics of what `client` does, until it is disabled. Spans: `leasehold acquire`, `leasehold hold`,
  * `leasehold renew` and `leasehold release`, children of whatever is active where the call is made. The span of a call that
- * waited has a link to the span of whoever held the lock until then, if that was in this process.
- * docs/observability.md lists attributes and metrics.
+ * waited has a link to the span of whoever held the lock until then. For links between processes the store is told in
+ * which trace each lease was asked for. docs/observability.md lists attributes and metrics.
  *
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, or `ERR_INVALID_ARG_VALUE`: it is instrumented already, or an unknown option
  * @throws {RangeError} `ERR_OUT_OF_RANGE`

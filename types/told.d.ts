@@ -54,6 +54,12 @@ export interface LeaseInfo {
   fence: number | null
   /** When the lease ends without renewal; `null` if it never does (another library's key without expiry). */
   remaining: number | null
+  /**
+   * In which trace the call for it is, and which of its spans that is, as a `traceparent` of the W3C: `00-TRACE-SPAN-FLAGS`.
+   * Missing unless the holder's client is instrumented with `leasehold/otel` and records that span. While a process hands the lease on among
+   * its own, that of the call that was first when the store was asked last.
+   */
+  trace?: string
 }
 
 /** What is known of one who waits for a lock. */
@@ -64,6 +70,8 @@ export interface WaiterInfo {
   shared: boolean
   /** For how long its place has been in the queue; in a process that hands a lock on among its own, that of whoever came first. */
   age: number
+  /** As {@link LeaseInfo.trace}. */
+  trace?: string
 }
 
 /** Counters of one client since it was created. */

@@ -56,7 +56,7 @@ export interface LockWorkerOptions {
    * the lock is noticed without it. Default 5000.
    */
   retryInterval?: number | undefined
-  /** Tells this worker from others; 1 to 255 bytes. Names the worker's own client. Default: a random UUID. */
+  /** Tells this worker from others; 1 to 255 bytes, without U+001F. Names the worker's own client. Default: a random UUID. */
   workerId?: string | undefined
   /** How long the end of the work is waited for: 0 to 2 147 483 647, or `Infinity`. Default 10 000. */
   stopTimeout?: number | undefined

@@ -11,7 +11,6 @@ import {
   MeterProvider,
   PeriodicExportingMetricReader,
 } from '@opentelemetry/sdk-metrics'
-import { BasicTracerProvider } from '@opentelemetry/sdk-trace-base'
 import { createLockClient } from 'leasehold'
 import { instrument } from 'leasehold/otel'
 import { until } from '../support/clock.mjs'
@@ -19,22 +18,9 @@ import { atEnd } from '../support/endings.mjs'
 import { aborted } from '../support/leases.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { overStores } from '../support/stores.mjs'
+import { instrumented, tracing } from '../support/tracing.mjs'
 
 const { size } = createRequire(import.meta.url)('../../dist/otel/holders.js')
-
-/** A provider of tracers, the spans that were begun, and those that have ended, in the order of their ends. */
-function tracing() {
-  const begun = []
-  const spans = []
-  const processor = {
-    onStart: (span) => begun.push(span),
-    onEnd: (span) => spans.push(span),
-    forceFlush: async () => {},
-    shutdown: async () => {},
-  }
-  const tracerProvider = new BasicTracerProvider({ spanProcessors: [processor] })
-  return { tracerProvider, begun, spans, named: (name) => spans.filter((span) => span.name === `leasehold ${name}`) }
-}
 
 /** A provider of meters, and what they have measured: by name, the data points. */
 function metering() {
@@ -50,13 +36,6 @@ function metering() {
       return Object.fromEntries(all.map(({ descriptor, dataPoints }) => [descriptor.name, dataPoints]))
     },
   }
-}
-
-/** A client that is instrumented for as long as the test runs. */
-function instrumented(t, locks, options) {
-  const instrumentation = instrument(locks, options)
-  atEnd(t, () => instrumentation.disable())
-  return locks
 }
 
 before(() => context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable()))

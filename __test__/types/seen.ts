@@ -22,9 +22,13 @@ tracingChannel<unknown, AcquireMessage>('leasehold:acquire').subscribe({
 })
 
 otel.instrument(locks).disable()
-otel.instrument(locks, { inspectAfter: 500 })
+otel.instrument(locks, { inspectAfter: 500, propagate: false })
 // @ts-expect-error: no such option
-otel.instrument(locks, { propagate: true })
+otel.instrument(locks, { links: true })
+locks.inspect('key').then((info) => {
+  const traces: (string | undefined)[] = [info?.trace, info?.leases[0]?.trace, info?.waiters[0]?.trace]
+  console.log(traces)
+})
 
 prometheus.collect(locks, { register: new Registry(), prefix: 'my_', labels: { client: 'jobs' } }).unregister()
 declare const openMetrics: Registry<OpenMetricsContentType>

@@ -24,7 +24,16 @@ export function parseRequestLock(given: unknown, more: readonly string[] = []): 
   const { ttl, wait, retry, maxHold } = options
   const asked = { ttl, wait, retry, maxHold }
   // For what it throws. Only the client knows its defaults, and fills them in at each request.
-  const defaults = { ttl: MAX_MS, wait: 0, maxHold: 0, most: 0, flags: 0, retry: undefined, signal: undefined }
+  const defaults = {
+    ttl: MAX_MS,
+    wait: 0,
+    maxHold: 0,
+    most: 0,
+    flags: 0,
+    trace: undefined,
+    retry: undefined,
+    signal: undefined,
+  }
   parseAcquire(asked, defaults)
   return asked
 }

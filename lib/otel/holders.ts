@@ -5,10 +5,10 @@ import type { SpanContext } from '@opentelemetry/api'
 import type * as api from '../../index'
 
 /** More links than that tell nobody more, as with a semaphore of a thousand permits. */
-const MOST_LINKS = 8
+export const MOST_LINKS = 8
 
 interface Lock {
-  readonly holders: Set<SpanContext>
+  readonly holders: Set<Holder>
   waiting: number
   /** Whose hold ended last. */
   last: { readonly context: SpanContext; readonly turn: number } | undefined
@@ -43,7 +43,13 @@ export class Waiter {
 
   /** Who holds it now. */
   holders(): SpanContext[] {
-    return [...this.#lock.holders].slice(0, MOST_LINKS)
+    return [...this.#lock.holders].slice(0, MOST_LINKS).map(({ context }) => context)
+  }
+
+  /** Whether it is held by whom the call of that span was for. */
+  isHeldFor(spanId: string): boolean {
+    for (const { asked } of this.#lock.holders) if (asked?.spanId === spanId) return true
+    return false
   }
 
   end(): void {
@@ -56,18 +62,20 @@ export class Waiter {
 export class Holder {
   readonly #name: string
   readonly #lock: Lock
-  readonly #context: SpanContext
+  readonly context: SpanContext
+  /** The span of the call for it, once that is known. */
+  asked: SpanContext | undefined
 
   constructor({ store, key }: api.LeaseMessage, context: SpanContext) {
     this.#name = nameOf(store, key)
     this.#lock = open(this.#name)
-    this.#context = context
-    this.#lock.holders.add(context)
+    this.context = context
+    this.#lock.holders.add(this)
   }
 
   end(): void {
-    this.#lock.holders.delete(this.#context)
-    this.#lock.last = { context: this.#context, turn: ++turn }
+    this.#lock.holders.delete(this)
+    this.#lock.last = { context: this.context, turn: ++turn }
     tidy(this.#name, this.#lock)
   }
 }

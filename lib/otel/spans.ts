@@ -2,9 +2,12 @@
 
 import { type Span, type SpanContext, SpanKind, SpanStatusCode, type Tracer } from '@opentelemetry/api'
 import type * as api from '../../index'
+import { setTrace } from '../following'
 import type { Listeners } from '../subscription'
 import { acquireAttributes, failureAttributes, leaseAttributes } from './attributes'
-import { Holder, Waiter } from './holders'
+import { Holder, MOST_LINKS, Waiter } from './holders'
+import { Lookups } from './lookups'
+import { parseTrace, writeTrace } from './traceparent'
 
 interface Asking {
   readonly span: Span
@@ -20,13 +23,17 @@ interface Hold {
 export class Spans {
   readonly #tracer: Tracer
   readonly #inspectAfter: number
+  readonly #propagate: boolean
+  readonly #lookups: Lookups
   readonly #asking = new Map<api.AcquireMessage, Asking>()
   readonly #holds = new Map<api.LeaseMessage, Hold>()
   readonly #calls = new Map<object, Span>()
 
-  constructor(tracer: Tracer, inspectAfter: number) {
+  constructor(tracer: Tracer, inspectAfter: number, propagate: boolean) {
     this.#tracer = tracer
     this.#inspectAfter = inspectAfter
+    this.#propagate = propagate
+    this.#lookups = new Lookups(inspectAfter)
   }
 
   readonly listeners: Listeners = {
@@ -53,6 +60,7 @@ export class Spans {
     }
     for (const span of this.#calls.values()) span.end()
     for (const open of [this.#asking, this.#holds, this.#calls]) open.clear()
+    this.#lookups.end()
   }
 
   #ask(message: api.AcquireMessage): void {
@@ -62,10 +70,43 @@ export class Spans {
       attributes: acquireAttributes(message),
     })
     const waiters = keys.map((key) => new Waiter(store, key))
-    const timer = Number.isFinite(this.#inspectAfter)
-      ? setTimeout(() => tellHolders(message, span), this.#inspectAfter).unref()
-      : undefined
+    let timer: NodeJS.Timeout | undefined
+    // Nobody sees a span that is not sampled, nor a link to it.
+    const trace = span.isRecording() ? writeTrace(span.spanContext()) : undefined
+    if (trace !== undefined) {
+      if (this.#propagate) setTrace(message, trace)
+      if (message.wait > this.#inspectAfter) {
+        timer = setTimeout(() => this.#tellHolders(message, span, waiters), this.#inspectAfter).unref()
+      }
+    }
     this.#asking.set(message, { span, waiters, timer })
+  }
+
+  /** Who holds it may be in another process, and has told the store in which trace. */
+  async #tellHolders(message: api.AcquireMessage, span: Span, waiters: readonly Waiter[]): Promise<void> {
+    const { client, keys } = message
+    for (const [i, waiter] of waiters.entries()) {
+      const key = keys[i] as string
+      const { info, heldHere } = await this.#lookups.of(client, key, waiter)
+      // It has what it waited for, or not, and its span has ended.
+      if (!this.#asking.has(message)) return
+      if (info === null) continue
+      // Of several locks it may have got this one already.
+      const leases = info.leases.filter(({ trace }) => parseTrace(trace)?.spanId !== span.spanContext().spanId)
+      for (const { holder, fence } of leases.slice(0, 1)) {
+        span.addEvent('leasehold.blocked', {
+          'leasehold.key': key,
+          'leasehold.holder.name': holder ?? '',
+          ...(fence === null ? {} : { 'leasehold.holder.fence': fence }),
+          'leasehold.waiters': info.waiters.length,
+        })
+      }
+      // One that is handed on in this process: the store knows the first who had it.
+      if (heldHere && !info.shared) continue
+      const contexts = leases.map(({ trace }) => parseTrace(trace)).filter((context) => context !== undefined)
+      const remote = contexts.filter(({ spanId }) => !waiter.isHeldFor(spanId))
+      link(span, remote.slice(0, MOST_LINKS), key)
+    }
   }
 
   #answered(message: api.AcquireMessage): void {
@@ -75,9 +116,13 @@ export class Spans {
     const { span, waiters, timer } = asking
     clearTimeout(timer)
     const { outcome, tries, fence, keys } = message
-    for (const waiter of waiters) {
-      link(span, outcome === 'acquired' ? waiter.predecessor() : waiter.holders(), message)
+    for (const [i, waiter] of waiters.entries()) {
+      link(span, outcome === 'acquired' ? waiter.predecessor() : waiter.holders(), keys[i] as string)
       waiter.end()
+    }
+    for (const lease of message.leases ?? []) {
+      const hold = this.#holds.get(lease)
+      if (hold !== undefined) hold.holder.asked = span.spanContext()
     }
     span.setAttribute('leasehold.outcome', outcome as string)
     if (tries > 1) span.setAttribute('leasehold.tries', tries)
@@ -127,7 +172,7 @@ function kindOf({ kind }: api.StoreIdentity): SpanKind {
   return kind === 'memory' || kind === 'sqlite' ? SpanKind.INTERNAL : SpanKind.CLIENT
 }
 
-function link(span: Span, contexts: SpanContext[], { key }: api.AcquireMessage): void {
+function link(span: Span, contexts: SpanContext[], key: string): void {
   const own = span.spanContext()
   for (const context of contexts) {
     if (context.spanId === own.spanId) continue
@@ -142,23 +187,4 @@ function end(span: Span, message: api.Ending<string>): void {
     span.setStatus({ code: SpanStatusCode.ERROR, message: message.error.message })
   }
   span.end()
-}
-
-/** Who holds it may be in another process; what they are called and their fence is in the attributes of their spans. */
-async function tellHolders(message: api.AcquireMessage, span: Span): Promise<void> {
-  const { client, keys } = message
-  for (const key of keys) {
-    // A store that cannot tell is no news: the call itself says so.
-    const info = await client.inspect(key).catch(() => null)
-    // It has what it waited for, or not, and its span has ended.
-    if (message.outcome !== undefined) return
-    for (const { holder, fence } of info?.leases.slice(0, 1) ?? []) {
-      span.addEvent('leasehold.blocked', {
-        'leasehold.key': key,
-        'leasehold.holder.name': holder ?? '',
-        ...(fence === null ? {} : { 'leasehold.holder.fence': fence }),
-        'leasehold.waiters': info?.waiters.length ?? 0,
-      })
-    }
-  }
 }

@@ -94,6 +94,7 @@ impl ClientOptions {
 
 pub(super) struct ClientHandle {
     pub(super) prefix: String,
+    pub(super) name: Arc<str>,
     stats: Arc<Stats>,
 }
 
@@ -175,15 +176,16 @@ impl Bridge {
         for server in spec.servers() {
             stats.servers.tell(Arc::new(Health::good(server.into(), clock::wall_us() / 1000)));
         }
+        let name: Arc<str> = options.name.into();
         let settings = ClientSettings {
             env: self.env,
-            name: options.name.into(),
+            name: name.clone(),
             max_stall: span(options.max_stall),
             store_timeout: span(options.store_timeout),
             hand_offs: options.hand_offs,
             stats: stats.clone(),
         };
-        self.clients.insert(client, ClientHandle { prefix: options.prefix, stats });
+        self.clients.insert(client, ClientHandle { prefix: options.prefix, name, stats });
         self.engine.send(Message::OpenClient { client, spec, settings });
         let op = OpId { env: self.env, slot: options.watch };
         self.engine.send(Message::Commands(vec![Command::Watch { op, client }]));
@@ -191,7 +193,7 @@ impl Bridge {
     }
 
     /// Begins, changes and ends operations: the first `count` of `operations`, in order, each [`operations::LENGTH`] numbers.
-    /// `keys` has the keys of those that need one, in their order, each with a NUL behind it.
+    /// `keys` has the keys of those that need one, and the traces of those that say so, in their order, each with a NUL behind it.
     ///
     /// One crossing for all that JavaScript asked for in one go; a crossing costs as much as what it carries.
     ///

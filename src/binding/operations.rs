@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bridge::{Bridge, PATIENCE};
+use super::holder;
 use crate::engine::clock;
 use crate::engine::command::{AcquireCommand, AdoptCommand, ClientId, Command, OpId, Wait};
 use crate::lease::{Fence, Key, LeaseState, Mode, Token, Ttl};
@@ -15,6 +16,8 @@ pub const LENGTH: usize = 7;
 const NO_AUTO_RENEW: u32 = 16;
 /// Added to the code of an acquire whose automatic renewals are reported.
 const REPORT_RENEWALS: u32 = 32;
+/// Added to the code of an acquire that says in which trace it is.
+const TRACED: u32 = 64;
 
 const ACQUIRE: u32 = 0;
 const RELEASE: u32 = 1;
@@ -46,7 +49,9 @@ impl Bridge {
         Some(match code & 0xf {
             ACQUIRE => {
                 let mode = if e > 0.0 { Mode::Shared { most: e as u32 } } else { Mode::Exclusive };
-                Command::Acquire(self.asked(op, code, [a, b, d], keys.next()?, wait(c), mode)?)
+                let (key, holder) = (keys.next()?, self.holder(code, a, keys));
+                let asked = self.asked(op, code, [a, b, d], key, wait(c), mode)?;
+                Command::Acquire(AcquireCommand { holder, ..asked })
             }
             RELEASE => {
                 self.slots.wait(slot, false);
@@ -72,7 +77,9 @@ impl Bridge {
                 // Refused by the store like any other token that the lease does not have.
                 let (key, from) =
                     (keys.next()?, keys.next().and_then(Token::parse).unwrap_or(Token::random()));
+                let holder = self.holder(code, a, keys);
                 let asked = self.asked(op, code, [a, b, c], key, Wait::Never, Mode::Exclusive)?;
+                let asked = AcquireCommand { holder, ..asked };
                 Command::Adopt(AdoptCommand { asked, from, fence: Fence(d as u64) })
             }
             8 => {
@@ -128,8 +135,21 @@ impl Bridge {
             max_hold: (max_hold > 0.0).then(|| span(max_hold)),
             auto_renew: code & NO_AUTO_RENEW == 0,
             report: code & REPORT_RENEWALS != 0,
+            holder: None,
             state,
         })
+    }
+
+    /// What the store shows of whoever asks, if that is more than the client's name: the next of `keys` is then its trace.
+    fn holder<'a>(
+        &mut self,
+        code: u32,
+        client: f64,
+        keys: &mut impl Iterator<Item = &'a str>,
+    ) -> Option<Arc<str>> {
+        let trace = if code & TRACED == 0 { None } else { keys.next() }?;
+        let name = &self.clients.get(&(client as ClientId))?.name;
+        Some(holder::join(name, trace).into())
     }
 
     /// The whole key of a lock.

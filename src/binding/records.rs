@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::holder;
 use super::slots::Slots;
 use crate::engine::command::{Outcome, Settlement};
 use crate::engine::stats::Stats;
@@ -13,7 +14,7 @@ use crate::lease::Phase;
 use crate::store::breaker::{BreakerState, Health};
 use crate::store::diagnosis::{Facts, Finding, Level, Report};
 use crate::store::listing::Listing;
-use crate::store::{LeaseInfo, LockInfo, Said, StoreError, StoreErrorKind, Vote};
+use crate::store::{LeaseInfo, LockInfo, Said, StoreError, StoreErrorKind, Vote, WaiterInfo};
 
 /// How many numbers a record has.
 pub const LENGTH: usize = 4;
@@ -115,15 +116,11 @@ fn kind_number(kind: StoreErrorKind) -> f64 {
     })
 }
 
-/// A lock as JSON: `{ shared, leases: [{ holder, fence, remaining }], waiters: [{ holder, shared, age }], waiting }`, what
-/// is not known `null`, times in ms; `waiting` is how many wait in this process.
+/// A lock as JSON: `{ shared, leases: [{ holder, fence, remaining, trace? }], waiters: [{ holder, shared, age, trace? }],
+/// waiting }`, what is not known `null`, but a trace missing; times in ms; `waiting` is how many wait in this process.
 fn describe(info: &LockInfo, waiting: usize) -> Value {
     let leases: Vec<_> = info.leases.iter().map(describe_lease).collect();
-    let waiters: Vec<_> = info
-        .waiters
-        .iter()
-        .map(|waiter| json!({ "holder": &*waiter.holder, "shared": waiter.shared, "age": ms(waiter.age) }))
-        .collect();
+    let waiters: Vec<_> = info.waiters.iter().map(describe_waiter).collect();
     json!({ "shared": info.shared, "leases": leases, "waiters": waiters, "waiting": waiting })
 }
 
@@ -143,11 +140,25 @@ fn describe_listing(listing: &Listing, waiting: &[usize]) -> String {
 }
 
 fn describe_lease(lease: &LeaseInfo) -> Value {
-    json!({
-        "holder": lease.holder.as_deref(),
+    let (name, trace) = lease.holder.as_deref().map(holder::split).unzip();
+    let told = json!({
+        "holder": name,
         "fence": lease.fence.map(|fence| fence.0),
         "remaining": lease.remaining.map(ms),
-    })
+    });
+    with_trace(told, trace.flatten())
+}
+
+fn describe_waiter(waiter: &WaiterInfo) -> Value {
+    let (name, trace) = holder::split(&waiter.holder);
+    with_trace(json!({ "holder": name, "shared": waiter.shared, "age": ms(waiter.age) }), trace)
+}
+
+fn with_trace(mut told: Value, trace: Option<&str>) -> Value {
+    if let Some(trace) = trace {
+        told["trace"] = trace.into();
+    }
+    told
 }
 
 fn ms(span: Duration) -> f64 {

@@ -38,7 +38,7 @@ pub struct OpId {
 pub struct ClientSettings {
     /// The environment it belongs to.
     pub env: EnvId,
-    /// The holder's name, shown to whoever inspects a lock.
+    /// The holder's name, shown to whoever inspects a lock, unless an acquire says another.
     pub name: Arc<str>,
     /// How long the environment's thread may leave a sign of life unanswered before renewal stops.
     pub max_stall: Duration,
@@ -73,6 +73,8 @@ pub struct AcquireCommand {
     pub auto_renew: bool,
     /// Whether each automatic renewal is reported.
     pub report: bool,
+    /// What the store shows of the holder in place of the client's name.
+    pub holder: Option<Arc<str>>,
     /// What both threads know of the lease.
     pub state: Arc<LeaseState>,
 }

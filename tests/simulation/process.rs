@@ -237,6 +237,7 @@ impl Process {
                 max_hold,
                 auto_renew,
                 report: false,
+                holder: None,
                 state: state.clone(),
             }),
         );
@@ -286,6 +287,7 @@ impl Process {
             max_hold: None,
             auto_renew: true,
             report: false,
+            holder: None,
             state,
         };
         self.core

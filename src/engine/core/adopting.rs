@@ -47,7 +47,8 @@ impl Core {
         let (client, key, heir, ttl) = (asked.client, asked.key.clone(), asked.token, asked.ttl);
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.outstanding += 1;
-        let (holder, timeout) = (known.settings.name.clone(), known.settings.store_timeout);
+        let holder = asked.holder.as_ref().unwrap_or(&known.settings.name).clone();
+        let timeout = known.settings.store_timeout;
         let request = Request::Adopt { key: key.clone(), token, heir, ttl, holder };
         self.send(store, request, Tag::Adopt(AdoptTag { op, client, key, heir, ttl }), timeout);
     }

@@ -17,6 +17,7 @@ use super::{Core, Wake};
 use crate::engine::command::{ClientId, LineId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
 use crate::lease::handoff::{BLOCK, HandOff};
+use crate::lease::queue::Queue;
 use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl, validity};
 use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Ask, GRANT_TTL, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
@@ -158,12 +159,15 @@ impl Core {
     /// Asks the store for the lock; again at once if it is being asked already.
     pub(super) fn look(&mut self, number: u64) {
         let Some(ticket) = self.tickets.get(&number) else { return };
-        let waits = match ticket.serves {
-            Serves::One(op) => self.waits(op),
-            Serves::Line => true,
+        let (waits, crowd, first) = match ticket.serves {
+            Serves::One(op) => (self.waits(op), false, Some(op)),
+            Serves::Line => {
+                let queue = self.lines.get(&ticket.line()).map(|line| &line.queue);
+                (true, queue.is_some_and(|queue| queue.len() > 1), queue.and_then(Queue::head))
+            }
         };
-        let crowd = ticket.serves == Serves::Line
-            && self.lines.get(&ticket.line()).is_some_and(|line| line.queue.len() > 1);
+        // In a line whoever is first by now, not whoever was when it got its place.
+        let shown = first.and_then(|op| self.waiters.get(&op)).and_then(|waiter| waiter.asked.holder.clone());
         let Some(ticket) = self.tickets.get_mut(&number) else { return };
         if ticket.looking {
             ticket.look_again = true;
@@ -176,7 +180,8 @@ impl Core {
         ticket.place = None;
         let called = number_of(number, ticket.sent);
         known.outstanding += 1;
-        let (holder, timeout) = (known.settings.name.clone(), known.settings.store_timeout);
+        let holder = shown.unwrap_or_else(|| known.settings.name.clone());
+        let timeout = known.settings.store_timeout;
         let key = ticket.wanted.key.clone();
         let fences = if crowd { BLOCK } else { 1 };
         let place = waits.then_some(Place { number: called });

@@ -32,6 +32,7 @@ fn adopt(world: &mut World, from: Token) -> Asked {
         max_hold: None,
         auto_renew: true,
         report: false,
+        holder: None,
         state: state.clone(),
     };
     world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(7) }));

@@ -8,6 +8,7 @@ mod holding;
 mod lines;
 mod quorum;
 mod relaying;
+mod showing;
 mod waiting;
 
 use std::sync::Arc;
@@ -106,6 +107,7 @@ impl World {
             max_hold: None,
             auto_renew: true,
             report: false,
+            holder: None,
             state: state.clone(),
         };
         change(&mut command);
