@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 OLDEST_GLIBC=2.28
-MOST_BYTES=5000000
+MOST_BYTES=4000000
 
 fail() {
   echo "$1" >&2
@@ -44,8 +44,6 @@ export PATH="$PWD/$zig/bin:$PATH"
 
 # Each with a folder of its own: their compilers may be of different versions.
 out=target/published/$1
-# Nothing is thrown through SQLite and ring: a tenth of a megabyte of tables that nobody would read.
-export CFLAGS="${CFLAGS-} -fno-asynchronous-unwind-tables"
 if [ "$1" = arm64 ] && [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
   # rustup's own, where it can be had; else Debian's, of another version and so with a compiler and a folder of its own.
   if ! { command -v rustup >/dev/null && rustup target add $target 2>/dev/null; }; then
@@ -53,8 +51,7 @@ if [ "$1" = arm64 ] && [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; 
     export RUSTC
   fi
 fi
-# `rustc` with one crate type: where the crate is an rlib as well, Cargo leaves out link-time optimization without a word.
-CARGO_TARGET_DIR=$out cargo-zigbuild rustc --release --locked --lib --crate-type cdylib --target $target.$OLDEST_GLIBC
+CARGO_TARGET_DIR=$out scripts/cargo-for-addon.sh zigbuild --release --locked --target $target.$OLDEST_GLIBC
 cp $out/$target/release/libleasehold.so "$addon"
 
 newest=$(readelf --version-info --wide "$addon" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
