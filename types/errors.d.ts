@@ -77,10 +77,10 @@ export interface Vote {
   /** Its URL, without the password. */
   readonly store: string
   /**
-   * `granted`: yes. `busy`: somebody else has it there. `missing`: it knows nothing of the lease. `slow`: nothing yet, when the others
-   * had decided. Else why it failed.
+   * `granted`: yes. `busy`: somebody else has it there. `missing`: it knows nothing of the lease. `unheard`: the others had decided
+   * before it answered, so it was not waited for; that says nothing against it. Else why it failed: one that was too slow is `timeout`.
    */
-  readonly vote: 'granted' | 'busy' | 'missing' | 'slow' | StoreUnavailableReason
+  readonly vote: 'granted' | 'busy' | 'missing' | 'unheard' | StoreUnavailableReason
   /** What went wrong there, for people. */
   readonly message?: string
 }

@@ -92,7 +92,7 @@ fn describe_vote(vote: &Vote) -> Value {
         Said::Granted => ("granted".into(), None),
         Said::Busy => ("busy".into(), None),
         Said::Missing => ("missing".into(), None),
-        Said::Slow => ("slow".into(), None),
+        Said::Unheard => ("unheard".into(), None),
         Said::Failed(kind, message) => (kind_number(*kind).into(), Some(&**message)),
     };
     let said: Value = said;
