@@ -157,8 +157,8 @@ pub enum Command {
         /// The ttl.
         ttl: Ttl,
     },
-    /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever that changes, and at once if one is not
-    /// well. Ends with the client, in [`Outcome::Done`].
+    /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever one is gone or back, and at once if one is
+    /// gone. Ends with the client, in [`Outcome::Done`].
     Watch {
         /// The operation.
         op: OpId,
@@ -282,7 +282,7 @@ pub enum Outcome {
     Listed(Listing, Vec<usize>),
     /// What was found at the store.
     Diagnosed(Vec<Report>),
-    /// A server of the store is well, or not, or being looked at: not the last word.
+    /// A server of the store is gone, or back: not the last word.
     Breaker(Arc<Health>),
     /// It is done.
     Done,
