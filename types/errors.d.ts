@@ -44,7 +44,10 @@ export class LockTimeoutError extends LockError {
   readonly code: 'ERR_LOCK_TIMEOUT'
 }
 
-/** Code `ERR_LOCK_LOST`: the lease is not held any more, and its holder did not want that. */
+/**
+ * Code `ERR_LOCK_LOST`: the lease is not held any more, and its holder did not want that. If its last renewal had failed, `cause` is
+ * how: a {@link StoreUnavailableError} or {@link QuorumError}, and the message has it, too.
+ */
 export class LockLostError extends LockError {
   constructor(reason: LossReason, message: string, options?: LockErrorOptions)
   readonly code: 'ERR_LOCK_LOST'

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use super::known::KnownLease;
 use super::relay::Relay;
 use super::stats::Stats;
-use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Mode, Token, Ttl};
+use crate::lease::{Fence, Instant, Key, LossReason, Mode, Token, Ttl};
 use crate::store::breaker::Health;
 use crate::store::diagnosis::Report;
 use crate::store::listing::{Listing, Wanted};
@@ -74,7 +75,7 @@ pub struct AcquireCommand {
     /// Whether each automatic renewal is reported.
     pub report: bool,
     /// What both threads know of the lease.
-    pub state: Arc<LeaseState>,
+    pub state: Arc<KnownLease>,
 }
 
 /// What an adoption asks for.

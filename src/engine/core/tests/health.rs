@@ -38,7 +38,8 @@ fn open_client(world: &mut World, client: u32) -> Arc<Stats> {
 }
 
 #[test]
-fn every_client_that_watches_is_told_once_that_a_server_is_gone_and_once_that_it_is_back_and_stats_know_all() {
+fn every_client_that_watches_is_told_once_that_a_server_is_gone_and_once_that_it_is_back_and_stats_know_all()
+{
     let mut world = World::new();
     open_client(&mut world, 8);
     let (one, other) = (world.op(), world.op());
