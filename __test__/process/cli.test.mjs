@@ -35,12 +35,14 @@ overStores(
       assert.deepEqual(second.slice(0, 3), ['r', 'shared', 'holder'])
       const list = JSON.parse((await call('ls', '--json', 'r*')).stdout)
       assert.deepEqual([list.complete, list.locks.map((lock) => lock.key)], [true, ['r']])
+      assert.ok(!('waiting' in list.locks[0]), 'nobody waits in that process, whoever waits')
 
       const inspected = await call('inspect', key)
       assert.equal(inspected.code, 0)
       assert.match(inspected.stdout, new RegExp(`by holder, fence ${lease.fence}, ends in .*\\n.*\\n {2}waiter, for`))
       const info = JSON.parse((await call('inspect', key, '--json')).stdout)
       assert.deepEqual([info.key, info.held, info.fence], [key, true, lease.fence])
+      assert.deepEqual([info.waiters.map(({ holder }) => holder), 'waiting' in info], [['waiter'], false])
       assert.deepEqual((await call('inspect', 'free')).code, 1)
 
       for (const words of [['--force'], ['--yes'], []]) {
@@ -70,7 +72,9 @@ overStores(
       await (await next).release()
       await watching.says(/"event":"free","key":"key"/)
       watching.signal('SIGINT')
-      assert.equal((await watching.ended).code, 0)
+      const { code, stdout } = await watching.ended
+      assert.equal(code, 0)
+      assert.doesNotMatch(stdout, /"waiting"/)
     })
   },
   sharedStoreNames,
