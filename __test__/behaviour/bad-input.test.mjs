@@ -287,6 +287,13 @@ describe('bad input: arguments', () => {
   }
 })
 
+test('bad input: a keep that is shorter than the ttl is told with both, and why', async (t) => {
+  const locks = createLockClient({ store: 'memory:bad-input', ttl: 3_000 })
+  atEnd(t, () => locks.close())
+  const why = /"keep" .*must be at least "ttl", 3000 ms: .*remembered by its lease.* Received 2999 ms$/
+  await assert.rejects(locks.once('k', 'id', noop, { keep: 2_999 }), why)
+})
+
 describe('bad input: createLockClient', () => {
   for (const [what, expected, options] of CLIENTS) {
     test(what, () => refused(expected, () => createLockClient(options)))
