@@ -171,6 +171,11 @@ export class Bridge {
     return this.#native.phase(slot)
   }
 
+  /** How the lease's last renewal failed: what {@link lost} in errors.ts takes. */
+  failure(slot: number): string | null {
+    return this.#native.failure(slot)
+  }
+
   token(slot: number): string {
     return this.#native.token(slot)
   }

@@ -107,10 +107,18 @@ const FIRST_LASTING = storeReasons.indexOf('denied')
 /** Added to the number of an error that has the votes of a quorum. */
 const WITH_VOTES = 32
 
-/** The loss that native code numbers `index` (its phase, less that of the first loss). */
-export function lost(key: string, index: number): LockLostError {
+/**
+ * The loss that native code numbers `index` (its phase, less that of the first loss). `failure` is how the last renewal failed, as
+ * native code says it; `null` if it did not.
+ */
+export function lost(key: string, index: number, failure: string | null): LockLostError {
   const { reason, because } = lossReasons[index] ?? (lossReasons[0] as (typeof lossReasons)[number])
-  return new LockLostError(reason, `the lease of ${quote(key)} is lost: ${because}`, { key })
+  const message = `the lease of ${quote(key)} is lost: ${because}`
+  if (failure === null || reason === 'closed') return new LockLostError(reason, message, { key })
+  const { ago, error, text }: { ago: number; error: number; text: string } = JSON.parse(failure)
+  const cause = unavailable(error, text, key)
+  const why = `the last renewal failed ${Math.round(ago)} ms before: ${cause.message}`
+  return new LockLostError(reason, `${message}; ${why}`, { key, cause })
 }
 
 export function released(key: string): LockError {

@@ -58,6 +58,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   #detached = false
   #controller: AbortController | undefined
   #loss: api.LockLostError | undefined
+  /** How its last renewal had failed when it was lost, as native code says it; `undefined` until that has told the loss. */
+  #failure: string | null | undefined
   /** Set if somebody listens. */
   #following: Following | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
@@ -198,12 +200,19 @@ export class Lease implements api.Lease, Slot, Abortable {
   #ended(): api.LockError {
     const phase = this.#look()
     if (phase === Phase.Released) return this.#detached ? errors.detached(this.#key) : errors.released(this.#key)
-    return errors.lost(this.#key, phase - Phase.FirstLoss)
+    return this.#lost(phase)
+  }
+
+  #lost(phase: number): api.LockLostError {
+    // Seen here before it was told. After the last word the slot may be somebody else's.
+    const isOurs = this.#failure === undefined && slots[this.#slot] === this
+    const failure = isOurs ? bridge.failure(this.#slot) : (this.#failure ?? null)
+    return errors.lost(this.#key, phase - Phase.FirstLoss, failure)
   }
 
   /** One error for the signal and the events, so that they can be compared. */
   #lossTold(): api.LockLostError {
-    this.#loss ??= errors.lost(this.#key, this.#phase - Phase.FirstLoss)
+    this.#loss ??= this.#lost(this.#phase)
     return this.#loss
   }
 
@@ -215,13 +224,14 @@ export class Lease implements api.Lease, Slot, Abortable {
     else if (phase === Phase.Released) following.given('released')
   }
 
-  [note](kind: number, a: number): void {
+  [note](kind: number, a: number, b: number): void {
     if (kind === Kind.Acquired) {
       if (this.#phase !== Phase.Pending) return
       this.#phase = Phase.Held
       this.#fence = a
     } else if (kind === Kind.Lost) {
       this.#phase = a
+      this.#failure = b === 0 ? null : bridge.text(b - 1)
     } else if (kind === Kind.Released && a === 0) {
       this.#phase = Phase.Missing
     } else if (kind === Kind.Detached) {

@@ -14,6 +14,7 @@ export interface NativeBridge {
   isHeld(slot: number): boolean
   remaining(slot: number): number
   phase(slot: number): number
+  failure(slot: number): string | null
   token(slot: number): string
   stats(client: number): string
   drain(records: Float64Array): number
@@ -71,7 +72,7 @@ export const Kind = {
   Cancelled: 5,
   /** 1 if the store still knew it, or the lock was held that was to be broken; last */
   Released: 6,
-  /** phase; last */
+  /** phase, and one more than the text with the JSON of its last renewal's failure, or 0; last */
   Lost: 7,
   Renewed: 8,
   /** error kind, text */
@@ -107,7 +108,7 @@ export const tell: unique symbol = Symbol('leasehold.tell')
 /** Whoever a slot belongs to. */
 export interface Slot {
   /** Takes notice of a record. Runs no code of the user. */
-  [note](kind: number, a: number): void
+  [note](kind: number, a: number, b: number): void
   /** Lets the user know of it. */
   [tell](kind: number, a: number, b: number): void
 }
@@ -180,7 +181,8 @@ function drainAll(): void {
     const end = count * RECORD
     // All states first: whatever the user's code then looks at is as it is, not as it was.
     for (let i = 0; i < end; i += RECORD) {
-      slots[records[i] as number]?.[note](records[i + 1] as number, records[i + 2] as number)
+      const owner = slots[records[i] as number]
+      owner?.[note](records[i + 1] as number, records[i + 2] as number, records[i + 3] as number)
     }
     for (let i = 0; i < end; i += RECORD) {
       const slot = records[i] as number

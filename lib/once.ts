@@ -67,7 +67,12 @@ export function parseOnce<T>(
 export function checkKeep(given: unknown, ttl: number, usual: number): number {
   if (given === undefined) return Math.max(usual, ttl)
   checkMs('keep', given, MIN_TTL)
-  if (given < ttl) throw outOfRange('keep', `>= ttl, which is ${ttl}`, given)
+  if (given < ttl) {
+    const range =
+      `at least "ttl", ${ttl} ms: what is done is remembered by its lease, "ttl" is how long that lives without renewal, "keep" how ` +
+      'long once the work is done, and it can\'t end sooner than it would have. Give a longer "keep", or a shorter "ttl"'
+    throw outOfRange('keep', range, `${given} ms`)
+  }
   return given
 }
 

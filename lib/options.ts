@@ -73,8 +73,11 @@ const CLIENT_OPTIONS = [
 export function parseClient(given: unknown): ClientSettings {
   // It would pass for options, none of which it has, and its getters for user and password.
   if (given instanceof URL) throw badType('store', 'a string; pass its href', given)
-  const options: api.LockClientOptions =
-    given === undefined || typeof given === 'string' || Array.isArray(given) ? { store: given } : (given as object)
+  const isStore = given === undefined || typeof given === 'string' || Array.isArray(given)
+  if (!isStore && (typeof given !== 'object' || given === null)) {
+    throw badType('store', 'the URL of a store (redis://host:6379), an array of URLs, or an object of options', given)
+  }
+  const options: api.LockClientOptions = isStore ? { store: given } : given
   checkOptions(options, CLIENT_OPTIONS)
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
   const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0, releaseOnSignal = [] } = options

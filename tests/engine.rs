@@ -11,9 +11,10 @@ use leasehold::engine::command::{
     AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
 use leasehold::engine::driver::{Engine, Message, Outbox};
+use leasehold::engine::known::KnownLease;
 use leasehold::engine::relay::Relay;
 use leasehold::engine::stats::Stats;
-use leasehold::lease::{LeaseState, Mode, Token, Ttl};
+use leasehold::lease::{Mode, Token, Ttl};
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::spec::StoreSpec;
 use leasehold::store::{Access, Answer, Listener, Request, Store, StoreError, StoreErrorKind, all_failed};
@@ -129,7 +130,7 @@ impl Environment {
             auto_renew: true,
             report: false,
             holder: None,
-            state: Arc::new(LeaseState::default()),
+            state: Arc::new(KnownLease::default()),
         });
         (op, command)
     }

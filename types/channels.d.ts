@@ -40,7 +40,7 @@ export interface LeaseholdChannels {
   'leasehold:released': LeaseMessage
   /** A lease was lost: its holder did not want that. The same message as that of `granted`. */
   'leasehold:lost': LeaseMessage
-  /** A circuit breaker has changed its state: as {@link LockClientEvents.breaker}. */
+  /** A server of the store is gone, or back: as {@link LockClientEvents.breaker}. */
   'leasehold:breaker': BreakerMessage
   /** A worker does something else now: as {@link LockWorkerEvents.state}. */
   'leasehold:worker': WorkerMessage

@@ -262,9 +262,9 @@ export interface LockClientEvents {
    */
   error: [error: NodeJS.ErrnoException]
   /**
-   * The circuit breaker before a server of the store has changed its state: see {@link StoreHealth}. Told at once of a server
-   * that is already known to be gone when the client is opened. While a server is gone and somebody asks for it, `half-open`
-   * and `open` take turns, up to a few times a second.
+   * A server of the store is gone, as its circuit breaker sees it (`state` is `open`), or back (`closed`): see {@link StoreHealth}.
+   * Told once each; of probes that fail meanwhile only {@link LockClient.stats} knows. Told at once of a server that is already
+   * known to be gone when the client is opened.
    */
   breaker: [health: StoreHealth]
 }

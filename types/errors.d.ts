@@ -44,7 +44,10 @@ export class LockTimeoutError extends LockError {
   readonly code: 'ERR_LOCK_TIMEOUT'
 }
 
-/** Code `ERR_LOCK_LOST`: the lease is not held any more, and its holder did not want that. */
+/**
+ * Code `ERR_LOCK_LOST`: the lease is not held any more, and its holder did not want that. If its last renewal had failed, `cause` is
+ * how: a {@link StoreUnavailableError} or {@link QuorumError}, and the message has it, too.
+ */
 export class LockLostError extends LockError {
   constructor(reason: LossReason, message: string, options?: LockErrorOptions)
   readonly code: 'ERR_LOCK_LOST'
@@ -77,10 +80,10 @@ export interface Vote {
   /** Its URL, without the password. */
   readonly store: string
   /**
-   * `granted`: yes. `busy`: somebody else has it there. `missing`: it knows nothing of the lease. `slow`: nothing yet, when the others
-   * had decided. Else why it failed.
+   * `granted`: yes. `busy`: somebody else has it there. `missing`: it knows nothing of the lease. `unheard`: the others had decided
+   * before it answered, so it was not waited for; that says nothing against it. Else why it failed: one that was too slow is `timeout`.
    */
-  readonly vote: 'granted' | 'busy' | 'missing' | 'slow' | StoreUnavailableReason
+  readonly vote: 'granted' | 'busy' | 'missing' | 'unheard' | StoreUnavailableReason
   /** What went wrong there, for people. */
   readonly message?: string
 }

@@ -173,12 +173,15 @@ const PEM = '-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n'
 /** [what, expected class and code, the argument of createLockClient] */
 const CLIENTS = [
   ['store: a number', TYPE, 6_379],
+  ['store: null', TYPE, null],
   ['store: true', TYPE, { store: true }],
   ['store: empty', VALUE, ''],
   ['store: no URL', VALUE, 'localhost:6379'],
   ['store: a word', VALUE, 'redis'],
   ['store: an unknown scheme', VALUE, `mysql://root:${SECRET}@localhost/db`],
   ['store: http', VALUE, 'http://localhost:6379'],
+  ['store: one slash', VALUE, `redis:/u:${SECRET}@localhost`],
+  ['store: no slash', VALUE, 'redis:localhost'],
   ['store: no host', VALUE, 'redis://'],
   ['store: port 0', VALUE, `redis://:${SECRET}@localhost:0`],
   ['store: port 65536', VALUE, `redis://:${SECRET}@localhost:65536`],
@@ -289,9 +292,30 @@ describe('bad input: arguments', () => {
   }
 })
 
+test('bad input: a keep that is shorter than the ttl is told with both, and why', async (t) => {
+  const locks = createLockClient({ store: 'memory:bad-input', ttl: 3_000 })
+  atEnd(t, () => locks.close())
+  const why = /"keep" .*must be at least "ttl", 3000 ms: .*remembered by its lease.* Received 2999 ms$/
+  await assert.rejects(locks.once('k', 'id', noop, { keep: 2_999 }), why)
+})
+
 describe('bad input: createLockClient', () => {
   for (const [what, expected, options] of CLIENTS) {
     test(what, () => refused(expected, () => createLockClient(options)))
+  }
+
+  for (const [what, options, said] of [
+    [
+      'null',
+      null,
+      /"store" .* must be the URL of a store .*, an array of URLs, or an object of options\. Received null$/,
+    ],
+    ['a number', 6_379, /must be the URL of a store .*Received type number$/],
+    ['one slash', 'rediss:/x', /: "rediss:\/x" is not a store URL: it lacks the slashes of rediss:\/\/HOST:6379$/],
+  ]) {
+    test(`what was given and what is expected is said: ${what}`, () => {
+      assert.throws(() => createLockClient(options), said)
+    })
   }
 
   test('no URL in production', async (t) => {

@@ -38,18 +38,6 @@ async function untilOpen(locks) {
   }
 }
 
-/** Nothing but turns of half-open and open stands between the first open and the closed at the end. */
-function assertSequence(told) {
-  const all = states(told)
-  assert.equal(all[0], 'open', all.join())
-  assert.deepEqual(all.slice(-2), ['half-open', 'closed'], all.join())
-  const between = all.slice(1, -2)
-  assert.ok(
-    between.every((state, i) => state === (i % 2 === 0 ? 'half-open' : 'open')),
-    all.join(),
-  )
-}
-
 // Each waits for time to pass, in processes and at a server of its own.
 describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () => {
   test('nobody listens: after three tries it fails at once, saying why and since when', async (t) => {
@@ -102,10 +90,10 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
       assert.ok(ms < 1_000, `${ms} ms`)
       await lease.release()
       await until('the last word', () => states(told).at(-1) === 'closed')
-      assertSequence(told)
+      assert.deepEqual(states(told), ['open', 'closed'], 'whatever was tried between')
       const [health] = locks.stats().stores
       assert.deepEqual({ ...health, since: 0 }, { store: server.url(), state: 'closed', failures: 0, since: 0 })
-      t.diagnostic(`back after ${ms.toFixed(0)} ms, ${told.length} events, slowest refusal ${slowest.toFixed(1)} ms`)
+      t.diagnostic(`back after ${ms.toFixed(0)} ms, slowest refusal ${slowest.toFixed(1)} ms`)
     })
 
     test(`those who wait at a server that is ${how} go on, and are served within a second of it`, async (t) => {
@@ -188,7 +176,7 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     assert.notEqual(other.stats().stores[0].state, 'closed')
     const late = clientOf(t, store)
     const [health] = await within('the late one to be told', once(late, 'breaker'))
-    assert.notEqual(health.state, 'closed')
+    assert.equal(health.state, 'open')
     assert.equal(health.reason, 'unreachable')
     assert.notEqual(late.stats().stores[0].state, 'closed')
     const { ms } = await timed(() => late.tryAcquire('k').catch(() => {}))

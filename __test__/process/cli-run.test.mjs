@@ -106,6 +106,26 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     assert.equal(code, 128 + constants.signals.SIGUSR2)
   })
 
+  test('the command finds the environment that we have, and nothing that is ours', async (t) => {
+    const store = sqlite(t)
+    const given = [`PATH=${process.env.PATH}`, 'HOME=/']
+    for (const more of [[], ['PWD=/', 'OLDPWD=/'], ['a.name=that a shell drops']]) {
+      const env = [...given, ...more]
+      const words = ['-i', ...env, process.execPath, CLI, 'run', 'k', '-s', store, '--', 'env']
+      const { code, stdout, stderr } = await start(t, 'env', words, {}).ended
+      assert.deepEqual([code, stderr], [0, ''])
+      // A shell says by _ what it runs.
+      const found = stdout
+        .trim()
+        .split('\n')
+        .filter((line) => !/^(_|LEASEHOLD_KEY|LEASEHOLD_FENCE|PWD)=/.test(line))
+      assert.deepEqual(found.sort(), env.filter((line) => !line.startsWith('PWD=')).sort())
+      assert.equal(stdout.includes('\nPWD='), more.length === 2, stdout)
+    }
+    const pipe = await run(t, ['run', 'k', '-s', store, '--', 'sh', '-c', '(: <&3) 2>&1 && echo open'])
+    assert.doesNotMatch(pipe.stdout, /^open/m)
+  })
+
   test('signals are passed on to the command, and the lock is released when it is done', async (t) => {
     const store = sqlite(t)
     const names = ['INT', 'HUP', 'QUIT', 'USR1', 'USR2']

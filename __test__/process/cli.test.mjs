@@ -35,12 +35,14 @@ overStores(
       assert.deepEqual(second.slice(0, 3), ['r', 'shared', 'holder'])
       const list = JSON.parse((await call('ls', '--json', 'r*')).stdout)
       assert.deepEqual([list.complete, list.locks.map((lock) => lock.key)], [true, ['r']])
+      assert.ok(!('waiting' in list.locks[0]), 'nobody waits in that process, whoever waits')
 
       const inspected = await call('inspect', key)
       assert.equal(inspected.code, 0)
       assert.match(inspected.stdout, new RegExp(`by holder, fence ${lease.fence}, ends in .*\\n.*\\n {2}waiter, for`))
       const info = JSON.parse((await call('inspect', key, '--json')).stdout)
       assert.deepEqual([info.key, info.held, info.fence], [key, true, lease.fence])
+      assert.deepEqual([info.waiters.map(({ holder }) => holder), 'waiting' in info], [['waiter'], false])
       assert.deepEqual((await call('inspect', 'free')).code, 1)
 
       for (const words of [['--force'], ['--yes'], []]) {
@@ -70,7 +72,9 @@ overStores(
       await (await next).release()
       await watching.says(/"event":"free","key":"key"/)
       watching.signal('SIGINT')
-      assert.equal((await watching.ended).code, 0)
+      const { code, stdout } = await watching.ended
+      assert.equal(code, 0)
+      assert.doesNotMatch(stdout, /"waiting"/)
     })
   },
   sharedStoreNames,
@@ -83,12 +87,17 @@ describe('leasehold', { timeout: 120_000 }, () => {
     const store = (await startRedis(t, { args })).url()
     const fit = await run(t, ['doctor', '-s', store])
     assert.equal(fit.code, 0, fit.stderr)
-    assert.match(fit.stdout, /^warning eviction /m)
+    assert.match(fit.stdout, /^warning eviction$/m)
+    assert.equal(fit.stdout.split(store).length, 2, `it is named once:\n${fit.stdout}`)
     assert.ok(!fit.stdout.includes('\u001b'), 'colours are for terminals')
     const coloured = { FORCE_COLOR: '1' }
     assert.ok((await run(t, ['doctor', '-s', store], coloured)).stdout.includes('\u001b'))
     assert.ok(!(await run(t, ['doctor', '-s', store], { ...coloured, NO_COLOR: '1' })).stdout.includes('\u001b'))
     assert.equal((await run(t, ['doctor', '-s', store, '--strict'])).code, 1)
+    const nodes = [store, store.replace('127.0.0.1', 'localhost'), 'redis://127.0.0.1:1']
+    const quorum = (await run(t, ['doctor', ...nodes.flatMap((url) => ['-s', url])])).stdout
+    for (const url of nodes) assert.equal(quorum.split(new RegExp(`${url}\\b`)).length, 2, `${url}:\n${quorum}`)
+    assert.match(quorum, /\nredis:\/\/127.0.0.1:1\nwarning unreachable\n +can't be reached .*refused/)
     const gone = await run(t, ['doctor', '--json', '-s', 'redis://:hunter2@127.0.0.1:1'])
     assert.equal(gone.code, 1)
     const diagnosis = JSON.parse(gone.stdout)

@@ -7,7 +7,7 @@ import { createLockClient, LockAbortedError, LockTimeoutError, StoreUnavailableE
 import { startChild } from '../support/child.mjs'
 import { now, sleep, timed, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
-import { aborted } from '../support/leases.mjs'
+import { aborted, lost } from '../support/leases.mjs'
 import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
 
@@ -19,8 +19,12 @@ const clientOf = (t, store, options = {}) => {
   return client
 }
 
-// Each waits for time to pass, in processes and at a server of its own.
-describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
+/** Blocks the event loop until then. */
+function blockUntil(end) {
+  while (now() < end);
+}
+
+describe('process: redis outage', { timeout: 240_000 }, () => {
   test('Redis frozen (SIGSTOP) for 3 ttls: the loss is known one ttl after the last renewal was sent', async (t) => {
     const server = await startRedis(t)
     const relay = await startRelay(t, server.port)
@@ -121,6 +125,57 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
     assert.equal(lease.isHeld, false)
     const next = await locks.acquire(key, { wait: 20_000 })
     assert.ok(next.fence > lease.fence, `${next.fence} after ${lease.fence}`)
+  })
+
+  for (const [how, watch] of [
+    ['as it is told', (lease) => aborted(lease)],
+    ['in the first line after a blocked event loop', () => blockUntil(now() + TTL)],
+  ]) {
+    test(`a lease that is lost because Redis is gone says why it could not be renewed, ${how}`, async (t) => {
+      const server = await startRedis(t, { password: 'hunter2' })
+      const locks = clientOf(t, server.url())
+      const lease = await locks.acquire('k', { ttl: 800 })
+      await server.kill()
+      await watch(lease)
+      let error
+      assert.throws(
+        () => lease.assertHeld(),
+        (thrown) => {
+          error = thrown
+          return lost('expired')(error)
+        },
+      )
+      for (const { message, cause } of [error, lease.signal.reason]) {
+        assert.ok(cause instanceof StoreUnavailableError, message)
+        assert.deepEqual([cause.reason, cause.key], ['unreachable', 'k'])
+        const [, ago, why] = /^.*not renewed in time.*; the last renewal failed (\d+) ms before: (.*)$/.exec(message)
+        assert.ok(Number(ago) < 800, message)
+        assert.equal(why, cause.message)
+        assert.match(why, /refused/)
+        assert.doesNotMatch(message, /hunter2/)
+      }
+    })
+  }
+
+  test('a renewal that failed is forgotten when the next one succeeds', async (t) => {
+    const server = await startRedis(t)
+    const locks = clientOf(t, server.url())
+    const lease = await locks.acquire('k', { ttl: TTL })
+    await server.freeze()
+    await assert.rejects(lease.renew(), StoreUnavailableError)
+    server.thaw()
+    await until('a renewal', () =>
+      lease.renew().then(
+        () => true,
+        () => false,
+      ),
+    )
+    const client = await server.command()
+    await client('DEL', 'lock:k')
+    await aborted(lease)
+    assert.ok(lost('missing')(lease.signal.reason))
+    assert.equal(lease.signal.reason.cause, undefined)
+    assert.doesNotMatch(lease.signal.reason.message, /last renewal/)
   })
 
   for (const end of ['aborted', 'timed out']) {

@@ -1,8 +1,11 @@
 // The command that runs while the lock is held: a process, and, where there is no terminal, its group.
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import type { Socket } from 'node:net'
 import { constants } from 'node:os'
+import { whyNot } from './executable'
 import { CliError, Exit } from './exits'
+import { gateOf, isGated, openGate, SHELL } from './gate'
 import { Guard } from './guard'
 
 /** How it ended: one of the two. */
@@ -24,11 +27,16 @@ export class Child {
   readonly #listeners: [NodeJS.Signals, () => void][] = []
   #killer: NodeJS.Timeout | undefined
   #over = false
+  /** Resolves when it is guarded and runs; not at all if it could not be started. */
+  readonly started: Promise<void>
   /** Resolves when it is gone. Rejects with a {@link CliError} if it could not be started. */
   readonly ended: Promise<End>
 
+  /** @throws {CliError} if there is no such command, or it can't be run. */
   constructor(command: readonly string[], env: NodeJS.ProcessEnv, grace: number) {
     const [file = '', ...args] = command
+    const code = ON_WINDOWS ? undefined : whyNot(file, env)
+    if (code !== undefined) throw notStarted(file, code, 'it is no file, or none that may be executed')
     // One that may read from the terminal has to stay in the terminal's foreground, which is our group. Elsewhere it gets
     // a group of its own, so that all of it can be ended.
     this.#onTerminal = [0, 1, 2].some((fd) => isTerminal(fd))
@@ -36,14 +44,26 @@ export class Child {
     // Before there is anything to end: a signal that comes while it starts would else end us alone.
     for (const signal of PASSED) this.#listen(signal)
     this.#guard = ON_WINDOWS ? undefined : new Guard(grace)
-    this.#process = spawn(file, args, { stdio: 'inherit', env, detached, windowsHide: true })
+    const options = { env, detached, windowsHide: true }
+    const gated = isGated(file, env)
+    this.#process = gated
+      ? spawn(SHELL, gateOf(command, env), { ...options, stdio: ['inherit', 'inherit', 'inherit', 'pipe'] })
+      : spawn(file, args, { ...options, stdio: 'inherit' })
     const { pid } = this.#process
-    if (pid !== undefined) this.#guard?.watch(detached ? -pid : pid)
+    this.started = new Promise((resolve) => {
+      if (pid === undefined) return
+      const watched = () => {
+        if (gated) openGate(this.#process.stdio[3] as Socket)
+        resolve()
+      }
+      if (this.#guard === undefined) watched()
+      else this.#guard.watch(detached ? -pid : pid, watched)
+    })
     this.ended = new Promise<End>((resolve, reject) => {
       this.#process.once('error', (error: NodeJS.ErrnoException) => {
         if (this.#process.pid !== undefined) return
         this.#end()
-        reject(notStarted(file, error))
+        reject(notStarted(file, error.code, error.message))
       })
       this.#process.once('exit', (code, signal) => {
         this.#end()
@@ -52,7 +72,7 @@ export class Child {
     })
   }
 
-  /** Its number, if it could be started. */
+  /** Its number, if it could be started: before that the gate's. */
   get pid(): number | undefined {
     return this.#process.pid
   }
@@ -109,9 +129,9 @@ function isTerminal(fd: number): boolean {
   return stream?.isTTY === true
 }
 
-function notStarted(file: string, error: NodeJS.ErrnoException): CliError {
-  if (error.code === 'ENOENT') return new CliError(Exit.NotFound, `no command ${JSON.stringify(file)} was found`)
-  return new CliError(Exit.NotExecutable, `${JSON.stringify(file)} can't be run: ${error.message}`)
+function notStarted(file: string, code: string | undefined, why: string): CliError {
+  if (code === 'ENOENT') return new CliError(Exit.NotFound, `no command ${JSON.stringify(file)} was found`)
+  return new CliError(Exit.NotExecutable, `${JSON.stringify(file)} can't be run: ${why}`)
 }
 
 /** Ends this process as the command ended: of the same signal, or with the code that a shell would have. */

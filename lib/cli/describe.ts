@@ -32,6 +32,11 @@ export function tableOf(locks: readonly api.ListedLock[]): string {
   return table(['KEY', 'HELD', 'HOLDER', 'FENCE', 'REMAINING', 'WAITERS'], rows, [3, 4, 5])
 }
 
+/** What programs are told of a lock: not how many wait for it in this process, where nobody does. */
+export function tellable<T extends api.LockInfo>({ waiting: _, ...info }: T): Omit<T, 'waiting'> {
+  return info
+}
+
 /** All that is known of one lock. */
 export function detailsOf(key: string, info: api.LockInfo): string {
   const lines = [`${plain(key)} is held${info.shared ? ', and shared' : ''}`]

@@ -50,13 +50,17 @@ function tell({ findings, stores }: api.Diagnosis): void {
       clockOffset === null ? undefined : `clock ${clockOffset < 0 ? '−' : '+'}${formatDuration(Math.abs(clockOffset))}`,
     ].filter((fact) => fact !== undefined)
     say([paint('bold', plain(store)), ...facts].join(', '))
-  }
-  for (const { level, code, store, message } of findings) {
-    say(`${paint(STYLES[level], level.padEnd(7))} ${paint('bold', code)} (${plain(store)})\n        ${plain(message)}`)
+    for (const found of findings) if (found.store === store) tellOne(found)
   }
   const worst = (level: string) => findings.filter((finding) => finding.level === level).length
   const [errors, warnings] = [worst('error'), worst('warning')]
   if (errors > 0) say(paint('red', `locks can't be had here: ${errors} error${errors > 1 ? 's' : ''}`))
   else if (warnings > 0) say(paint('yellow', `usable, with ${warnings} warning${warnings > 1 ? 's' : ''}`))
   else say(paint('green', 'nothing is wrong'))
+}
+
+/** Below the line of its store, which is therefore not named again. */
+function tellOne({ level, code, store, message }: api.Finding): void {
+  const behind = message.startsWith(store) ? message.slice(store.length).replace(/^:? /, '') : message
+  say(`${paint(STYLES[level], level.padEnd(7))} ${paint('bold', code)}\n        ${plain(behind)}`)
 }

@@ -1,10 +1,11 @@
 // Whoever ends the command when leasehold itself is killed (SIGKILL, out of memory) and can't do it any more.
 //
 // Linux has PR_SET_PDEATHSIG for that, of which Node knows nothing. So a shell reads from a pipe of which only we have the
-// other end: a first line says whom to end, a second that all is over, and the end of the file that we are gone.
-// Whom that hits in the milliseconds between the start of the command and the first line leaves it unguarded.
+// other end: a first line says whom to end, a second that all is over, and the end of the file that we are gone. The command
+// waits at a gate (gate.ts) until the first line is in the pipe, where the shell finds it though we be gone by then.
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { SHELL } from './gate'
 
 // $1: the seconds between SIGTERM and SIGKILL. The target: a process or, with a minus, a group.
 const SCRIPT = `
@@ -23,7 +24,7 @@ export class Guard {
   /** Made before there is anything to guard, so that no time goes by once there is. Not for Windows. */
   constructor(grace: number) {
     const seconds = Math.ceil(grace / 1_000)
-    this.#shell = spawn('/bin/sh', ['-c', SCRIPT, 'leasehold-guard', String(seconds)], {
+    this.#shell = spawn(SHELL, ['-c', SCRIPT, 'leasehold-guard', String(seconds)], {
       stdio: ['pipe', 'ignore', 'ignore'],
       // Not in the group that it is to end, nor in the one that a terminal interrupts.
       detached: true,
@@ -35,9 +36,12 @@ export class Guard {
     this.#shell.unref()
   }
 
-  /** Watches over the process, or, if it is negative, the process group. */
-  watch(target: number): void {
-    this.#shell.stdin?.write(`${target}\n`)
+  /** Watches over the process, or, if it is negative, the process group. `watching` is called when nothing can prevent that. */
+  watch(target: number, watching: () => void): void {
+    const { stdin } = this.#shell
+    // Where there is no guard, there is nothing to wait for.
+    if (stdin) stdin.write(`${target}\n`, watching)
+    else watching()
   }
 
   /** The command is over: there is nothing to guard any more. */

@@ -1,7 +1,7 @@
 // Who holds one lock.
 
 import { type Command, flag } from './command'
-import { detailsOf } from './describe'
+import { detailsOf, tellable } from './describe'
 import { Exit } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
 import { plain, say, sayJson } from './terminal'
@@ -19,7 +19,7 @@ Exit code 0 if somebody holds it, 1 if nobody does.`,
     withClient(given, {}, async (locks) => {
       const key = given.words[0] as string
       const info = await locks.inspect(key)
-      if (flag(given, 'json')) sayJson({ key, held: info !== null, ...info })
+      if (flag(given, 'json')) sayJson({ key, held: info !== null, ...(info && tellable(info)) })
       else say(info === null ? `${plain(key)} is free` : detailsOf(key, info))
       return info === null ? Exit.No : Exit.Ok
     }),

@@ -1,7 +1,7 @@
 // Which locks are held.
 
 import { type Command, count, flag } from './command'
-import { tableOf } from './describe'
+import { tableOf, tellable } from './describe'
 import { Exit } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
 import { paint, say, sayJson, warn } from './terminal'
@@ -32,7 +32,7 @@ within half of --store-timeout (10s here), it says so, and "complete" is false i
       const [pattern = '*'] = given.words
       const list = await locks.list({ pattern, limit: count(given, 'limit', 1_000) })
       if (flag(given, 'json')) {
-        sayJson(list)
+        sayJson({ ...list, locks: list.locks.map(tellable) })
         return Exit.Ok
       }
       say(list.locks.length === 0 ? paint('dim', 'no lock is held') : tableOf(list.locks))

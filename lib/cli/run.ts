@@ -36,7 +36,7 @@ variables write sh -c '…'. Signals are passed on to it (on a terminal Ctrl-C r
 
 If the lock is lost (the store is gone for longer than the ttl, or somebody released it by force), the
 command gets SIGTERM, and SIGKILL after --grace: all of its process group where there is no terminal. If
-leasehold itself is killed with SIGKILL, a guard does the same.
+leasehold itself is killed with SIGKILL, a guard does the same, and a command that has not begun never runs.
 
 Exit code: that of the command, or the end by the same signal. 75 the lock was not to be had in time, 69
 the store is unavailable, 70 the lock was lost and the command stopped, 64 wrong usage, 126 and 127 the
@@ -137,17 +137,19 @@ async function acquire(locks: api.LockClient, settings: Settings): Promise<api.L
 async function runWith(lease: api.Lease, settings: Settings): Promise<End> {
   const { key, command, grace, tell } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
-  const child = new Child(command, env, grace)
-  if (child.pid !== undefined) tell('started', { pid: child.pid }, `the command runs as ${child.pid}`)
+  let child: Child | undefined
   let loss: LockLostError | undefined
   const lost = () => {
     loss = lease.signal.reason as LockLostError
     tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
-    child.stop(grace)
+    child?.stop(grace)
   }
-  if (lease.signal.aborted) lost()
-  else lease.signal.addEventListener('abort', lost, { once: true })
   try {
+    child = new Child(command, env, grace)
+    const { pid } = child
+    child.started.then(() => tell('started', { pid }, `the command runs as ${pid}`))
+    if (lease.signal.aborted) lost()
+    else lease.signal.addEventListener('abort', lost, { once: true })
     const end = await child.ended
     tell('ended', { ...end }, `the command ended: ${end.signal ?? `exit code ${end.code}`}`)
     if (loss !== undefined) throw new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`)

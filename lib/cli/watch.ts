@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../../index'
 import { type Command, count, flag, text } from './command'
-import { fenceOf, holdersOf, tableOf } from './describe'
+import { fenceOf, holdersOf, tableOf, tellable } from './describe'
 import { parseDuration } from './duration'
 import { Exit, UsageError } from './exits'
 import { LIST_TIMEOUT } from './ls'
@@ -73,7 +73,7 @@ function teller(json: boolean): (list: api.LockList) => void {
   let before = new Map<string, string>()
   const tell = (event: string, key: string, info?: api.ListedLock) => {
     const at = new Date().toISOString()
-    if (json) sayJson({ at, event, key, ...info })
+    if (json) sayJson({ at, event, key, ...(info && tellable(info)) })
     else if (info === undefined) say(`${at}  ${plain(key)} is free`)
     else
       say(`${at}  ${plain(key)} ${event} by ${holdersOf(info)}, fence ${fenceOf(info)}, ${info.waiters.length} waiting`)

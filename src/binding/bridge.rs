@@ -272,6 +272,12 @@ impl Bridge {
         records::phase_number(phase)
     }
 
+    /// How the lease's last renewal failed, as JSON; nothing if it did not.
+    #[napi(catch_unwind)]
+    pub fn failure(&self, slot: u32) -> Option<String> {
+        self.slots.lease(slot).and_then(|(lease, _)| records::describe_failure(lease))
+    }
+
     /// The lease's token.
     #[napi(catch_unwind)]
     pub fn token(&self, slot: u32) -> Option<String> {

@@ -7,7 +7,8 @@ use super::bridge::{Bridge, PATIENCE};
 use super::holder;
 use crate::engine::clock;
 use crate::engine::command::{AcquireCommand, AdoptCommand, ClientId, Command, OpId, Wait};
-use crate::lease::{Fence, Key, LeaseState, Mode, Token, Ttl};
+use crate::engine::known::KnownLease;
+use crate::lease::{Fence, Key, Mode, Token, Ttl};
 use crate::store::listing::Wanted;
 
 /// How many numbers an operation has: its code, its slot, and up to five more.
@@ -122,7 +123,7 @@ impl Bridge {
         mode: Mode,
     ) -> Option<AcquireCommand> {
         let client = client as ClientId;
-        let (state, token) = (Arc::new(LeaseState::default()), Token::random());
+        let (state, token) = (Arc::new(KnownLease::default()), Token::random());
         self.slots.open(op.slot, Some((state.clone(), token)));
         Some(AcquireCommand {
             op,

@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::holder;
 use super::slots::Slots;
+use crate::engine::clock;
 use crate::engine::command::{Outcome, Settlement};
+use crate::engine::known::KnownLease;
 use crate::engine::stats::Stats;
 use crate::lease::Phase;
 use crate::store::breaker::{BreakerState, Health};
@@ -48,7 +50,11 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
         Outcome::Closed => (4, 0.0, 0.0),
         Outcome::Cancelled => (5, 0.0, 0.0),
         Outcome::Released(confirmed) => (6, f64::from(u8::from(confirmed)), 0.0),
-        Outcome::Lost(reason) => (7, phase_number(Phase::Lost(reason)), 0.0),
+        Outcome::Lost(reason) => {
+            let failure = slots.lease(slot).and_then(|(lease, _)| describe_failure(lease));
+            // Beside 0 for none.
+            (7, phase_number(Phase::Lost(reason)), failure.map_or(0.0, |failure| text(failure) + 1.0))
+        }
         Outcome::Inspected(inspected) => match *inspected {
             (Some(info), waiting) => (11, 1.0, text(describe(&info, waiting).to_string())),
             (None, _) => (11, 0.0, 0.0),
@@ -88,12 +94,20 @@ fn describe_error(error: &StoreError) -> String {
     json!({ "message": &*error.message, "votes": votes }).to_string()
 }
 
+/// How the last renewal of a lease failed, if it did, as JSON: `{ ago, error, text }`, in ms before its end or now; the other
+/// two as a record says them.
+pub fn describe_failure(lease: &KnownLease) -> Option<String> {
+    let (ago, error) = lease.failure(clock::now())?;
+    let failure = json!({ "ago": ms(ago), "error": error_number(&error), "text": describe_error(&error) });
+    Some(failure.to_string())
+}
+
 fn describe_vote(vote: &Vote) -> Value {
     let (said, message) = match &vote.said {
         Said::Granted => ("granted".into(), None),
         Said::Busy => ("busy".into(), None),
         Said::Missing => ("missing".into(), None),
-        Said::Slow => ("slow".into(), None),
+        Said::Unheard => ("unheard".into(), None),
         Said::Failed(kind, message) => (kind_number(*kind).into(), Some(&**message)),
     };
     let said: Value = said;

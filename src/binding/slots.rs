@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::lease::{LeaseState, Token};
+use crate::engine::known::KnownLease;
+use crate::lease::Token;
 
 /// What a slot stands for.
 pub struct Slot {
     /// The lease, if the operation is an acquire.
-    pub lease: Option<(Arc<LeaseState>, Token)>,
+    pub lease: Option<(Arc<KnownLease>, Token)>,
     /// How many promises of JavaScript wait for a word about it.
     pub pending: u32,
     /// Whether one of them waits for a renewal.
@@ -24,7 +25,7 @@ pub struct Slots {
 
 impl Slots {
     /// `slot` stands for a new operation that a promise waits for.
-    pub fn open(&mut self, slot: u32, lease: Option<(Arc<LeaseState>, Token)>) {
+    pub fn open(&mut self, slot: u32, lease: Option<(Arc<KnownLease>, Token)>) {
         let index = slot as usize;
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, || None);
@@ -38,7 +39,7 @@ impl Slots {
     }
 
     /// The lease in `slot`.
-    pub fn lease(&self, slot: u32) -> Option<&(Arc<LeaseState>, Token)> {
+    pub fn lease(&self, slot: u32) -> Option<&(Arc<KnownLease>, Token)> {
         self.slots.get(slot as usize)?.as_ref()?.lease.as_ref()
     }
 

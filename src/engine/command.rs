@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use super::known::KnownLease;
 use super::relay::Relay;
 use super::stats::Stats;
-use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Mode, Token, Ttl};
+use crate::lease::{Fence, Instant, Key, LossReason, Mode, Token, Ttl};
 use crate::store::breaker::Health;
 use crate::store::diagnosis::Report;
 use crate::store::listing::{Listing, Wanted};
@@ -76,7 +77,7 @@ pub struct AcquireCommand {
     /// What the store shows of the holder in place of the client's name.
     pub holder: Option<Arc<str>>,
     /// What both threads know of the lease.
-    pub state: Arc<LeaseState>,
+    pub state: Arc<KnownLease>,
 }
 
 /// What an adoption asks for.
@@ -159,8 +160,8 @@ pub enum Command {
         /// The ttl.
         ttl: Ttl,
     },
-    /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever that changes, and at once if one is not
-    /// well. Ends with the client, in [`Outcome::Done`].
+    /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever one is gone or back, and at once if one is
+    /// gone. Ends with the client, in [`Outcome::Done`].
     Watch {
         /// The operation.
         op: OpId,
@@ -284,7 +285,7 @@ pub enum Outcome {
     Listed(Listing, Vec<usize>),
     /// What was found at the store.
     Diagnosed(Vec<Report>),
-    /// A server of the store is well, or not, or being looked at: not the last word.
+    /// A server of the store is gone, or back: not the last word.
     Breaker(Arc<Health>),
     /// It is done.
     Done,

@@ -2,6 +2,7 @@
 //!
 //! - [`command`]: what goes in and what comes out;
 //! - [`core`]: its rules, pure;
+//! - [`known`]: what both threads know of a lease;
 //! - [`timers`] and [`stats`]: what the rules count with;
 //! - [`clock`]: the time that they are told;
 //! - [`driver`]: the thread around them;
@@ -11,6 +12,7 @@ pub mod clock;
 pub mod command;
 pub mod core;
 pub mod driver;
+pub mod known;
 pub mod relay;
 pub mod stats;
 pub mod timers;

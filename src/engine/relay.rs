@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxHashMap;
 
 use super::command::{LineId, OpId};
+use super::known::KnownLease;
 use super::stats::Stats;
 use crate::lease::{Fence, Instant, LeaseState, Token};
 
@@ -29,7 +30,7 @@ pub struct Leg {
     /// The fence of its lease.
     pub fence: Fence,
     /// What is known of its lease.
-    pub state: Arc<LeaseState>,
+    pub state: Arc<KnownLease>,
     /// Since when it waits.
     pub since: Instant,
 }
@@ -137,8 +138,8 @@ mod tests {
     }
 
     /// A lease held by 0 until 100 ms, which 1, 2, … are to have until 10 ms. Their states.
-    fn chain(relay: &Relay, legs: u32) -> Vec<Arc<LeaseState>> {
-        let states: Vec<_> = (0..=legs).map(|_| Arc::new(LeaseState::default())).collect();
+    fn chain(relay: &Relay, legs: u32) -> Vec<Arc<KnownLease>> {
+        let states: Vec<_> = (0..=legs).map(|_| Arc::new(KnownLease::default())).collect();
         states[0].grant(at(100));
         let leg = |slot: u32| Leg {
             op: op(slot),

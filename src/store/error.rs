@@ -92,8 +92,8 @@ pub enum Said {
     Busy,
     /// No: it knows nothing of the lease.
     Missing,
-    /// Nothing yet when the others had decided.
-    Slow,
+    /// Nothing yet when the others had decided, so it was not waited for. One whose time was over has failed.
+    Unheard,
     /// It failed, for that reason and in those words.
     Failed(StoreErrorKind, Arc<str>),
 }

@@ -38,7 +38,12 @@ impl StoreSpec {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("{} is not a store URL: it has no scheme ({KNOWN})", without_secrets(url)));
         };
-        let spec = match scheme.to_ascii_lowercase().as_str() {
+        let scheme = scheme.to_ascii_lowercase();
+        if let Some(like) = after_slashes(&scheme).filter(|_| !rest.starts_with("//")) {
+            let given = without_secrets(url);
+            return Err(format!("{given} is not a store URL: it lacks the slashes of {scheme}://{like}"));
+        }
+        let spec = match scheme.as_str() {
             "memory" if rest.is_empty() => Err("memory: needs a name, as in memory:jobs".into()),
             "memory" => Ok(Self::Memory(rest.into())),
             "sqlite" => sqlite_path(rest).map(Self::Sqlite),
@@ -168,6 +173,16 @@ const BATCH: usize = 64;
 const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://…, rediss://…, redis+unix://…, redis-sentinel://… and \
      redis-cluster://…";
 
+/// What stands behind the slashes of a URL of that scheme, if it has some.
+fn after_slashes(scheme: &str) -> Option<&'static str> {
+    Some(match scheme {
+        "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => "HOST:6379",
+        "redis+unix" => "/PATH",
+        "redis-sentinel" | "rediss-sentinel" => "HOST:26379/MASTER",
+        _ => return None,
+    })
+}
+
 /// An absolute path, the same for every way in which the file's directory can be named. Empty is the default file.
 fn sqlite_path(given: &str) -> Result<PathBuf, String> {
     if given.is_empty() {
@@ -184,11 +199,15 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
     Ok(directory.canonicalize().map_or_else(|_| path.clone(), |directory| directory.join(name)))
 }
 
-/// `url` as far as it can be shown: what stands before an `@` may be a password.
+/// `url` as far as it can be shown: what stands before an `@` may be a password, and so may a parameter.
 fn without_secrets(url: &str) -> String {
-    match url.rsplit_once('@') {
-        Some((_, shown)) => format!("\"…@{shown}\""),
-        None => format!("{url:?}"),
+    match (url.rfind('@'), url.find('?')) {
+        (None, None) => format!("{url:?}"),
+        (None, Some(query)) => format!("\"{}?…\"", &url[..query]),
+        (Some(at), None) => format!("\"…@{}\"", &url[at + 1..]),
+        (Some(at), Some(query)) if at < query => format!("\"…@{}?…\"", &url[at + 1..query]),
+        // The password, or a parameter, has one of them in it.
+        (Some(_), Some(_)) => "\"…\"".into(),
     }
 }
 
@@ -201,6 +220,21 @@ mod tests {
         for url in ["", "nonsense", "user:secret@host", "http://user:secret@host", "memory:", "mysql:x"] {
             let said = StoreSpec::parse(url, &Access::default()).expect_err(url);
             assert!(!said.contains("secret"), "{said}");
+        }
+        for (url, shown) in [
+            ("redis:/host", "\"redis:/host\" is not a store URL: it lacks the slashes of redis://HOST:6379"),
+            (
+                "RedisS:/u:secret@host",
+                "\"…@host\" is not a store URL: it lacks the slashes of rediss://HOST:6379",
+            ),
+            ("redis+unix:/a?pass=secret", "\"redis+unix:/a?…\" is not a store URL: it lacks the slashes of"),
+            ("redis:/u:secret@h?pass=secret", "\"…@h?…\" is"),
+            ("redis:/u:secret?secret@h", "\"…\" is"),
+            ("redis-sentinel:h/m", "redis-sentinel://HOST:26379/MASTER"),
+            ("redis-cluster:h", "redis-cluster://HOST:6379"),
+        ] {
+            let said = StoreSpec::parse(url, &Access::default()).expect_err(url);
+            assert!(said.contains(shown) && !said.contains("secret"), "{said}");
         }
         let access = Access { password: Some("secret".into()), ..Access::default() };
         let said = StoreSpec::parse("memory:x", &access).unwrap_err();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::command::{Command, OpId, Outcome, Wait};
-use leasehold::lease::{Fence, Instant, LeaseState, Mode};
+use leasehold::engine::known::KnownLease;
+use leasehold::lease::{Fence, Instant, Mode};
 use leasehold::worker::{Effect, Event, State, Worker};
 
 use super::process::{ENV, Process};
@@ -16,7 +17,7 @@ pub const KEY: &str = "a";
 /// What it asks for, or has.
 struct Lease {
     slot: u32,
-    state: Arc<LeaseState>,
+    state: Arc<KnownLease>,
     fence: Option<Fence>,
     /// Whether its last word was said.
     ended: bool,

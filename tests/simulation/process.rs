@@ -8,9 +8,10 @@ use leasehold::engine::command::{
     AcquireCommand, AdoptCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
 use leasehold::engine::core::{Batch, Core, Sent};
+use leasehold::engine::known::KnownLease;
 use leasehold::engine::relay::{HandedOn, Relay};
 use leasehold::engine::stats::Stats;
-use leasehold::lease::{Fence, Instant, Key, LeaseState, Mode, Token, Ttl};
+use leasehold::lease::{Fence, Instant, Key, Mode, Token, Ttl};
 use leasehold::store::quorum::council::{Call, Council};
 use leasehold::store::{Answer, Notice, Request};
 
@@ -26,7 +27,7 @@ pub struct Asked {
     pub mode: Mode,
     /// That of the lease, once it is granted.
     pub token: Option<Token>,
-    pub state: Arc<LeaseState>,
+    pub state: Arc<KnownLease>,
     pub granted: bool,
     fence: Fence,
     adopted: bool,
@@ -220,9 +221,9 @@ impl Process {
         wait: Wait,
         max_hold: Option<Duration>,
         auto_renew: bool,
-    ) -> (u32, Arc<LeaseState>) {
+    ) -> (u32, Arc<KnownLease>) {
         self.slots += 1;
-        let state = Arc::new(LeaseState::default());
+        let state = Arc::new(KnownLease::default());
         self.remember(key.into(), mode, state.clone());
         self.core.command(
             now,
@@ -253,7 +254,7 @@ impl Process {
         open
     }
 
-    fn remember(&mut self, key: Key, mode: Mode, state: Arc<LeaseState>) {
+    fn remember(&mut self, key: Key, mode: Mode, state: Arc<KnownLease>) {
         let asked = Asked {
             key,
             mode,
@@ -273,7 +274,7 @@ impl Process {
     /// Goes on with what another has detached.
     pub fn adopt(&mut self, now: Instant, parcel: &Parcel) {
         self.slots += 1;
-        let state = Arc::new(LeaseState::default());
+        let state = Arc::new(KnownLease::default());
         self.remember(parcel.key.clone(), Mode::Exclusive, state.clone());
         self.asked.get_mut(&self.slots).expect("just remembered").adopted = true;
         let asked = AcquireCommand {

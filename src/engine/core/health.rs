@@ -15,28 +15,35 @@ impl Core {
         };
         known.watch = Some(op);
         let health = self.stores.get(&known.store).map(|link| link.health.clone()).unwrap_or_default();
-        for health in health.into_iter().filter(|health| health.state != BreakerState::Closed) {
+        for mut health in health.into_iter().filter(|health| health.state != BreakerState::Closed) {
+            // Away is one thing to who is told of it, whether or not it is being looked for just now.
+            Arc::make_mut(&mut health).state = BreakerState::Open;
             self.settle(op, Outcome::Breaker(health));
         }
     }
 
-    /// The breaker before a server has changed its state.
+    /// The breaker before a server has changed its state. Those who watch are told that the server is gone, and that it is
+    /// back; of the probes between, of which there are several a second, only those know who look.
     pub(super) fn health_changed(&mut self, store: StoreId, health: Arc<Health>) {
         // Said while it was being closed.
         let Some(link) = self.stores.get_mut(&store) else { return };
-        match link.health.iter_mut().find(|known| known.store == health.store) {
-            Some(known) => *known = health.clone(),
-            None => link.health.push(health.clone()),
-        }
+        let there = health.state == BreakerState::Closed;
+        let was_there = match link.health.iter_mut().find(|known| known.store == health.store) {
+            Some(known) => std::mem::replace(known, health.clone()).state == BreakerState::Closed,
+            None => {
+                link.health.push(health.clone());
+                true
+            }
+        };
         let mut watches = Vec::new();
         for client in self.clients.values().filter(|client| client.store == store && !client.closed) {
             client.settings.stats.servers.tell(health.clone());
             watches.extend(client.watch);
         }
-        for op in watches {
+        for op in watches.into_iter().filter(|_| there != was_there) {
             self.settle(op, Outcome::Breaker(health.clone()));
         }
-        if health.state == BreakerState::Closed {
+        if there {
             self.look_after_an_outage(store);
         }
     }

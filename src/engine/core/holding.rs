@@ -6,10 +6,11 @@ use super::Core;
 use super::early::grant_ttl;
 use super::waiting::Waiter;
 use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
+use crate::engine::known::KnownLease;
 use crate::engine::stats::Stats;
 use crate::lease::handoff::HandOff;
 use crate::lease::renewal;
-use crate::lease::{Fence, Instant, Key, LeaseState, LossReason, Token, Ttl, validity};
+use crate::lease::{Fence, Instant, Key, LossReason, Token, Ttl, validity};
 use crate::store::StoreError;
 
 /// A lease while it is held.
@@ -19,7 +20,7 @@ pub struct Tenure {
     pub(super) key: Key,
     pub(super) token: Token,
     pub(super) fence: Fence,
-    pub(super) state: Arc<LeaseState>,
+    pub(super) state: Arc<KnownLease>,
     pub(super) stats: Arc<Stats>,
     pub(super) ttl: Ttl,
     /// When it ends whatever is renewed, because of `maxHold`.

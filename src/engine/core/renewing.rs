@@ -177,6 +177,7 @@ impl Core {
                     turn.refill(first, waiting > own_place, sent);
                 }
                 (tenure.failures, tenure.early) = (0, false);
+                tenure.state.renewed();
                 tenure.deadline = tenure.deadline.max(validity::deadline(sent, tag.ttl));
                 let deadline = tenure.end.map_or(tenure.deadline, |end| end.min(tenure.deadline));
                 if !tenure.state.extend(now, deadline) {
@@ -241,6 +242,7 @@ impl Core {
         let now = self.now;
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         tenure.stats.errors.up();
+        tenure.state.renewal_failed(now, error.clone());
         if asked || purpose == Purpose::Detach {
             self.settle(op, Outcome::RenewFailed(error));
         } else if matches!(purpose, Purpose::Keep | Purpose::TakeUp) {

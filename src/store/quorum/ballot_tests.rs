@@ -4,7 +4,7 @@ use super::*;
 use crate::lease::{Mode, Token, Ttl};
 use crate::store::LockInfo;
 use crate::store::diagnosis::Facts;
-use crate::store::{LeaseInfo, Place, StoreError, StoreErrorKind};
+use crate::store::{LeaseInfo, Place, Said, StoreError, StoreErrorKind};
 
 fn nodes(count: usize) -> Nodes {
     Nodes { names: (0..count).map(|node| format!("n{node}").into()).collect() }
@@ -164,7 +164,7 @@ fn the_second_round_ends_when_the_last_who_could_help_does_not() {
         let verdict = ballot.voted(2, last.clone(), &nodes);
         let Verdict::Settle(Err(error)) = verdict else { panic!("{last:?} leaves it at {verdict:?}") };
         assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Quorum, true));
-        let yes = error.votes.iter().filter(|vote| vote.said == crate::store::Said::Granted).count();
+        let yes = error.votes.iter().filter(|vote| vote.said == Said::Granted).count();
         assert_eq!(yes, 1, "{error}");
         assert!(ballot.is_settled());
     }
@@ -175,6 +175,15 @@ fn the_second_round_ends_when_the_last_who_could_help_does_not() {
     assert_eq!(ballot.voted(2, busy(5), &nodes), Verdict::Open);
     let verdict = ballot.accepted(0, failed(), &nodes);
     assert_eq!(kind(verdict), StoreErrorKind::Quorum);
+}
+
+#[test]
+fn a_node_that_was_not_waited_for_is_not_called_slow() {
+    let Verdict::Settle(Err(error)) = after(3, ask(None), vec![failed(), failed()]) else {
+        panic!("without two of three there is no quorum");
+    };
+    let Said::Failed(..) = error.votes[0].said else { panic!("{:?}", error.votes) };
+    assert_eq!(error.votes[2].said, Said::Unheard);
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
             Said::Granted => continue,
             Said::Busy => write!(message, "; {}: busy", vote.store),
             Said::Missing => write!(message, "; {}: knows nothing of the lease", vote.store),
-            Said::Slow => write!(message, "; {}: no answer yet", vote.store),
+            Said::Unheard => write!(message, "; {}: not heard, as the others had decided", vote.store),
             Said::Failed(kind, why) => {
                 if !kind.is_transient() {
                     lasting.push(*kind);
@@ -43,7 +43,7 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
 
 fn said(answer: Option<&Answer>) -> Said {
     match answer {
-        None => Said::Slow,
+        None => Said::Unheard,
         Some(Err(error)) => Said::Failed(error.kind, error.message.clone()),
         Some(Ok(Reply::Busy { .. } | Reply::Queued { .. } | Reply::Split)) => Said::Busy,
         Some(Ok(Reply::NotHeld(_) | Reply::Inspected(None))) => Said::Missing,

@@ -29,14 +29,14 @@ fn it_tells_what_each_node_said() {
             ("n0", &Said::Granted),
             ("n1", &Said::Busy),
             ("n2", &Said::Missing),
-            ("n3", &Said::Slow),
+            ("n3", &Said::Unheard),
             ("n4", &late)
         ]
     );
     assert_eq!(
         &*error.message,
-        "no quorum: 1 of 5 nodes agreed, 3 are needed; n1: busy; n2: knows nothing of the lease; n3: no answer yet; \
-         it is TimedOut"
+        "no quorum: 1 of 5 nodes agreed, 3 are needed; n1: busy; n2: knows nothing of the lease; n3: not heard, as the others had \
+         decided; it is TimedOut"
     );
     assert_eq!(error.kind, StoreErrorKind::Quorum);
 }

@@ -20,7 +20,7 @@ fn hold_real(world: &mut World) -> (Asked, Token) {
 }
 
 fn adopt(world: &mut World, from: Token) -> Asked {
-    let (op, state) = (world.op(), Arc::new(LeaseState::default()));
+    let (op, state) = (world.op(), Arc::new(KnownLease::default()));
     let asked = AcquireCommand {
         op,
         client: CLIENT,

@@ -38,18 +38,23 @@ fn open_client(world: &mut World, client: u32) -> Arc<Stats> {
 }
 
 #[test]
-fn every_client_that_watches_is_told_of_each_change_and_stats_know_the_last() {
+fn every_client_that_watches_is_told_once_that_a_server_is_gone_and_once_that_it_is_back_and_stats_know_all()
+{
     let mut world = World::new();
     open_client(&mut world, 8);
     let (one, other) = (world.op(), world.op());
     world.give(Command::Watch { op: one, client: CLIENT });
     world.give(Command::Watch { op: other, client: 8 });
     assert!(told(&mut world).is_empty(), "nothing is wrong");
-    for state in [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed] {
+    use BreakerState::{Closed, HalfOpen, Open};
+    // A probe that fails, one that is answered; and the same once more.
+    for state in [Open, HalfOpen, Open, HalfOpen, Closed, Open, HalfOpen, Closed] {
+        let before = world.stats.servers.all();
         tell(&mut world, state);
         let mut heard = told(&mut world);
         heard.sort_unstable_by_key(|(op, _)| *op);
-        assert_eq!(heard, [(one, state), (other, state)]);
+        let probed = before.iter().any(|health| health.state != Closed) && state != Closed;
+        assert_eq!(heard, if probed { vec![] } else { vec![(one, state), (other, state)] });
         assert_eq!(world.stats.servers.all(), [health(state)]);
     }
 }
@@ -64,6 +69,10 @@ fn a_client_that_is_opened_during_an_outage_is_told_at_once() {
     let op = world.op();
     world.give(Command::Watch { op, client: 8 });
     assert_eq!(told(&mut world), [(op, BreakerState::Open)]);
+    tell(&mut world, BreakerState::HalfOpen);
+    let op = world.op();
+    world.give(Command::Watch { op, client: CLIENT });
+    assert_eq!(told(&mut world), [(op, BreakerState::Open)], "what it does about that is not told");
     tell(&mut world, BreakerState::Closed);
     world.settled();
     let (op, stats) = (world.op(), open_client(&mut world, 9));

@@ -20,9 +20,10 @@ use super::{Batch, Core, Effects};
 use crate::engine::command::{
     AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
 };
+use crate::engine::known::KnownLease;
 use crate::engine::relay::Relay;
 use crate::engine::stats::Stats;
-use crate::lease::{Fence, Instant, LeaseState, LossReason, Mode, Phase, Token, Ttl};
+use crate::lease::{Fence, Instant, LossReason, Mode, Phase, Token, Ttl};
 use crate::store::memory::LeaseTable;
 use crate::store::{
     Absence, Answer, LeaseInfo, LockInfo, Notice, Reply, Request, StoreError, StoreErrorKind,
@@ -47,7 +48,7 @@ struct World {
 /// An acquire as its caller sees it.
 struct Asked {
     op: OpId,
-    state: Arc<LeaseState>,
+    state: Arc<KnownLease>,
 }
 
 impl World {
@@ -95,7 +96,7 @@ impl World {
     }
 
     fn acquire_with(&mut self, wait: Wait, change: impl FnOnce(&mut AcquireCommand)) -> Asked {
-        let (op, state) = (self.op(), Arc::new(LeaseState::default()));
+        let (op, state) = (self.op(), Arc::new(KnownLease::default()));
         let mut command = AcquireCommand {
             op,
             client: CLIENT,

@@ -51,7 +51,7 @@ fn of_a_line_it_is_whoever_is_first_when_the_store_is_asked() {
 #[test]
 fn it_is_the_heirs_of_an_adopted_lease() {
     let mut world = World::new();
-    let (op, state) = (world.op(), Arc::new(LeaseState::default()));
+    let (op, state) = (world.op(), Arc::new(KnownLease::default()));
     let asked = AcquireCommand {
         op,
         client: CLIENT,

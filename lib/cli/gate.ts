@@ -1,0 +1,38 @@
+// Where the command waits until its guard knows of it: a shell that becomes the command when it is told to. If we are gone
+// by then (SIGKILL, out of memory) it reads the end of the file, and the command never runs.
+
+import { existsSync } from 'node:fs'
+import type { Socket } from 'node:net'
+
+export const SHELL = '/bin/sh'
+
+/** Variables that a shell makes if there are none. */
+const MADE = ['PWD', 'OLDPWD', 'SHLVL']
+
+// $@: the command. It shall find nothing of us but what is meant for it.
+const script = (unset: readonly string[]) => `
+read -r LEASEHOLD_GATE <&3 || exit 0
+exec 3<&-
+unset LEASEHOLD_GATE ${unset.join(' ')}
+exec "$@"
+`
+
+/** Whether the command can be started behind a gate, and finds there what it would find without. */
+export function isGated(file: string, env: NodeJS.ProcessEnv): boolean {
+  if (process.platform === 'win32' || !existsSync(SHELL)) return false
+  // A shell may drop variables of other names, such as a.b; and of such a file it would make an option.
+  return !file.startsWith('-') && Object.keys(env).every((name) => /^[A-Za-z_]\w*$/.test(name))
+}
+
+/** What {@link SHELL} is called with, and with the gate as its file descriptor 3. */
+export function gateOf(command: readonly string[], env: NodeJS.ProcessEnv): string[] {
+  const unset = MADE.filter((name) => !(name in env))
+  return ['-c', script(unset), 'leasehold-gate', ...command]
+}
+
+/** Lets the command run. */
+export function openGate(gate: Socket): void {
+  // It may have been ended by a signal.
+  gate.on('error', () => {})
+  gate.end('go\n', () => gate.destroy())
+}
