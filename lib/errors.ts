@@ -117,7 +117,9 @@ export function lost(key: string, index: number, failure: string | null): LockLo
   if (failure === null || reason === 'closed') return new LockLostError(reason, message, { key })
   const { ago, error, text }: { ago: number; error: number; text: string } = JSON.parse(failure)
   const cause = unavailable(error, text, key)
-  const why = `the last renewal failed ${Math.round(ago)} ms before: ${cause.message}`
+  // Of any other the store's answer to a later one told.
+  const which = reason === 'expired' || reason === 'stalled' ? 'the last' : 'an earlier'
+  const why = `${which} renewal failed ${Math.round(ago)} ms before: ${cause.message}`
   return new LockLostError(reason, `${message}; ${why}`, { key, cause })
 }
 

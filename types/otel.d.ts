@@ -11,7 +11,7 @@ export interface InstrumentOptions {
   meterProvider?: MeterProvider | undefined
   /**
    * After how many ms of waiting it is looked up, once for each call, who holds the lock: 1 to 2 147 483 647, or `Infinity` for
-   * never. The call's span then has a link to the span of the call that got it, in whatever process, if that is instrumented,
+   * never; up to twice as many, so that not all look at once. The call's span then has a link to the span of the call that got it, in whatever process, if that is instrumented,
    * too; and an event `leasehold.blocked` with the `name` of the holder and its fence. The store is asked once for all calls
    * that wait for one lock, and asked again at most every `inspectAfter` ms, or every second if that is less. Default 100.
    */

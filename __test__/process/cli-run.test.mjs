@@ -109,16 +109,16 @@ describe('leasehold run', { timeout: 120_000 }, () => {
   test('the command finds the environment that we have, and nothing that is ours', async (t) => {
     const store = sqlite(t)
     const given = [`PATH=${process.env.PATH}`, 'HOME=/']
-    for (const more of [[], ['PWD=/', 'OLDPWD=/'], ['a.name=that a shell drops']]) {
+    for (const more of [[], ['PWD=/', 'OLDPWD=/'], ['a.name=that a shell drops'], ['OPTIND=no number', 'IFS=,', 'PS4=>']]) {
       const env = [...given, ...more]
       const words = ['-i', ...env, process.execPath, CLI, 'run', 'k', '-s', store, '--', 'env']
       const { code, stdout, stderr } = await start(t, 'env', words, {}).ended
       assert.deepEqual([code, stderr], [0, ''])
-      // A shell says by _ what it runs.
+      // A shell says by _ what it runs, and some count themselves.
       const found = stdout
         .trim()
         .split('\n')
-        .filter((line) => !/^(_|LEASEHOLD_KEY|LEASEHOLD_FENCE|PWD)=/.test(line))
+        .filter((line) => !/^(_|SHLVL|LEASEHOLD_KEY|LEASEHOLD_FENCE|PWD)=/.test(line))
       assert.deepEqual(found.sort(), env.filter((line) => !line.startsWith('PWD=')).sort())
       assert.equal(stdout.includes('\nPWD='), more.length === 2, stdout)
     }

@@ -11,17 +11,21 @@ const MADE = ['PWD', 'OLDPWD', 'SHLVL']
 
 // $@: the command. It shall find nothing of us but what is meant for it.
 const script = (unset: readonly string[]) => `
-read -r LEASEHOLD_GATE <&3 || exit 0
+read -r LEASEHOLD_GATE <&3 || exit 125
 exec 3<&-
 unset LEASEHOLD_GATE ${unset.join(' ')}
 exec "$@"
 `
 
+/** Those that a shell reads or changes itself, whatever they were meant for. */
+const SHELLS = /^(IFS|OPTIND|OPTARG|OPTERR|PPID|LINENO|PS[0-9]|ENV|SHELLOPTS|BASH.*|POSIXLY_CORRECT|DYLD_.*)$/
+
 /** Whether the command can be started behind a gate, and finds there what it would find without. */
 export function isGated(file: string, env: NodeJS.ProcessEnv): boolean {
   if (process.platform === 'win32' || !existsSync(SHELL)) return false
   // A shell may drop variables of other names, such as a.b; and of such a file it would make an option.
-  return !file.startsWith('-') && Object.keys(env).every((name) => /^[A-Za-z_]\w*$/.test(name))
+  if (file.startsWith('-') || (env.PWD !== undefined && env.PWD !== process.cwd())) return false
+  return Object.keys(env).every((name) => /^[A-Za-z_]\w*$/.test(name) && !SHELLS.test(name))
 }
 
 /** What {@link SHELL} is called with, and with the gate as its file descriptor 3. */

@@ -76,7 +76,9 @@ export class Spans {
     if (trace !== undefined) {
       if (this.#propagate) setTrace(message, trace)
       if (message.wait > this.#inspectAfter) {
-        timer = setTimeout(() => this.#tellHolders(message, span, waiters), this.#inspectAfter).unref()
+        // Not at the same time as everybody else who began to wait when the lock was taken.
+        const pause = this.#inspectAfter * (1 + Math.random())
+        timer = setTimeout(() => this.#tellHolders(message, span, waiters), pause).unref()
       }
     }
     this.#asking.set(message, { span, waiters, timer })

@@ -7,7 +7,8 @@ import { isSpanContextValid, type SpanContext } from '@opentelemetry/api'
 export function writeTrace(context: SpanContext): string | undefined {
   if (!isSpanContextValid(context)) return undefined
   const { traceId, spanId, traceFlags } = context
-  return `00-${traceId}-${spanId}-${(traceFlags & 0xff).toString(16).padStart(2, '0')}`
+  // A generator of ids may write them in upper case, and the W3C does not.
+  return `00-${traceId}-${spanId}-${(traceFlags & 0xff).toString(16).padStart(2, '0')}`.toLowerCase()
 }
 
 /** The span that somebody else has written, as one of another process. */

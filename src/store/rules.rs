@@ -149,7 +149,7 @@ impl Lock {
             Some(index) => {
                 let waiting = &mut self.queue[index];
                 (waiting.mode, waiting.number, waiting.until) = (mode, asked.number, until);
-                waiting.grant = grant;
+                (waiting.grant, waiting.holder) = (grant, holder.clone());
                 index
             }
             None => {

@@ -97,6 +97,7 @@ macro_rules! contract {
             a_detached_lease_outlives_its_process
             inspect_tells_the_holder
             inspect_tells_leases_and_waiters_with_their_ages
+            inspect_tells_a_waiter_as_whoever_asked_last
             a_big_mixed_batch_is_answered_in_order
             repeated_keys_take_effect_in_order
             batches_under_way_together_are_all_answered

@@ -177,12 +177,12 @@ impl Core {
                     turn.refill(first, waiting > own_place, sent);
                 }
                 (tenure.failures, tenure.early) = (0, false);
-                tenure.state.renewed();
                 tenure.deadline = tenure.deadline.max(validity::deadline(sent, tag.ttl));
                 let deadline = tenure.end.map_or(tenure.deadline, |end| end.min(tenure.deadline));
                 if !tenure.state.extend(now, deadline) {
                     return self.schedule_now(op);
                 }
+                tenure.state.renewed();
                 if asked {
                     tenure.ttl = tag.ttl;
                 }

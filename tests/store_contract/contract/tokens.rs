@@ -200,6 +200,23 @@ pub async fn inspect_tells_the_holder(place: &dyn Fixture) {
     }
 }
 
+pub async fn inspect_tells_a_waiter_as_whoever_asked_last(place: &dyn Fixture) {
+    let client = place.open();
+    let key = fresh_key("k");
+    let holder = Waiter::exclusive(&client, &key, "holder");
+    holder.granted().await;
+    let mut waiter = Waiter::exclusive(&client, &key, "first");
+    waiter.queued().await;
+    waiter.wants.holder = "second".into();
+    waiter.queued().await;
+    let told = info(&client, &key).await.expect("held");
+    assert_eq!(told.waiters.iter().map(|waiter| &*waiter.holder).collect::<Vec<_>>(), ["second"]);
+    holder.released().await;
+    waiter.granted().await;
+    let told = info(&client, &key).await.expect("held");
+    assert_eq!(told.leases[0].holder.as_deref(), Some("second"));
+}
+
 pub async fn inspect_tells_leases_and_waiters_with_their_ages(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");

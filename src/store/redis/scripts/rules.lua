@@ -140,7 +140,7 @@ local function hand_on(s, but, trust)
     local token = call('ZRANGE', s.queue, place, place)[1]
     if not token or token == but then return true end
     local most, number, grant, channel, name =
-      match(call('HGET', s.waiters, token) or '0 0 1000 - ', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+      match(call('HGET', s.waiters, token) or '0 0 ' .. GRANT_TTL .. ' - ', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     if not fits(s, tonumber(most)) then return false end
     local exclusive = most == '0'
     local there = exclusive and is_there(channel)
