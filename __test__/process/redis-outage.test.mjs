@@ -24,7 +24,8 @@ function blockUntil(end) {
   while (now() < end);
 }
 
-describe('process: redis outage', { timeout: 240_000 }, () => {
+// Each waits for time to pass, in processes and at a server of its own.
+describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
   test('Redis frozen (SIGSTOP) for 3 ttls: the loss is known one ttl after the last renewal was sent', async (t) => {
     const server = await startRedis(t)
     const relay = await startRelay(t, server.port)
@@ -126,36 +127,6 @@ describe('process: redis outage', { timeout: 240_000 }, () => {
     const next = await locks.acquire(key, { wait: 20_000 })
     assert.ok(next.fence > lease.fence, `${next.fence} after ${lease.fence}`)
   })
-
-  for (const [how, watch] of [
-    ['as it is told', (lease) => aborted(lease)],
-    ['in the first line after a blocked event loop', () => blockUntil(now() + TTL)],
-  ]) {
-    test(`a lease that is lost because Redis is gone says why it could not be renewed, ${how}`, async (t) => {
-      const server = await startRedis(t, { password: 'hunter2' })
-      const locks = clientOf(t, server.url())
-      const lease = await locks.acquire('k', { ttl: 800 })
-      await server.kill()
-      await watch(lease)
-      let error
-      assert.throws(
-        () => lease.assertHeld(),
-        (thrown) => {
-          error = thrown
-          return lost('expired')(error)
-        },
-      )
-      for (const { message, cause } of [error, lease.signal.reason]) {
-        assert.ok(cause instanceof StoreUnavailableError, message)
-        assert.deepEqual([cause.reason, cause.key], ['unreachable', 'k'])
-        const [, ago, why] = /^.*not renewed in time.*; the last renewal failed (\d+) ms before: (.*)$/.exec(message)
-        assert.ok(Number(ago) < 800, message)
-        assert.equal(why, cause.message)
-        assert.match(why, /refused/)
-        assert.doesNotMatch(message, /hunter2/)
-      }
-    })
-  }
 
   test('a renewal that failed is forgotten when the next one succeeds', async (t) => {
     const server = await startRedis(t)
@@ -270,6 +241,39 @@ describe('process: redis outage', { timeout: 240_000 }, () => {
         holder.events.find(({ event }) => event === 'unhandled'),
         undefined,
       )
+    })
+  }
+})
+
+// By itself: it blocks the thread of all tests here.
+describe('process: why a lease was lost', { timeout: 120_000 }, () => {
+  for (const [how, watch] of [
+    ['as it is told', (lease) => aborted(lease)],
+    ['in the first line after a blocked event loop', () => blockUntil(now() + TTL)],
+  ]) {
+    test(`a lease that is lost because Redis is gone says why it could not be renewed, ${how}`, async (t) => {
+      const server = await startRedis(t, { password: 'hunter2' })
+      const locks = clientOf(t, server.url())
+      const lease = await locks.acquire('k', { ttl: 800 })
+      await server.kill()
+      await watch(lease)
+      let error
+      assert.throws(
+        () => lease.assertHeld(),
+        (thrown) => {
+          error = thrown
+          return lost('expired')(error)
+        },
+      )
+      for (const { message, cause } of [error, lease.signal.reason]) {
+        assert.ok(cause instanceof StoreUnavailableError, message)
+        assert.deepEqual([cause.reason, cause.key], ['unreachable', 'k'])
+        const [, ago, why] = /^.*not renewed in time.*; the last renewal failed (\d+) ms before: (.*)$/.exec(message)
+        assert.ok(Number(ago) < 800, message)
+        assert.equal(why, cause.message)
+        assert.match(why, /refused/)
+        assert.doesNotMatch(message, /hunter2/)
+      }
     })
   }
 })
