@@ -109,7 +109,12 @@ describe('leasehold run', { timeout: 120_000 }, () => {
   test('the command finds the environment that we have, and nothing that is ours', async (t) => {
     const store = sqlite(t)
     const given = [`PATH=${process.env.PATH}`, 'HOME=/']
-    for (const more of [[], ['PWD=/', 'OLDPWD=/'], ['a.name=that a shell drops'], ['OPTIND=no number', 'IFS=,', 'PS4=>']]) {
+    for (const more of [
+      [],
+      ['PWD=/', 'OLDPWD=/'],
+      ['a.name=that a shell drops'],
+      ['OPTIND=no number', 'IFS=,', 'PS4=>'],
+    ]) {
       const env = [...given, ...more]
       const words = ['-i', ...env, process.execPath, CLI, 'run', 'k', '-s', store, '--', 'env']
       const { code, stdout, stderr } = await start(t, 'env', words, {}).ended
