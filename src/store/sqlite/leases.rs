@@ -42,8 +42,6 @@ const SWEEP_STEP: usize = 200;
 pub struct Handed {
     pub token: Token,
     pub number: u64,
-    /// That of an exclusive lease.
-    pub fence: Option<Fence>,
 }
 
 /// What a turn leaves to be done once it is committed.
@@ -316,7 +314,7 @@ impl<'a> Turn<'a> {
         let mut handed = Vec::new();
         let mut hand = |waiting: &rules::Waiting, fence: Option<Fence>| {
             let lives = if fence.is_some() { waiting.grant } else { GRANT_TTL };
-            handed.push((Handed { token: waiting.token, number: waiting.number, fence }, lives));
+            handed.push((Handed { token: waiting.token, number: waiting.number }, lives));
         };
         let mut turn =
             rules::Turn { now: self.now, fences: &mut fences, raise: &mut raise, handed: &mut hand };

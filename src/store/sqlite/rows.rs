@@ -264,7 +264,7 @@ pub fn id_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
 }
 
-pub fn fence_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Fence>> {
+fn fence_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Fence>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(|fence| Fence(fence.max(0).unsigned_abs())))
 }
 

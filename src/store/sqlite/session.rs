@@ -21,7 +21,7 @@ use crate::lease::{Instant, Key};
 
 /// Counts up with every transaction of another process.
 const CHANGES: &str = "PRAGMA data_version";
-const HANDED: &str = "SELECT token, number, fence FROM leases
+const HANDED: &str = "SELECT token, number FROM leases
     WHERE owner = :owner AND number IS NOT NULL";
 const ENDS: &str = "SELECT min(at) FROM (SELECT ends AS at FROM leases WHERE key = :key
     UNION ALL SELECT until FROM waiters WHERE key = :key)";
@@ -243,7 +243,7 @@ impl Session {
         let id = owner.id();
         let handed = statement.query_map(named_params! { ":owner": id.as_bytes() }, |row| {
             let (token, number) = (rows::token_of(row, 0)?, rows::number_of(row, 1)?);
-            Ok(Handed { token, number, fence: rows::fence_of(row, 2)? })
+            Ok(Handed { token, number })
         })?;
         let handed = handed.collect::<rusqlite::Result<_>>()?;
         self.changes = changes;
