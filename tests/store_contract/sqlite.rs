@@ -46,6 +46,10 @@ impl Fixture for Sqlite {
         Box::pin(std::future::ready(rows))
     }
 
+    fn tells_fences(&self) -> bool {
+        false
+    }
+
     /// Somebody else's transaction that does not end.
     fn stall(&self) -> Option<Box<dyn Any>> {
         let file = Connection::open(self.path()).unwrap();
