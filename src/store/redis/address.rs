@@ -122,10 +122,12 @@ impl RedisAddress {
     }
 }
 
-/// `redis://user@host:port/db` (or `rediss://…`), without the password.
+/// `redis://user@host:port/db` (or `rediss://…`), without the password; `***@` for a user who has none, which may be a password
+/// in the wrong place.
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let user = self.username.as_deref().unwrap_or_default();
+        let has_password = self.password.as_ref().is_some_and(|secret| !secret.is_empty());
+        let user = self.username.as_deref().map_or("", |user| if has_password { user } else { "***" });
         let at = if user.is_empty() { "" } else { "@" };
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         match &self.endpoint {

@@ -85,6 +85,14 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
 }
 
 #[test]
+fn a_password_in_the_place_of_the_user_is_not_shown() {
+    for url in ["redis://secret@host", "redis://secret:@host"] {
+        assert_eq!(parse(url).to_string(), "redis://***@host:6379");
+    }
+    assert_ne!(parse("redis://a@host").identity(), parse("redis://b@host").identity());
+}
+
+#[test]
 fn options_take_the_place_of_the_urls_and_make_another_identity() {
     let url = "redis://a:secret@host/2";
     let other = {

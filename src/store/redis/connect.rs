@@ -224,7 +224,7 @@ impl Purpose {
                         "{address} has no password set, but we were given one; leave it out or set it there"
                     )
                 } else {
-                    format!("{address} refused the login; check user and password")
+                    format!("{address} refused the login; {}", fault::CREDENTIALS)
                 };
                 let about_us = matches!(kind, StoreErrorKind::Internal | StoreErrorKind::Unsupported);
                 Err(StoreError::not_done(if about_us { StoreErrorKind::Denied } else { kind }, message))

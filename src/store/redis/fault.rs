@@ -13,6 +13,9 @@ const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands 
                       +pubsub|numsub, in a cluster with +ssubscribe +spublish +pubsub|shardnumsub +cluster|slots; \
                       with minReplicas +wait; to list locks +scan";
 
+/// What to do about a login that was refused.
+pub const CREDENTIALS: &str = "check user and password; a password alone is written redis://:PASSWORD@host";
+
 /// What to do about a node of a cluster that was taken for a server by itself.
 const IN_CLUSTER: &str = "it is a node of a Redis Cluster: use redis-cluster:// in place of redis://";
 
@@ -46,7 +49,7 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
         "MISCONF" => (StoreErrorKind::Full, "it can't save its data to disk and takes no writes".into()),
         "NOPERM" => (StoreErrorKind::Denied, RIGHTS.into()),
         "NOAUTH" => (StoreErrorKind::Denied, "it wants a password; give one".into()),
-        "WRONGPASS" => (StoreErrorKind::Denied, "check user and password".into()),
+        "WRONGPASS" => (StoreErrorKind::Denied, CREDENTIALS.into()),
         "DENIED" => (StoreErrorKind::Denied, "it is in protected mode; set a password there".into()),
         "WRONGTYPE" => {
             (StoreErrorKind::WrongType, "other data lies under the lock's key; use another prefix".into())
