@@ -20,23 +20,10 @@ fn hold_real(world: &mut World) -> (Asked, Token) {
 }
 
 fn adopt(world: &mut World, from: Token) -> Asked {
-    let (op, state) = (world.op(), Arc::new(KnownLease::default()));
-    let asked = AcquireCommand {
-        op,
-        client: CLIENT,
-        key: "lock:k".into(),
-        token: Token::random(),
-        mode: Mode::Exclusive,
-        ttl: Ttl::from_millis(TTL).unwrap(),
-        wait: Wait::Never,
-        max_hold: None,
-        auto_renew: true,
-        report: false,
-        holder: None,
-        state: state.clone(),
-    };
+    let asked = world.asking(Wait::Never);
+    let known = Asked { op: asked.op, state: asked.state.clone() };
     world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(7) }));
-    Asked { op, state }
+    known
 }
 
 #[test]

@@ -96,9 +96,17 @@ impl World {
     }
 
     fn acquire_with(&mut self, wait: Wait, change: impl FnOnce(&mut AcquireCommand)) -> Asked {
-        let (op, state) = (self.op(), Arc::new(KnownLease::default()));
-        let mut command = AcquireCommand {
-            op,
+        let mut command = self.asking(wait);
+        let asked = Asked { op: command.op, state: command.state.clone() };
+        change(&mut command);
+        self.give(Command::Acquire(command));
+        asked
+    }
+
+    /// What an acquire or an adoption asks for.
+    fn asking(&mut self, wait: Wait) -> AcquireCommand {
+        AcquireCommand {
+            op: self.op(),
             client: CLIENT,
             key: "lock:k".into(),
             token: Token::random(),
@@ -109,11 +117,8 @@ impl World {
             auto_renew: true,
             report: false,
             holder: None,
-            state: state.clone(),
-        };
-        change(&mut command);
-        self.give(Command::Acquire(command));
-        Asked { op, state }
+            state: Arc::default(),
+        }
     }
 
     /// An acquire that the store grants.

@@ -51,21 +51,7 @@ fn of_a_line_it_is_whoever_is_first_when_the_store_is_asked() {
 #[test]
 fn it_is_the_heirs_of_an_adopted_lease() {
     let mut world = World::new();
-    let (op, state) = (world.op(), Arc::new(KnownLease::default()));
-    let asked = AcquireCommand {
-        op,
-        client: CLIENT,
-        key: "lock:k".into(),
-        token: Token::random(),
-        mode: Mode::Exclusive,
-        ttl: Ttl::from_millis(TTL).unwrap(),
-        wait: Wait::Never,
-        max_hold: None,
-        auto_renew: true,
-        report: false,
-        holder: Some("heir".into()),
-        state,
-    };
+    let asked = AcquireCommand { holder: Some("heir".into()), ..world.asking(Wait::Never) };
     world.give(Command::Adopt(AdoptCommand { asked, from: Token::random(), fence: Fence(7) }));
     assert_eq!(shown(&world.exchange()), ["heir"]);
 }
