@@ -77,7 +77,8 @@ describe('examples/nightly', { timeout: 120_000 }, () => {
     cluster.kill('SIGTERM')
     assert.equal(await within('its end', cluster.ended), 0, cluster.log())
     assertOnce(mailsIn(folder))
-    assert.doesNotMatch(cluster.log(), /failed|missed|no second/)
+    // What was missed with a message is what the store failed to answer; without one, a server was late, and others came.
+    assert.doesNotMatch(cluster.log(), /failed|missed \S+ \S|no second/)
   })
 
   test('on Redis, with a server killed in the middle: the others go on, and nobody has two mails', async (t) => {
