@@ -21,7 +21,9 @@ import { findRedis, installRedis } from './support/redis-server.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const HERE = join(ROOT, '__test__')
-const PARTS = ['contract', 'behaviour', 'process', 'worker', 'http', 'package', 'browser', 'chaos']
+const PARTS = ['behaviour', 'worker', 'http', 'package', 'process', 'browser', 'chaos']
+/** Those that have the machine to themselves. */
+const ALONE = ['process', 'browser', 'chaos']
 
 const given = process.argv.slice(2)
 const forNode = given.filter((word) => word.startsWith('--test'))
@@ -110,15 +112,26 @@ if (whole || chosen.includes('types')) {
     step(`types: ${name}`, process.execPath, [tsc, '--noEmit', '-p', join(HERE, 'types', name)])
   }
 }
-step(`Node ${process.version}: ${files.length} test files, ${redis}`, process.execPath, [
-  '--test',
-  // One file at a time: they measure time, and a machine of two cores runs the servers and children beside them.
-  '--test-concurrency=1',
-  '--test-timeout=300000',
-  '--test-reporter=spec',
-  ...forNode,
-  ...files,
-])
+/** Runs test files, so many of them at a time. */
+function stepOfNode(what, files, atOnce) {
+  if (files.length === 0) return
+  step(`Node ${process.version}: ${files.length} files of ${what}`, process.execPath, [
+    '--test',
+    `--test-concurrency=${atOnce}`,
+    '--test-timeout=300000',
+    '--test-reporter=spec',
+    ...forNode,
+    ...files,
+  ])
+}
+
+// What measures time, counts turns or breaks servers goes one file at a time: a machine of two cores runs the servers and
+// children beside it. All else mostly waits.
+const alone = (file) => ALONE.some((part) => relative(HERE, file).startsWith(part))
+const together = files.filter((file) => !alone(file))
+console.log(`\nRedis: ${redis}`)
+stepOfNode('what can share the machine', together, 2)
+stepOfNode('what can not', files.filter(alone), 1)
 
 console.log('\n── summary')
 for (const { what, ok, seconds, signal } of results) {
