@@ -5,6 +5,7 @@ import { after, before, describe, test } from 'node:test'
 import { inspect } from 'node:util'
 import { createLockClient, StoreUnavailableError } from 'leasehold'
 import { until, within } from '../support/clock.mjs'
+import { startCluster } from '../support/cluster.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
@@ -100,9 +101,40 @@ describe('tls', { timeout: 120_000 }, () => {
     assert.throws(() => open(t, store, { cert, key: other.key }), { code: 'ERR_INVALID_ARG_VALUE', message: /belong/ })
   })
 
+  test('a cluster: every slot, a hand-over that is told, a slot that moves, a replica that takes over', async (t) => {
+    const cluster = await startCluster(t, { tls: own })
+    const [a, b] = [0, 0].map(() => open(t, cluster.url(), { ca }))
+    const keys = Array.from({ length: 30 }, (_, i) => `key ${i}`)
+    const leases = await Promise.all(keys.map((key) => a.acquire(key)))
+    const slots = await Promise.all(keys.map((key) => cluster.slotOf(`lock:${key}`)))
+    const masters = await Promise.all(slots.map(async (slot) => (await cluster.masterOf(slot)).id))
+    assert.equal(new Set(masters).size, 3, 'all masters have some of them')
+
+    const waiting = keys.map((key) => b.acquire(key, { wait: 20_000 }))
+    for (const key of keys) await until('a waiter', async () => (await a.inspect(key)).waiters.length > 0)
+    await Promise.all(leases.map((lease) => lease.release()))
+    const taken = await Promise.all(waiting)
+    for (const [i, lease] of taken.entries()) assert.ok(lease.fence > leases[i].fence)
+    assert.equal(b.stats().remoteHandOffs, keys.length)
+
+    await cluster.reshard(slots.slice(0, 3))
+    const { old, master } = await cluster.failOver(slots[3])
+    assert.notEqual(master, old)
+    for (const lease of taken) {
+      await lease.renew()
+      assert.equal(await lease.release(), true)
+    }
+  })
+
+  test('a cluster whose nodes show what nobody trusts', async (t) => {
+    const cluster = await startCluster(t, { replicas: false, tls: own })
+    await refused(t, cluster.url(), { ca: strange(t).ca }, 'untrusted', /none of the authorities in tls\.ca/)
+    await refused(t, cluster.url().replace('rediss', 'redis'), undefined, 'unsupported', /rediss-cluster:\/\//)
+  })
+
   test('TLS on one side only', async (t) => {
     const { server, plain } = await startSecure(t)
     await refused(t, plain, undefined, 'unsupported', /write rediss:\/\//)
-    await refused(t, server.url().replace('redis', 'rediss'), { ca }, 'unsupported', /speaks no TLS/)
+    await refused(t, server.url().replace('redis', 'rediss'), { ca }, 'unsupported', /speaks no TLS.*tls-cluster yes/)
   })
 })

@@ -34,7 +34,7 @@ class Cluster {
   }
 
   url() {
-    return `redis-cluster://${this.nodes.map(({ port }) => `127.0.0.1:${port}`).join()}`
+    return `${this.nodes[0].tls ? 'rediss' : 'redis'}-cluster://${this.nodes.map(({ port }) => `127.0.0.1:${port}`).join()}`
   }
 
   #running() {
@@ -150,12 +150,14 @@ class Cluster {
 
 /**
  * Starts three masters, the first of the nodes, and a replica for each of them unless `replicas` is false. A node is missed
- * after `nodeTimeout` ms. Settings: keep, args.
+ * after `nodeTimeout` ms. Settings: keep, args, tls.
  */
 export async function startCluster(t, { replicas = true, nodeTimeout = 1_000, args = [], ...settings } = {}) {
   const own = ['--cluster-enabled', 'yes', '--cluster-node-timeout', nodeTimeout]
   // Whoever was a master's replica stays it, and may follow it however old its copy is.
   own.push('--cluster-allow-replica-migration', 'no', '--cluster-replica-validity-factor', 0)
+  // Else they tell those who come by TLS the way to where others speak without.
+  if (settings.tls) own.push('--tls-cluster', 'yes')
   const nodes = []
   for (let i = 0; i < (replicas ? 2 * MASTERS : MASTERS); i++) {
     nodes.push(await startRedis(t, { ...settings, port: await freePort({ bus: true }), args: [...own, ...args] }))

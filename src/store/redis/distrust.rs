@@ -37,7 +37,8 @@ pub fn broken_off(address: &RedisAddress, error: &io::Error) -> StoreError {
 /// A server that speaks in plain.
 pub fn no_tls(address: &RedisAddress) -> StoreError {
     let message = format!(
-        "{address} speaks no TLS: set tls-port there, or write redis:// if the way to it needs no protection"
+        "{address} speaks no TLS: set tls-port there (in a cluster also tls-cluster yes, without which its nodes name \
+         their plain ports), or write redis:// if the way to it needs no protection"
     );
     StoreError::not_done(StoreErrorKind::Unsupported, message)
 }
@@ -45,7 +46,8 @@ pub fn no_tls(address: &RedisAddress) -> StoreError {
 /// A server that does not speak in plain.
 pub fn wants_tls(address: &RedisAddress) -> StoreError {
     let message = format!(
-        "{address} speaks TLS: write rediss:// instead of redis:// (rediss-sentinel:// for Sentinel)"
+        "{address} speaks TLS: write rediss:// instead of redis:// (rediss-sentinel:// for Sentinel, \
+         rediss-cluster:// for a cluster)"
     );
     StoreError::not_done(StoreErrorKind::Unsupported, message)
 }
