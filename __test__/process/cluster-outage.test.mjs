@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createLockClient, LockError } from 'leasehold'
-import { now, sleep } from '../support/clock.mjs'
+import { createLockClient, LockError, StoreUnavailableError } from 'leasehold'
+import { now, sleep, until } from '../support/clock.mjs'
 import { startCluster } from '../support/cluster.mjs'
 import { atEnd } from '../support/endings.mjs'
 
@@ -79,6 +79,34 @@ for (const [how, fail] of [
     }
   })
 }
+
+test('minReplicas: a lease is with the replica of its own slot when it is granted', { timeout: 120_000 }, async (t) => {
+  const cluster = await startCluster(t)
+  const locks = createLockClient({ store: cluster.url(), minReplicas: 1, storeTimeout: 2_000 })
+  atEnd(t, () => locks.close())
+  const keys = await keysApart(cluster, 3)
+  const leases = await Promise.all(keys.map((key) => locks.acquire(key, { ttl: 20_000 })))
+  const slot = await slotOf(cluster, keys[0])
+  const { old, master } = await cluster.failOver(slot)
+  const look = await master.command()
+  assert.equal(await look('GET', `lock:${keys[0]}`), leases[0].token, 'it was there before the master gave way')
+  await until('the old master to be a replica', async () => (await look('WAIT', 1, 1_000)) === 1)
+  for (const lease of leases) await lease.renew()
+
+  old.freeze()
+  await assert.rejects(leases[0].renew(), (error) => {
+    assert.ok(error instanceof StoreUnavailableError, error)
+    assert.match(error.message, /minReplicas|of 1 replicas/)
+    return true
+  })
+  await Promise.all(leases.slice(1).map((lease) => lease.renew()))
+  old.thaw()
+  await until('it to count again', async () => (await look('WAIT', 1, 1_000)) === 1)
+  for (const lease of leases) {
+    await lease.renew()
+    assert.equal(await lease.release(), true)
+  }
+})
 
 test('slots that move under load lose nothing', { timeout: 120_000 }, async (t) => {
   const cluster = await startCluster(t, { replicas: false })
