@@ -1,4 +1,3 @@
-import { EventEmitter } from 'node:events'
 import type * as api from '../index'
 import { Acquirer, type Host } from './acquirer'
 import { badValue, checkKey } from './arguments'
@@ -6,6 +5,7 @@ import { call } from './call'
 import { breaker } from './channels'
 import type { Desk } from './claim'
 import { defineDispose } from './dispose'
+import { Emitter } from './emitter'
 import * as errors from './errors'
 import { closeOnSignals, forgetSignals, releaseOnExit } from './exit'
 import type { Source } from './following'
@@ -19,17 +19,19 @@ import { Schedule } from './schedule'
 import type { Work } from './section'
 import { ReadWriteLock, Semaphore } from './shared'
 import { identify } from './store-identity'
+import { asError } from './thrown'
 import { readTicket } from './ticket'
 import { watch } from './watch'
 
 type Options = api.AcquireOptions | undefined
 type Outcome<T> = api.OnceOutcome<T>
 type Event = keyof api.LockClientEvents
+type Listener<K extends Event> = (...told: api.LockClientEvents[K]) => void
 
 /** What a client tells, and what every emitter does. */
 const EVENTS = ['lost', 'error', 'breaker', 'newListener', 'removeListener']
 
-export class LockClient extends EventEmitter<api.LockClientEvents> implements api.LockClient {
+export class LockClient extends Emitter<api.LockClientEvents> implements api.LockClient {
   readonly #id: number
   readonly #host: Host
   readonly #acquirer: Acquirer
@@ -113,14 +115,14 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     return new ReadWriteLock(this.#acquirer, key)
   }
 
-  override once<K>(event: K | Event, listener: api.LockClientListener<K>): this
+  override once<K extends Event>(event: K, listener: Listener<K>): this
   override once<T>(key: string, id: string, fn: Work<api.Lease, T>, options?: api.OnceOptions): Promise<Outcome<T>>
   override once(first: unknown, second: unknown, ...rest: unknown[]): unknown {
     if (typeof second !== 'function') return this.#once(first, second, ...rest)
     if (typeof first === 'string' && !EVENTS.includes(first)) {
       throw badValue('once() takes key, id and fn; or it takes an event and a listener, but there is no such event')
     }
-    return super.once(first as Event, second as api.LockClientListener<Event>)
+    return super.once(first as Event, second as Listener<Event>)
   }
 
   async #once(key: unknown, id: unknown, fn?: unknown, options: unknown = {}): Promise<Outcome<unknown>> {
@@ -225,7 +227,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
       lost: (lease, error) => this.emit('lost', lease, error),
       failed: (error) => {
         // Without a listener it would be thrown.
-        if (this.listenerCount('error') > 0) guarded(() => this.emit('error', error as NodeJS.ErrnoException))
+        if (this.listenerCount('error') > 0) guarded(() => this.emit('error', asError(error)))
       },
     }
   }

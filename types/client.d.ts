@@ -1,7 +1,7 @@
 // A client, its options and its events.
 
-import type { EventEmitter } from 'node:events'
 import type { AcquireOptions, AdoptOptions, LockCallback, ReadWriteLock, Semaphore, TryAcquireOptions } from './asking'
+import type { Emitter } from './emitter'
 import type { LockLostError } from './errors'
 import type { Lease, MultiLease } from './lease'
 import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
@@ -9,7 +9,7 @@ import type { TlsOptions } from './tls'
 import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
 
 /** Acquires locks at one store. */
-export interface LockClient extends EventEmitter<LockClientEvents> {
+export interface LockClient extends Emitter<LockClientEvents> {
   /**
    * Acquires the lock, waiting for it if somebody else holds it: first come, first served, in all processes
    * together (see {@link LockClientOptions.handOffs}). The lease is renewed by itself until it is released, detached, lost,
@@ -112,7 +112,7 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
   readWriteLock(key: string): ReadWriteLock
 
   /** What every event emitter has. With an id between the two it is another thing: */
-  once<K>(event: keyof LockClientEvents | K, listener: LockClientListener<K>): this
+  once<K extends keyof LockClientEvents>(event: K, listener: (...told: LockClientEvents[K]) => void): this
   /**
    * Runs `fn` once for this `id`, whoever asks, in whatever process: the first one runs it, and while it does and for `keep` after
    * that, all others are told that they need not. Nobody waits for somebody else's `fn`.
@@ -249,16 +249,13 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** What listens to the event `K` of a {@link LockClient}. */
-export type LockClientListener<K> = K extends keyof LockClientEvents ? (...told: LockClientEvents[K]) => void : never
-
 /** The events of a {@link LockClient}. */
 export interface LockClientEvents {
   /** A lease was lost: its holder did not want that. Not told of one that no caller of acquire received. */
   lost: [lease: Lease, error: LockLostError]
   /**
    * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
-   * take that. Not thrown when there is no listener.
+   * take that; or the job of a schedule failed to which nobody listens. Not thrown when there is no listener.
    */
   error: [error: NodeJS.ErrnoException]
   /**

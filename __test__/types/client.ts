@@ -1,6 +1,5 @@
 // What a user of a client may write, and what the compiler has to refuse.
 
-import { EventEmitter } from 'node:events'
 import {
   type AcquireOptions,
   createLockClient,
@@ -199,23 +198,6 @@ export async function operating(): Promise<void> {
   same<Awaited<ReturnType<typeof locks.forceRelease>>, boolean>()
   // @ts-expect-error: no such option
   await locks.list({ prefix: 'a' })
-}
-
-export function events(): void {
-  const emitter: EventEmitter = new EventEmitter()
-  emitter.emit('anything')
-  locks.on('lost', (lease, error) => {
-    same<typeof lease, Lease>()
-    same<typeof error.reason, 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'>()
-  })
-  locks.once('error', (error) => {
-    same<string | undefined, typeof error.code>()
-  })
-  locks.on('breaker', (health) => {
-    same<typeof health, StoreHealth>()
-  })
-  // @ts-expect-error: one parameter too many
-  locks.on('error', (_error, _more) => {})
 }
 
 export async function disposal(): Promise<void> {
