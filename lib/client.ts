@@ -10,7 +10,6 @@ import * as errors from './errors'
 import { closeOnSignals, forgetSignals, releaseOnExit } from './exit'
 import type { Source } from './following'
 import type { Lease } from './lease'
-import type { MultiLease } from './multi'
 import { bridge, type ClientConfig, open } from './native'
 import { parseOnce, runOnce } from './once'
 import { parseClient, parseList, parseTry } from './options'
@@ -23,6 +22,8 @@ import { asError } from './thrown'
 import { readTicket } from './ticket'
 import { watch } from './watch'
 
+type Keys = api.Keys
+type LeaseOf<K> = api.LeaseOf<K>
 type Options = api.AcquireOptions | undefined
 type Outcome<T> = api.OnceOutcome<T>
 type Event = keyof api.LockClientEvents
@@ -80,27 +81,19 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     return client.#identity()
   }
 
-  acquire(key: string, options?: api.AcquireOptions): Promise<Lease>
-  acquire(keys: readonly string[], options?: api.AcquireOptions): Promise<MultiLease>
-  acquire(key: string | readonly string[], options?: api.AcquireOptions): Promise<Lease | MultiLease> {
-    return this.#acquirer.acquire(key, options)
+  acquire<K extends Keys>(key: K, options?: api.AcquireOptions): Promise<LeaseOf<K>> {
+    return this.#acquirer.acquire(key, options) as Promise<unknown> as Promise<LeaseOf<K>>
   }
 
-  tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null>
-  tryAcquire(keys: readonly string[], options?: api.TryAcquireOptions): Promise<MultiLease | null>
-  tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Lease | MultiLease | null> {
-    return this.#acquirer.tryAcquire(key, options)
+  tryAcquire<K extends Keys>(key: K, options?: api.TryAcquireOptions): Promise<LeaseOf<K> | null> {
+    return this.#acquirer.tryAcquire(key, options) as Promise<LeaseOf<K> | null>
   }
 
-  withLock<T>(key: string, fn: Work<api.Lease, T>): Promise<T>
-  withLock<T>(key: string, options: Options, fn: Work<api.Lease, T>): Promise<T>
-  withLock<T>(keys: readonly string[], fn: Work<api.MultiLease, T>): Promise<T>
-  withLock<T>(keys: readonly string[], options: Options, fn: Work<api.MultiLease, T>): Promise<T>
-  withLock(key: string, fn: api.LockCallback): void
-  withLock(key: string, options: Options, fn: api.LockCallback): void
-  withLock(keys: readonly string[], fn: api.LockCallback<api.MultiLease>): void
-  withLock(keys: readonly string[], options: Options, fn: api.LockCallback<api.MultiLease>): void
-  withLock(key: string | readonly string[], second: unknown, third?: unknown): unknown {
+  withLock<T, K extends Keys = string>(key: K, fn: Work<LeaseOf<K>, T>): Promise<T>
+  withLock<T, K extends Keys = string>(key: K, options: Options, fn: Work<LeaseOf<K>, T>): Promise<T>
+  withLock<K extends Keys>(key: K, fn: api.LockCallback<LeaseOf<K>>): void
+  withLock<K extends Keys>(key: K, options: Options, fn: api.LockCallback<LeaseOf<K>>): void
+  withLock(key: Keys, second: unknown, third?: unknown): unknown {
     return this.#acquirer.withLock(key, second, third)
   }
 

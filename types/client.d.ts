@@ -1,9 +1,18 @@
 // A client, its options and its events.
 
-import type { AcquireOptions, AdoptOptions, LockCallback, ReadWriteLock, Semaphore, TryAcquireOptions } from './asking'
+import type {
+  AcquireOptions,
+  AdoptOptions,
+  Keys,
+  LeaseOf,
+  LockCallback,
+  ReadWriteLock,
+  Semaphore,
+  TryAcquireOptions,
+} from './asking'
 import type { Emitter } from './emitter'
 import type { LockLostError } from './errors'
-import type { Lease, MultiLease } from './lease'
+import type { Lease } from './lease'
 import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
 import type { TlsOptions } from './tls'
 import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
@@ -20,8 +29,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * together. When one can't be had, or a lease is lost meanwhile, those that were acquired are released before the call
    * rejects; when it is aborted, at the same time.
    *
-   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
-   * @param keys Which locks: at least one.
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. Or an array of at least one: which locks.
    * @throws {LockTimeoutError} somebody held it for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or not be used; passing faults are
    * retried for as long as `wait` allows
@@ -35,17 +43,13 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * const lease = await locks.acquire('report', { wait: 500, signal: request.signal })
    * try { await write(lease) } finally { await lease.release() }
    */
-  acquire(key: string, options?: AcquireOptions): Promise<Lease>
-  /** The same for several keys: all or none. */
-  acquire(keys: readonly string[], options?: AcquireOptions): Promise<MultiLease>
+  acquire<K extends Keys>(key: K, options?: AcquireOptions): Promise<LeaseOf<K>>
 
   /**
    * Like {@link acquire}, but never waits: `null` if somebody else holds the lock, or waits for it; a fault is not
    * retried. Of several keys all or none: `null` when the others are released again.
    */
-  tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>
-  /** The same for several keys: all or none. */
-  tryAcquire(keys: readonly string[], options?: TryAcquireOptions): Promise<MultiLease | null>
+  tryAcquire<K extends Keys>(key: K, options?: TryAcquireOptions): Promise<LeaseOf<K> | null>
 
   /**
    * Acquires the lock, runs `fn` with the lease, and releases it. What `fn` throws is what comes out, whatever
@@ -67,20 +71,15 @@ export interface LockClient extends Emitter<LockClientEvents> {
    *   writeReport(lease.fence, (error) => done(error, respond))
    * })
    */
-  withLock<T>(key: string, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
-  withLock<T>(key: string, options: AcquireOptions | undefined, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
-  /** The same for several keys: all or none. */
-  withLock<T>(keys: readonly string[], fn: (lease: MultiLease) => T | PromiseLike<T>): Promise<T>
-  withLock<T>(
-    keys: readonly string[],
+  withLock<T, K extends Keys = string>(key: K, fn: (lease: LeaseOf<K>) => T | PromiseLike<T>): Promise<T>
+  withLock<T, K extends Keys = string>(
+    key: K,
     options: AcquireOptions | undefined,
-    fn: (lease: MultiLease) => T | PromiseLike<T>,
+    fn: (lease: LeaseOf<K>) => T | PromiseLike<T>,
   ): Promise<T>
   /** The same in the style of callbacks. */
-  withLock(key: string, fn: LockCallback): void
-  withLock(key: string, options: AcquireOptions | undefined, fn: LockCallback): void
-  withLock(keys: readonly string[], fn: LockCallback<MultiLease>): void
-  withLock(keys: readonly string[], options: AcquireOptions | undefined, fn: LockCallback<MultiLease>): void
+  withLock<K extends Keys>(key: K, fn: LockCallback<LeaseOf<K>>): void
+  withLock<K extends Keys>(key: K, options: AcquireOptions | undefined, fn: LockCallback<LeaseOf<K>>): void
 
   /**
    * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it
