@@ -280,9 +280,9 @@ export interface LockClientOptions {
    * stay away for the longest `ttl`; see the README.
    */
   store?: string | readonly string[] | undefined
-  /** Redis user name, if it is not in the URL. */
+  /** Redis user name, if it is not in the URL. Another than there is refused, as `password`. */
   username?: string | undefined
-  /** Redis password, if it is not in the URL. */
+  /** Redis password, if it is not in the URL. Another than there is refused. */
   password?: string | undefined
   /** Whom to trust and who to be at a store that is reached by TLS (`rediss://`, `rediss-sentinel://`). */
   tls?: TlsOptions | undefined
