@@ -3,7 +3,7 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { nearest } from '../arguments'
+import { nearest } from '../nearest'
 import { bench } from './bench'
 import { type Command, parse } from './command'
 import { demo } from './demo'
