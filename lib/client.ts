@@ -23,7 +23,7 @@ import { readTicket } from './ticket'
 import { watch } from './watch'
 
 type Keys = api.Keys
-type LeaseOf<K> = api.LeaseOf<K>
+type HeldOf<K> = api.HeldOf<K>
 type Options = api.AcquireOptions | undefined
 type Outcome<T> = api.OnceOutcome<T>
 type Event = keyof api.LockClientEvents
@@ -81,18 +81,18 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     return client.#identity()
   }
 
-  acquire<K extends Keys>(key: K, options?: api.AcquireOptions): Promise<LeaseOf<K>> {
-    return this.#acquirer.acquire(key, options) as Promise<unknown> as Promise<LeaseOf<K>>
+  acquire<K extends Keys>(key: K, options?: api.AcquireOptions): Promise<HeldOf<K>> {
+    return this.#acquirer.acquire(key, options) as Promise<unknown> as Promise<HeldOf<K>>
   }
 
-  tryAcquire<K extends Keys>(key: K, options?: api.TryAcquireOptions): Promise<LeaseOf<K> | null> {
-    return this.#acquirer.tryAcquire(key, options) as Promise<LeaseOf<K> | null>
+  tryAcquire<K extends Keys>(key: K, options?: api.TryAcquireOptions): Promise<HeldOf<K> | null> {
+    return this.#acquirer.tryAcquire(key, options) as Promise<HeldOf<K> | null>
   }
 
-  withLock<T, K extends Keys = string>(key: K, fn: Work<LeaseOf<K>, T>): Promise<T>
-  withLock<T, K extends Keys = string>(key: K, options: Options, fn: Work<LeaseOf<K>, T>): Promise<T>
-  withLock<K extends Keys>(key: K, fn: api.LockCallback<LeaseOf<K>>): void
-  withLock<K extends Keys>(key: K, options: Options, fn: api.LockCallback<LeaseOf<K>>): void
+  withLock<T, K extends Keys = string>(key: K, fn: Work<HeldOf<K>, T>): Promise<T>
+  withLock<T, K extends Keys = string>(key: K, options: Options, fn: Work<HeldOf<K>, T>): Promise<T>
+  withLock<K extends Keys>(key: K, fn: api.LockCallback<HeldOf<K>>): void
+  withLock<K extends Keys>(key: K, options: Options, fn: api.LockCallback<HeldOf<K>>): void
   withLock(key: Keys, second: unknown, third?: unknown): unknown {
     return this.#acquirer.withLock(key, second, third)
   }

@@ -39,7 +39,7 @@ export type Keys = string | readonly string[]
 // One signature with this, and not an overload for each: so the compiler says which option is wrong, and not that the key is no
 // array. A key of which it knows nothing (`any`, as in a request's body) is one key.
 /** What is held of such: one key has a {@link Lease}, several have a {@link MultiLease} together. */
-export type LeaseOf<K> = 0 extends 1 & K ? Lease : K extends string ? Lease : MultiLease
+export type HeldOf<K> = 0 extends 1 & K ? Lease : K extends string ? Lease : MultiLease
 
 /** What {@link LockClient.acquire} takes beside the key. */
 export interface AcquireOptions {

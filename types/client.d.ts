@@ -3,8 +3,8 @@
 import type {
   AcquireOptions,
   AdoptOptions,
+  HeldOf,
   Keys,
-  LeaseOf,
   LockCallback,
   ReadWriteLock,
   Semaphore,
@@ -43,13 +43,13 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * const lease = await locks.acquire('report', { wait: 500, signal: request.signal })
    * try { await write(lease) } finally { await lease.release() }
    */
-  acquire<K extends Keys>(key: K, options?: AcquireOptions): Promise<LeaseOf<K>>
+  acquire<K extends Keys>(key: K, options?: AcquireOptions): Promise<HeldOf<K>>
 
   /**
    * Like {@link acquire}, but never waits: `null` if somebody else holds the lock, or waits for it; a fault is not
    * retried. Of several keys all or none: `null` when the others are released again.
    */
-  tryAcquire<K extends Keys>(key: K, options?: TryAcquireOptions): Promise<LeaseOf<K> | null>
+  tryAcquire<K extends Keys>(key: K, options?: TryAcquireOptions): Promise<HeldOf<K> | null>
 
   /**
    * Acquires the lock, runs `fn` with the lease, and releases it. What `fn` throws is what comes out, whatever
@@ -71,15 +71,15 @@ export interface LockClient extends Emitter<LockClientEvents> {
    *   writeReport(lease.fence, (error) => done(error, respond))
    * })
    */
-  withLock<T, K extends Keys = string>(key: K, fn: (lease: LeaseOf<K>) => T | PromiseLike<T>): Promise<T>
+  withLock<T, K extends Keys = string>(key: K, fn: (lease: HeldOf<K>) => T | PromiseLike<T>): Promise<T>
   withLock<T, K extends Keys = string>(
     key: K,
     options: AcquireOptions | undefined,
-    fn: (lease: LeaseOf<K>) => T | PromiseLike<T>,
+    fn: (lease: HeldOf<K>) => T | PromiseLike<T>,
   ): Promise<T>
   /** The same in the style of callbacks. */
-  withLock<K extends Keys>(key: K, fn: LockCallback<LeaseOf<K>>): void
-  withLock<K extends Keys>(key: K, options: AcquireOptions | undefined, fn: LockCallback<LeaseOf<K>>): void
+  withLock<K extends Keys>(key: K, fn: LockCallback<HeldOf<K>>): void
+  withLock<K extends Keys>(key: K, options: AcquireOptions | undefined, fn: LockCallback<HeldOf<K>>): void
 
   /**
    * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it

@@ -5,10 +5,10 @@ import {
   createLockClient,
   type Diagnosis,
   type Done,
+  type HeldOf,
   type Keys,
   type Lease,
   type LeaseInfo,
-  type LeaseOf,
   type Lock,
   type LockCallback,
   type LockClient,
@@ -129,7 +129,7 @@ export async function keysOfAllKinds(any: any, either: string | string[], one: '
 
 /** A wrapper of one's own, around one key or whatever is given. */
 export const fenceOf = async <K extends string>(key: K): Promise<number> => (await locks.acquire(key)).fence
-export const heldOf = async <K extends Keys>(key: K): Promise<LeaseOf<K>> => {
+export const heldOf = async <K extends Keys>(key: K): Promise<HeldOf<K>> => {
   const lease = await locks.acquire(key)
   lease.assertHeld()
   return lease
