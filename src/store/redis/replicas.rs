@@ -54,8 +54,8 @@ impl Watched {
             Some(Value::Int(count)) if count >= i64::from(wanted) => return,
             Some(Value::Int(_)) => {
                 let message = format!(
-                    "{address}: fewer than {wanted} replicas had it in time, so it does not count; are they up, and do they keep \
-                     up?"
+                    "{address}: fewer than the {wanted} of minReplicas had it in time, so it does not count; are they up, and do they \
+                     keep up?"
                 );
                 StoreError::maybe_done(StoreErrorKind::TimedOut, message)
             }
