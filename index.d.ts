@@ -3,7 +3,7 @@
 //
 // Here are the two functions. In types/: client, its options and events; asking, the kinds of locks and what may be asked of
 // them; lease, what is held; once, what is done once in the cluster; told, what a client tells of a lock, of itself and of
-// its store; worker; tls; errors; channels, what is told to diagnostics. In otel and prometheus what `leasehold/otel` and
+// its store; worker; emitter, how all of them tell of events; tls; errors; channels, what is told to diagnostics. In otel and prometheus what `leasehold/otel` and
 // `leasehold/prometheus` have.
 //
 // Every time is in milliseconds; those that are given are whole, those that are told may not be. Promise-returning
@@ -17,6 +17,7 @@ import type { LockWorker, LockWorkerOptions } from './types/worker'
 export * from './types/asking'
 export * from './types/channels'
 export * from './types/client'
+export * from './types/emitter'
 export * from './types/errors'
 export * from './types/lease'
 export * from './types/once'

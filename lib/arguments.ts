@@ -1,6 +1,8 @@
 // The errors of bad arguments, with Node's codes. What was given is never part of the message, its type is: it may
 // be a URL with a password.
 
+import { nearest } from './nearest'
+
 function withCode<E extends Error>(error: E, code: string): E {
   return Object.assign(error, { code })
 }
@@ -33,14 +35,14 @@ export const MAX_MS = 2_147_483_647
 export const MIN_TTL = 10
 
 export function checkMs(name: string, given: unknown, min: number, max = MAX_MS): asserts given is number {
-  if (typeof given !== 'number') throw badType(name, 'of type number', given)
+  if (typeof given !== 'number') throw badType(name, 'a number of milliseconds', given)
   if (Number.isInteger(given) && given >= min && given <= max) return
   throw outOfRange(name, `a whole number of milliseconds, >= ${min} and <= ${max}`, given)
 }
 
 export function checkMsOrInfinity(name: string, given: unknown, min: number): asserts given is number {
   if (given === Number.POSITIVE_INFINITY) return
-  if (typeof given !== 'number') throw badType(name, 'of type number', given)
+  if (typeof given !== 'number') throw badType(name, 'a number of milliseconds, or Infinity', given)
   if (Number.isInteger(given) && given >= min && given <= MAX_MS) return
   throw outOfRange(name, `a whole number of milliseconds, >= ${min} and <= ${MAX_MS}, or Infinity`, given)
 }
@@ -128,53 +130,4 @@ export function checkOptions(given: unknown, known: readonly string[]): asserts 
     const hint = near === undefined ? '' : `; did you mean "${near}"?`
     throw badValue(`Unknown option ${JSON.stringify(name.slice(0, 40))}${hint}`)
   }
-}
-
-/** What other libraries call an option of ours. */
-const ELSEWHERE: Readonly<Record<string, string>> = {
-  url: 'store',
-  uri: 'store',
-  redis: 'store',
-  host: 'store',
-  timeout: 'wait',
-  duration: 'ttl',
-  lease: 'ttl',
-  expiry: 'ttl',
-  retries: 'retry',
-  retrycount: 'retry',
-  retrydelay: 'retry',
-}
-
-/** Which of the `known` names was most likely meant. */
-export function nearest(name: string, known: readonly string[]): string | undefined {
-  const meant = ELSEWHERE[name.toLowerCase()]
-  if (meant !== undefined && known.includes(meant)) return meant
-  let best: string | undefined
-  let least = 4
-  for (const candidate of known) {
-    const changes = distance(name.toLowerCase(), candidate.toLowerCase())
-    if (changes < least && changes < candidate.length) {
-      least = changes
-      best = candidate
-    }
-  }
-  return best
-}
-
-/** How many letters have to be put in, left out, replaced or swapped with the next to make `a` of `b`. */
-function distance(a: string, b: string): number {
-  if (Math.abs(a.length - b.length) > 3) return 4
-  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)]
-  const at = (i: number, j: number) => rows[i]?.[j] ?? 0
-  for (let i = 1; i <= a.length; i++) {
-    const row = [i]
-    rows.push(row)
-    for (let j = 1; j <= b.length; j++) {
-      const same = a[i - 1] === b[j - 1]
-      row[j] = Math.min(at(i - 1, j) + 1, at(i, j - 1) + 1, at(i - 1, j - 1) + (same ? 0 : 1))
-      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
-      if (swapped) row[j] = Math.min(at(i, j), at(i - 2, j - 2) + 1)
-    }
-  }
-  return at(a.length, b.length)
 }

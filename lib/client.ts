@@ -1,4 +1,3 @@
-import { EventEmitter } from 'node:events'
 import type * as api from '../index'
 import { Acquirer, type Host } from './acquirer'
 import { badValue, checkKey } from './arguments'
@@ -6,11 +5,11 @@ import { call } from './call'
 import { breaker } from './channels'
 import type { Desk } from './claim'
 import { defineDispose } from './dispose'
+import { Emitter } from './emitter'
 import * as errors from './errors'
 import { closeOnSignals, forgetSignals, releaseOnExit } from './exit'
 import type { Source } from './following'
 import type { Lease } from './lease'
-import type { MultiLease } from './multi'
 import { bridge, type ClientConfig, open } from './native'
 import { parseOnce, runOnce } from './once'
 import { parseClient, parseList, parseTry } from './options'
@@ -19,17 +18,21 @@ import { Schedule } from './schedule'
 import type { Work } from './section'
 import { ReadWriteLock, Semaphore } from './shared'
 import { identify } from './store-identity'
+import { asError } from './thrown'
 import { readTicket } from './ticket'
 import { watch } from './watch'
 
+type Keys = api.Keys
+type HeldOf<K> = api.HeldOf<K>
 type Options = api.AcquireOptions | undefined
 type Outcome<T> = api.OnceOutcome<T>
 type Event = keyof api.LockClientEvents
+type Listener<K extends Event> = (...told: api.LockClientEvents[K]) => void
 
 /** What a client tells, and what every emitter does. */
 const EVENTS = ['lost', 'error', 'breaker', 'newListener', 'removeListener']
 
-export class LockClient extends EventEmitter<api.LockClientEvents> implements api.LockClient {
+export class LockClient extends Emitter<api.LockClientEvents> implements api.LockClient {
   readonly #id: number
   readonly #host: Host
   readonly #acquirer: Acquirer
@@ -78,27 +81,19 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     return client.#identity()
   }
 
-  acquire(key: string, options?: api.AcquireOptions): Promise<Lease>
-  acquire(keys: readonly string[], options?: api.AcquireOptions): Promise<MultiLease>
-  acquire(key: string | readonly string[], options?: api.AcquireOptions): Promise<Lease | MultiLease> {
-    return this.#acquirer.acquire(key, options)
+  acquire<K extends Keys>(key: K, options?: api.AcquireOptions): Promise<HeldOf<K>> {
+    return this.#acquirer.acquire(key, options) as Promise<unknown> as Promise<HeldOf<K>>
   }
 
-  tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null>
-  tryAcquire(keys: readonly string[], options?: api.TryAcquireOptions): Promise<MultiLease | null>
-  tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Lease | MultiLease | null> {
-    return this.#acquirer.tryAcquire(key, options)
+  tryAcquire<K extends Keys>(key: K, options?: api.TryAcquireOptions): Promise<HeldOf<K> | null> {
+    return this.#acquirer.tryAcquire(key, options) as Promise<HeldOf<K> | null>
   }
 
-  withLock<T>(key: string, fn: Work<api.Lease, T>): Promise<T>
-  withLock<T>(key: string, options: Options, fn: Work<api.Lease, T>): Promise<T>
-  withLock<T>(keys: readonly string[], fn: Work<api.MultiLease, T>): Promise<T>
-  withLock<T>(keys: readonly string[], options: Options, fn: Work<api.MultiLease, T>): Promise<T>
-  withLock(key: string, fn: api.LockCallback): void
-  withLock(key: string, options: Options, fn: api.LockCallback): void
-  withLock(keys: readonly string[], fn: api.LockCallback<api.MultiLease>): void
-  withLock(keys: readonly string[], options: Options, fn: api.LockCallback<api.MultiLease>): void
-  withLock(key: string | readonly string[], second: unknown, third?: unknown): unknown {
+  withLock<T, K extends Keys = string>(key: K, fn: Work<HeldOf<K>, T>): Promise<T>
+  withLock<T, K extends Keys = string>(key: K, options: Options, fn: Work<HeldOf<K>, T>): Promise<T>
+  withLock<K extends Keys>(key: K, fn: api.LockCallback<HeldOf<K>>): void
+  withLock<K extends Keys>(key: K, options: Options, fn: api.LockCallback<HeldOf<K>>): void
+  withLock(key: Keys, second: unknown, third?: unknown): unknown {
     return this.#acquirer.withLock(key, second, third)
   }
 
@@ -113,14 +108,14 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
     return new ReadWriteLock(this.#acquirer, key)
   }
 
-  override once<K>(event: K | Event, listener: api.LockClientListener<K>): this
+  override once<K extends Event>(event: K, listener: Listener<K>): this
   override once<T>(key: string, id: string, fn: Work<api.Lease, T>, options?: api.OnceOptions): Promise<Outcome<T>>
   override once(first: unknown, second: unknown, ...rest: unknown[]): unknown {
     if (typeof second !== 'function') return this.#once(first, second, ...rest)
     if (typeof first === 'string' && !EVENTS.includes(first)) {
       throw badValue('once() takes key, id and fn; or it takes an event and a listener, but there is no such event')
     }
-    return super.once(first as Event, second as api.LockClientListener<Event>)
+    return super.once(first as Event, second as Listener<Event>)
   }
 
   async #once(key: unknown, id: unknown, fn?: unknown, options: unknown = {}): Promise<Outcome<unknown>> {
@@ -225,7 +220,7 @@ export class LockClient extends EventEmitter<api.LockClientEvents> implements ap
       lost: (lease, error) => this.emit('lost', lease, error),
       failed: (error) => {
         // Without a listener it would be thrown.
-        if (this.listenerCount('error') > 0) guarded(() => this.emit('error', error as NodeJS.ErrnoException))
+        if (this.listenerCount('error') > 0) guarded(() => this.emit('error', asError(error)))
       },
     }
   }

@@ -82,7 +82,7 @@ for (const type of [
 
 // In the order of src/lease/state.rs.
 const lossReasons: { reason: api.LossReason; because: string }[] = [
-  { reason: 'expired', because: 'it was not renewed in time, or had reached its maxHold' },
+  { reason: 'expired', because: 'it was not renewed in time' },
   { reason: 'taken', because: 'somebody else holds the lock now' },
   { reason: 'missing', because: 'the store knows nothing of it any more' },
   { reason: 'stalled', because: 'this thread was blocked for longer than maxStall' },
@@ -109,11 +109,12 @@ const WITH_VOTES = 32
 
 /**
  * The loss that native code numbers `index` (its phase, less that of the first loss). `failure` is how the last renewal failed, as
- * native code says it; `null` if it did not.
+ * native code says it; `null` if it did not. `maxHold` is 0 if it had no limit.
  */
-export function lost(key: string, index: number, failure: string | null): LockLostError {
+export function lost(key: string, index: number, failure: string | null, maxHold: number): LockLostError {
   const { reason, because } = lossReasons[index] ?? (lossReasons[0] as (typeof lossReasons)[number])
-  const message = `the lease of ${quote(key)} is lost: ${because}`
+  const limit = reason === 'expired' && maxHold > 0 ? `, or had reached its maxHold of ${maxHold} ms` : ''
+  const message = `the lease of ${quote(key)} is lost: ${because}${limit}`
   if (failure === null || reason === 'closed') return new LockLostError(reason, message, { key })
   const { ago, error, text }: { ago: number; error: number; text: string } = JSON.parse(failure)
   const cause = unavailable(error, text, key)

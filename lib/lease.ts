@@ -207,7 +207,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     // Seen here before it was told. After the last word the slot may be somebody else's.
     const isOurs = this.#failure === undefined && slots[this.#slot] === this
     const failure = isOurs ? bridge.failure(this.#slot) : (this.#failure ?? null)
-    return errors.lost(this.#key, phase - Phase.FirstLoss, failure)
+    return errors.lost(this.#key, phase - Phase.FirstLoss, failure, this.#asked.maxHold)
   }
 
   /** One error for the signal and the events, so that they can be compared. */

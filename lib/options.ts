@@ -46,6 +46,12 @@ export interface Asked {
   readonly signal: AbortSignal | undefined
 }
 
+/** What an acquire asks for that says no more than these. */
+export function asking(ttl: number, wait: number): Asked {
+  const nothing = { trace: undefined, retry: undefined, signal: undefined }
+  return { ttl, wait, maxHold: 0, most: Most.Exclusive, flags: 0, ...nothing }
+}
+
 export interface ClientSettings {
   readonly config: ClientConfig
   readonly asked: Asked
@@ -112,16 +118,7 @@ export function parseClient(given: unknown): ClientSettings {
   if (options.tls !== undefined) config.tls = parseTls(options.tls)
   return {
     config,
-    asked: {
-      ttl,
-      wait,
-      maxHold: 0,
-      most: Most.Exclusive,
-      flags: 0,
-      trace: undefined,
-      retry: undefined,
-      signal: undefined,
-    },
+    asked: asking(ttl, wait),
     releaseOnSignal: [...releaseOnSignal],
   }
 }

@@ -1,17 +1,18 @@
 // A job at the ticks of a cron pattern, each of which one process of the cluster takes. See docs/cron.md for what that means.
 
-import { EventEmitter } from 'node:events'
 import type * as api from '../index'
 import type { Host } from './acquirer'
 import { checkBoolean, checkFunction, checkKey, checkMs, checkOptions, checkTtl, MAX_MS, outOfRange } from './arguments'
 import type { Desk } from './claim'
 import { Cron } from './cron'
 import { defineDispose } from './dispose'
+import { Emitter } from './emitter'
 import { LockAbortedError, LockClosedError, LockTimeoutError } from './errors'
 import type { Lease } from './lease'
 import { checkKeep, KEEP, markerOf, runOnce } from './once'
 import { guarded } from './rethrow'
 import { runWith } from './section'
+import { asError } from './thrown'
 
 /** How long to sleep at most: a clock may be set, and a machine that was asleep has to notice. */
 const MAX_SLEEP = 5_000
@@ -51,7 +52,7 @@ function parse(given: unknown, { acquirer }: Desk): Settings & { timeZone: strin
   return { timeZone, overlap, catchUp, ttl, unref, keep }
 }
 
-export class Schedule extends EventEmitter<api.ScheduleEvents> implements api.Schedule {
+export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedule {
   readonly name: string
   readonly #host: Host
   readonly #desk: Desk
@@ -209,6 +210,6 @@ export class Schedule extends EventEmitter<api.ScheduleEvents> implements api.Sc
   #failed(error: unknown, tick: number): void {
     // Who did not listen here may listen there; it must not go unheard.
     if (this.listenerCount('error') === 0) this.#host.failed(error)
-    else guarded(() => this.emit('error', error, new Date(tick)))
+    else guarded(() => this.emit('error', asError(error), new Date(tick)))
   }
 }

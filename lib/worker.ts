@@ -2,13 +2,13 @@
 // and says how it ended.
 
 import { randomUUID } from 'node:crypto'
-import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
 import { badType } from './arguments'
 import * as channels from './channels'
 import { LockClient } from './client'
 import { defineDispose } from './dispose'
+import { Emitter } from './emitter'
 import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote, released } from './errors'
 import type { Lease, Observer } from './lease'
 import { bridge, createMachine, Flag, type WorkerMachine } from './native'
@@ -17,6 +17,7 @@ import { ignore } from './promise'
 import { guarded } from './rethrow'
 import { assertNotLost } from './section'
 import { Tenure, type Work } from './tenure'
+import { asError } from './thrown'
 
 // Numbered as in src/binding/worker.rs; what they mean stands in src/worker.rs.
 const Event = {
@@ -43,7 +44,7 @@ const Effect = {
   Rest: 7,
 } as const
 
-export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements api.LockWorker {
+export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.LockWorker {
   readonly workerId: string
   readonly #settings: WorkerSettings
   readonly #work: Work
@@ -306,6 +307,6 @@ export class LockWorker extends EventEmitter<api.LockWorkerEvents> implements ap
 
   #report(error: unknown): void {
     // Without a listener it would be thrown.
-    if (this.listenerCount('error') > 0) guarded(() => this.emit('error', error))
+    if (this.listenerCount('error') > 0) guarded(() => this.emit('error', asError(error)))
   }
 }

@@ -1,6 +1,6 @@
 // What is asked for, and how: locks of all kinds, and the options of an acquire.
 
-import type { Lease } from './lease'
+import type { Lease, MultiLease } from './lease'
 
 /** One lock, and the ways to it. */
 export interface Lock {
@@ -32,6 +32,14 @@ export interface ReadWriteLock {
   /** Held alone: the same lock as that of {@link LockClient.acquire}. */
   readonly write: Lock
 }
+
+/** One key, or several. */
+export type Keys = string | readonly string[]
+
+// One signature with this, and not an overload for each: so the compiler says which option is wrong, and not that the key is no
+// array. A key of which it knows nothing (`any`, as in a request's body) is one key.
+/** What is held of such: one key has a {@link Lease}, several have a {@link MultiLease} together. */
+export type HeldOf<K> = 0 extends 1 & K ? Lease : K extends string ? Lease : MultiLease
 
 /** What {@link LockClient.acquire} takes beside the key. */
 export interface AcquireOptions {

@@ -1,15 +1,24 @@
 // A client, its options and its events.
 
-import type { EventEmitter } from 'node:events'
-import type { AcquireOptions, AdoptOptions, LockCallback, ReadWriteLock, Semaphore, TryAcquireOptions } from './asking'
+import type {
+  AcquireOptions,
+  AdoptOptions,
+  HeldOf,
+  Keys,
+  LockCallback,
+  ReadWriteLock,
+  Semaphore,
+  TryAcquireOptions,
+} from './asking'
+import type { Emitter } from './emitter'
 import type { LockLostError } from './errors'
-import type { Lease, MultiLease } from './lease'
+import type { Lease } from './lease'
 import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
 import type { TlsOptions } from './tls'
 import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
 
 /** Acquires locks at one store. */
-export interface LockClient extends EventEmitter<LockClientEvents> {
+export interface LockClient extends Emitter<LockClientEvents> {
   /**
    * Acquires the lock, waiting for it if somebody else holds it: first come, first served, in all processes
    * together (see {@link LockClientOptions.handOffs}). The lease is renewed by itself until it is released, detached, lost,
@@ -20,8 +29,7 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * together. When one can't be had, or a lease is lost meanwhile, those that were acquired are released before the call
    * rejects; when it is aborted, at the same time.
    *
-   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
-   * @param keys Which locks: at least one.
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. Or an array of at least one: which locks.
    * @throws {LockTimeoutError} somebody held it for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or not be used; passing faults are
    * retried for as long as `wait` allows
@@ -35,17 +43,13 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    * const lease = await locks.acquire('report', { wait: 500, signal: request.signal })
    * try { await write(lease) } finally { await lease.release() }
    */
-  acquire(key: string, options?: AcquireOptions): Promise<Lease>
-  /** The same for several keys: all or none. */
-  acquire(keys: readonly string[], options?: AcquireOptions): Promise<MultiLease>
+  acquire<K extends Keys>(key: K, options?: AcquireOptions): Promise<HeldOf<K>>
 
   /**
    * Like {@link acquire}, but never waits: `null` if somebody else holds the lock, or waits for it; a fault is not
    * retried. Of several keys all or none: `null` when the others are released again.
    */
-  tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>
-  /** The same for several keys: all or none. */
-  tryAcquire(keys: readonly string[], options?: TryAcquireOptions): Promise<MultiLease | null>
+  tryAcquire<K extends Keys>(key: K, options?: TryAcquireOptions): Promise<HeldOf<K> | null>
 
   /**
    * Acquires the lock, runs `fn` with the lease, and releases it. What `fn` throws is what comes out, whatever
@@ -67,20 +71,15 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
    *   writeReport(lease.fence, (error) => done(error, respond))
    * })
    */
-  withLock<T>(key: string, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
-  withLock<T>(key: string, options: AcquireOptions | undefined, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
-  /** The same for several keys: all or none. */
-  withLock<T>(keys: readonly string[], fn: (lease: MultiLease) => T | PromiseLike<T>): Promise<T>
-  withLock<T>(
-    keys: readonly string[],
+  withLock<T, K extends Keys = string>(key: K, fn: (lease: HeldOf<K>) => T | PromiseLike<T>): Promise<T>
+  withLock<T, K extends Keys = string>(
+    key: K,
     options: AcquireOptions | undefined,
-    fn: (lease: MultiLease) => T | PromiseLike<T>,
+    fn: (lease: HeldOf<K>) => T | PromiseLike<T>,
   ): Promise<T>
   /** The same in the style of callbacks. */
-  withLock(key: string, fn: LockCallback): void
-  withLock(key: string, options: AcquireOptions | undefined, fn: LockCallback): void
-  withLock(keys: readonly string[], fn: LockCallback<MultiLease>): void
-  withLock(keys: readonly string[], options: AcquireOptions | undefined, fn: LockCallback<MultiLease>): void
+  withLock<K extends Keys>(key: K, fn: LockCallback<HeldOf<K>>): void
+  withLock<K extends Keys>(key: K, options: AcquireOptions | undefined, fn: LockCallback<HeldOf<K>>): void
 
   /**
    * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it
@@ -112,7 +111,7 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
   readWriteLock(key: string): ReadWriteLock
 
   /** What every event emitter has. With an id between the two it is another thing: */
-  once<K>(event: keyof LockClientEvents | K, listener: LockClientListener<K>): this
+  once<K extends keyof LockClientEvents>(event: K, listener: (...told: LockClientEvents[K]) => void): this
   /**
    * Runs `fn` once for this `id`, whoever asks, in whatever process: the first one runs it, and while it does and for `keep` after
    * that, all others are told that they need not. Nobody waits for somebody else's `fn`.
@@ -249,16 +248,13 @@ export interface LockClient extends EventEmitter<LockClientEvents> {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** What listens to the event `K` of a {@link LockClient}. */
-export type LockClientListener<K> = K extends keyof LockClientEvents ? (...told: LockClientEvents[K]) => void : never
-
 /** The events of a {@link LockClient}. */
 export interface LockClientEvents {
   /** A lease was lost: its holder did not want that. Not told of one that no caller of acquire received. */
   lost: [lease: Lease, error: LockLostError]
   /**
    * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
-   * take that. Not thrown when there is no listener.
+   * take that; or the job of a schedule failed to which nobody listens. Not thrown when there is no listener.
    */
   error: [error: NodeJS.ErrnoException]
   /**
@@ -284,9 +280,9 @@ export interface LockClientOptions {
    * stay away for the longest `ttl`; see the README.
    */
   store?: string | readonly string[] | undefined
-  /** Redis user name, if it is not in the URL. */
+  /** Redis user name, if it is not in the URL. Another than there is refused, as `password`. */
   username?: string | undefined
-  /** Redis password, if it is not in the URL. */
+  /** Redis password, if it is not in the URL. Another than there is refused. */
   password?: string | undefined
   /** Whom to trust and who to be at a store that is reached by TLS (`rediss://`, `rediss-sentinel://`). */
   tls?: TlsOptions | undefined

@@ -67,11 +67,14 @@ export class StoreUnavailableError extends LockError {
   readonly reason: StoreUnavailableReason
 }
 
-/** Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached, or used, to grant or renew a lease. */
+/**
+ * Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached, or used, to grant or renew a lease. The message is the same
+ * whichever they are; `votes` has what each of them said.
+ */
 export class QuorumError extends LockError {
   constructor(votes: readonly Vote[], message: string, options?: LockErrorOptions)
   readonly code: 'ERR_LOCK_QUORUM'
-  /** What each node said, in the order in which they were named. */
+  /** What each node said, in the order in which they were named: also those that were there, and had nothing against it. */
   readonly votes: readonly Vote[]
 }
 

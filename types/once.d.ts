@@ -1,6 +1,6 @@
 // What is done once in the cluster: for an id, or at each tick of a clock.
 
-import type { EventEmitter } from 'node:events'
+import type { Emitter } from './emitter'
 import type { Lease } from './lease'
 
 /** What {@link LockClient.once} takes beside what is to be done. */
@@ -53,7 +53,7 @@ export type OnceOutcome<T> =
 export type ScheduledJob = (lease: Lease, tick: Date) => unknown
 
 /** A job at the ticks of a clock, once in the cluster: see {@link LockClient.schedule}. */
-export interface Schedule extends EventEmitter<ScheduleEvents> {
+export interface Schedule extends Emitter<ScheduleEvents> {
   /** What is done. */
   readonly name: string
   /** The tick that is waited for; `null` if it is stopped, or there is none any more. */
@@ -80,9 +80,9 @@ export interface ScheduleEvents {
   missed: [tick: Date, error: Error | null]
   /**
    * The job of the tick failed, or lost its lease; no other process tries again. Or the store could not be made to remember that
-   * the tick was run. Without a listener, it is the client's `'error'` event.
+   * the tick was run. What the job threw that is no `Error` is the `cause` of one. Without a listener, it is the client's `'error'` event.
    */
-  error: [error: unknown, tick: Date]
+  error: [error: Error, tick: Date]
 }
 
 /** What {@link LockClient.schedule} takes beside the job. The same in all processes. */

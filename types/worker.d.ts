@@ -1,12 +1,12 @@
 // The lock worker.
 
-import type { EventEmitter } from 'node:events'
 import type { LockClient } from './client'
+import type { Emitter } from './emitter'
 import type { LockLostError, LossReason } from './errors'
 import type { Lease } from './lease'
 
 /** Campaigns for a lock and works while it holds it. While it is started it keeps the process alive. */
-export interface LockWorker extends EventEmitter<LockWorkerEvents> {
+export interface LockWorker extends Emitter<LockWorkerEvents> {
   /** What it is doing. */
   readonly state: WorkerState
   /** Which one it is. */
@@ -36,8 +36,11 @@ export interface LockWorkerEvents {
   lost: [lease: Lease, error: LockLostError]
   /** The lease was given back or detached, and its work has ended. */
   released: [lease: Lease]
-  /** Something failed: the store, `startWork`, `stopWork`. It goes on anyway. Not thrown without a listener. */
-  error: [error: unknown]
+  /**
+   * Something failed: the store, `startWork`, `stopWork`. It goes on anyway. Not thrown without a listener. What your work threw that
+   * is no `Error` is the `cause` of one.
+   */
+  error: [error: Error]
 }
 
 /** What {@link createLockWorker} takes. */

@@ -167,6 +167,8 @@ const ARGUMENTS = [
   ['renew: NaN', RANGE, async (locks) => (await locks.acquire('k')).renew(NaN)],
 ]
 
+const QUORUM = ['redis://a', `redis://:${SECRET}@b`, 'redis://c']
+
 // Enough of a certificate to be taken for one.
 const PEM = '-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n'
 
@@ -244,6 +246,20 @@ const CLIENTS = [
   ['name: a number', TYPE, { store: 'memory:x', name: 1 }],
   ['name: U+001F, behind which a trace is kept', VALUE, { store: 'memory:x', name: 'a\u{1f}b' }],
   ['username: a number', TYPE, { store: 'redis://localhost', username: 1 }],
+  ['password: another in the URL', VALUE, { store: `redis://:${SECRET}@localhost`, password: 'other' }],
+  ['password: another in the URL, of which it is none', VALUE, { store: `redis://:${SECRET}@localhost`, password: '' }],
+  ['password: another in the query', VALUE, { store: `redis://localhost?pass=${SECRET}`, password: 'other' }],
+  ['password: two in the URL', VALUE, `redis://:${SECRET}@localhost?pass=other`],
+  ['password: another in one URL of a quorum', VALUE, { store: QUORUM, password: 'other' }],
+  ['password: another in the URL of a cluster', VALUE, { store: `redis-cluster://:${SECRET}@a,b`, password: 'other' }],
+  [
+    'password: another in the URL of a Sentinel',
+    VALUE,
+    { store: `redis-sentinel://:${SECRET}@a/m`, password: 'other' },
+  ],
+  ['username: another in the URL', VALUE, { store: `redis://${SECRET}@localhost`, username: 'other' }],
+  ['username: two in the URL', VALUE, `redis://${SECRET}:p@localhost?user=other`],
+  ['store: two databases', VALUE, 'redis://localhost/1?db=2'],
   ['password: an object', TYPE, { store: 'redis://localhost', password: {} }],
   ['releaseOnSignal: a string', TYPE, { store: 'memory:x', releaseOnSignal: 'SIGTERM' }],
   ['releaseOnSignal: no such signal', VALUE, { store: 'memory:x', releaseOnSignal: ['SIGNONE'] }],
@@ -288,6 +304,59 @@ describe('bad input: arguments', () => {
       const locks = createLockClient('memory:bad-input')
       atEnd(t, () => locks.close())
       await refused(expected, () => call(locks))
+    })
+  }
+})
+
+describe('bad input: what is said of a duration that is no number', () => {
+  const number = /^The "(\w+)" argument must be a number of milliseconds\. Received type string$/
+  const orInfinity = /^The "(\w+)" argument must be a number of milliseconds, or Infinity\. Received type string$/
+  for (const [name, said, call] of [
+    ['ttl', number, (locks) => locks.acquire('k', { ttl: '10s' })],
+    ['wait', orInfinity, (locks) => locks.acquire('k', { wait: '10s' })],
+    ['maxHold', number, (locks) => locks.tryAcquire('k', { maxHold: '10s' })],
+    ['minDelay', number, (locks) => locks.acquire('k', { retry: { minDelay: '1s' } })],
+    ['keep', number, (locks) => locks.once('k', 'id', noop, { keep: '1h' })],
+    ['catchUp', number, (locks) => locks.schedule('n', '@daily', noop, { catchUp: '1h' })],
+    ['ttl', number, () => createLockClient({ store: 'memory:x', ttl: '10s' })],
+    ['storeTimeout', number, () => createLockClient({ store: 'memory:x', storeTimeout: '1s' })],
+    ['maxStall', orInfinity, () => createLockClient({ store: 'memory:x', maxStall: '1m' })],
+    ['retryInterval', number, () => createLockWorker({ ...worker, retryInterval: '5s' })],
+    ['stopTimeout', orInfinity, () => createLockWorker({ ...worker, stopTimeout: '5s' })],
+  ]) {
+    test(`${name}: ${call}`, async (t) => {
+      const locks = createLockClient('memory:bad-input')
+      atEnd(t, () => locks.close())
+      const { error } = await timed(async () => call(locks))
+      assert.equal(said.exec(error.message)?.[1], name, error.message)
+    })
+  }
+})
+
+describe('bad input: what an unknown option was meant to be', () => {
+  const inClient = (option) => createLockClient({ store: 'memory:x', [option]: 1 })
+  const inAcquire = (option) => createLockClient('memory:x').acquire('k', { [option]: 1 })
+  const inWorker = (option) => createLockWorker({ ...worker, [option]: 1 })
+  for (const [given, meant, call] of [
+    ['urll', 'store', inClient],
+    ['url', 'store', inClient],
+    ['tll', 'ttl', inClient],
+    ['pasword', 'password', inClient],
+    ['maxstall', 'maxStall', inClient],
+    ['tll', 'ttl', inAcquire],
+    ['maxhold', 'maxHold', inAcquire],
+    ['timout', 'wait', inAcquire],
+    ['singal', 'signal', inAcquire],
+    ['statWork', 'startWork', inWorker],
+    ['retryIntervall', 'retryInterval', inWorker],
+    ['colour', undefined, inClient],
+    ['tmp', undefined, inAcquire],
+    ['x', undefined, inWorker],
+  ]) {
+    test(`${given}: ${meant}`, async () => {
+      const { error } = await timed(async () => call(given))
+      const hint = meant === undefined ? '' : `; did you mean "${meant}"?`
+      assert.equal(error.message, `Unknown option "${given}"${hint}`)
     })
   }
 })

@@ -129,6 +129,20 @@ overStores('schedule', (store) => {
     await schedule.stop()
   })
 
+  test('what a job throws that is no error is told as the cause of one', async (t) => {
+    const locks = store.client(t)
+    const heard = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject('a mistake'))
+    const told = await within('the error', new Promise((resolve) => heard.once('error', resolve)))
+    await heard.stop()
+    const unheard = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject('a mistake'))
+    const [clients] = await within('the error', once(locks, 'error'))
+    await unheard.stop()
+    for (const error of [told, clients]) {
+      assert.ok(error instanceof Error)
+      assert.equal(error.cause, 'a mistake')
+    }
+  })
+
   test('who is started soon after a tick asks for it, once in the cluster', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const name = store.key()

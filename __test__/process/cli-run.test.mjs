@@ -186,6 +186,27 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     redis.thaw()
   })
 
+  test('a store that is gone in the end: the command has done its work, and that the lock is not released is told', async (t) => {
+    for (const json of [false, true]) {
+      const server = await startRedis(t)
+      const words = ['run', 'k', '-s', server.url(), ...(json ? ['--json'] : [])]
+      const ended = await run(t, [...words, '--', 'sh', '-c', `kill -9 ${server.pid}; echo done`])
+      assert.deepEqual([ended.code, ended.stdout], [0, 'done\n'], ended.stderr)
+      const told = ended.stderr.trim().split('\n')
+      if (json) {
+        const events = told.map((line) => JSON.parse(line))
+        assert.deepEqual(
+          events.map(({ event, key }) => [event, key]),
+          ['waiting', 'acquired', 'started', 'ended', 'unreleased'].map((event) => [event, 'k']),
+        )
+        assert.equal(events[4].error.code, 'ERR_STORE_UNAVAILABLE')
+      } else {
+        assert.equal(told.length, 1)
+        assert.match(told[0], /^leasehold: the lock could not be released, and ends with its ttl: .*redis:/)
+      }
+    }
+  })
+
   test('--max-hold ends it like a loss', async (t) => {
     const words = ['run', 'k', '-s', sqlite(t), '--ttl', '200ms', '--max-hold', '500ms', '--grace', '0', '--']
     const { code } = await run(t, [...words, 'sleep', '60'])

@@ -4,8 +4,10 @@ import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
 import { leasehold, run } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
 
@@ -176,6 +178,40 @@ describe('leasehold', { timeout: 120_000 }, () => {
       assert.equal(stderr.trim().split('\n').length, 1, stderr)
     })
   }
+
+  test('watch --json tells of a store that went away as JSON, too, and goes on when it is back', async (t) => {
+    const server = await startRedis(t)
+    const store = server.url()
+    const locks = createLockClient(store)
+    atEnd(t, () => locks.close())
+    const watching = leasehold(t, ['watch', '--json', '-i', '50ms', '-s', store, '--store-timeout', '200ms'])
+    await locks.acquire('before')
+    await watching.says(/"event":"held","key":"before"/)
+    await server.kill()
+    await watching.says(/"error".*\n.*"error".*\n/, 'stderr')
+    await server.start()
+    await locks.acquire('after', { wait: 20_000 })
+    await watching.says(/"event":"held","key":"after"/)
+    watching.signal('SIGINT')
+    const { code, stderr } = await watching.ended
+    assert.equal(code, 0)
+    for (const line of stderr.trim().split('\n')) {
+      const { at, error } = JSON.parse(line)
+      assert.ok(Math.abs(Date.now() - Date.parse(at)) < 60_000, line)
+      assert.equal(error.code, 'ERR_STORE_UNAVAILABLE', line)
+      assert.match(error.message, /redis:\/\/127\.0\.0\.1:\d+ /)
+    }
+  })
+
+  test('of a quorum what its servers said is told, to people and as JSON', async (t) => {
+    const servers = [1, 2, 3].flatMap((port) => ['-s', `redis://127.0.0.1:${port}`])
+    const words = await run(t, ['inspect', 'k', ...servers])
+    assert.equal(words.code, 69)
+    assert.match(words.stderr, /^leasehold: no quorum: .*\n( {2}redis:\/\/127\.0\.0\.1:\d .*refused.*\n){2,3}$/)
+    const json = await run(t, ['inspect', 'k', '--json', ...servers])
+    const { error } = JSON.parse(json.stderr)
+    assert.deepEqual([error.code, error.exit, error.votes.length], ['ERR_LOCK_QUORUM', 69, 3])
+  })
 
   test('with --json an error is JSON, too', async (t) => {
     const { code, stderr } = await run(t, ['ls', '--json', '-s', 'redis://127.0.0.1:1'])

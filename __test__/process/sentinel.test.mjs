@@ -54,7 +54,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     await assert.rejects(locks.tryAcquire('k'), (error) => {
       assert.ok(error instanceof StoreUnavailableError)
       assert.equal(error.reason, 'timeout')
-      assert.match(error.message, /only 0 of 1 replicas/)
+      assert.match(error.message, /fewer than the 1 of minReplicas/)
       return true
     })
     const look = await master.command()

@@ -1,11 +1,12 @@
 // What a user of a client may write, and what the compiler has to refuse.
 
-import { EventEmitter } from 'node:events'
 import {
   type AcquireOptions,
   createLockClient,
   type Diagnosis,
   type Done,
+  type HeldOf,
+  type Keys,
   type Lease,
   type LeaseInfo,
   type Lock,
@@ -79,6 +80,59 @@ export async function acquiring(signal: AbortSignal): Promise<void> {
   await locks.acquire(7)
   // @ts-expect-error: no such option
   await locks.acquire('key', { timeout: 7 })
+}
+
+/** The compiler says that the option is wrong, and where it stands; not that of some overload the key is. */
+export function wrongOptions(): void {
+  locks.acquire(
+    'key',
+    // @ts-expect-error: no such option
+    { tll: 7 },
+  )
+  locks.acquire('key', {
+    // @ts-expect-error: a number
+    ttl: '10s',
+  })
+  locks.tryAcquire(
+    ['a', 'b'],
+    // @ts-expect-error: it never waits
+    { wait: 7 },
+  )
+  locks.withLock(
+    'key',
+    // @ts-expect-error: no such option
+    { tll: 7 },
+    () => {},
+  )
+  locks.withLock(
+    ['a', 'b'],
+    // @ts-expect-error: a number
+    { ttl: '10s' },
+    () => {},
+  )
+}
+
+export async function keysOfAllKinds(any: any, either: string | string[], one: 'a' | 'b'): Promise<void> {
+  const ofAny = await locks.acquire(any)
+  same<typeof ofAny, Lease>()
+  const ofEither = await locks.acquire(either)
+  same<typeof ofEither, Lease | MultiLease>()
+  const ofOne = await locks.tryAcquire(one)
+  same<typeof ofOne, Lease | null>()
+  await locks.withLock(any, (lease) => lease.fence)
+  await locks.withLock<number>('key', (lease) => lease.fence)
+  const named = async (lease: MultiLease) => lease.fences
+  await locks.withLock(['a', 'b'], named)
+  // @ts-expect-error: of one key it is another lease
+  await locks.withLock('a', named)
+}
+
+/** A wrapper of one's own, around one key or whatever is given. */
+export const fenceOf = async <K extends string>(key: K): Promise<number> => (await locks.acquire(key)).fence
+export const heldOf = async <K extends Keys>(key: K): Promise<HeldOf<K>> => {
+  const lease = await locks.acquire(key)
+  lease.assertHeld()
+  return lease
 }
 
 export async function retrying(): Promise<void> {
@@ -199,23 +253,6 @@ export async function operating(): Promise<void> {
   same<Awaited<ReturnType<typeof locks.forceRelease>>, boolean>()
   // @ts-expect-error: no such option
   await locks.list({ prefix: 'a' })
-}
-
-export function events(): void {
-  const emitter: EventEmitter = new EventEmitter()
-  emitter.emit('anything')
-  locks.on('lost', (lease, error) => {
-    same<typeof lease, Lease>()
-    same<typeof error.reason, 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'>()
-  })
-  locks.once('error', (error) => {
-    same<string | undefined, typeof error.code>()
-  })
-  locks.on('breaker', (health) => {
-    same<typeof health, StoreHealth>()
-  })
-  // @ts-expect-error: one parameter too many
-  locks.on('error', (_error, _more) => {})
 }
 
 export async function disposal(): Promise<void> {

@@ -61,7 +61,7 @@ export async function scheduling(): Promise<void> {
     same<typeof error, Error | null>()
   })
   schedule.once('error', (error, tick) => {
-    same<typeof error, unknown>()
+    same<typeof error, Error>()
     same<typeof tick, Date>()
   })
   same<Awaited<ReturnType<typeof schedule.stop>>, void>()

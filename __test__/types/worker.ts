@@ -56,6 +56,5 @@ worker
   .on('released', (lease) => lease.fence)
   .on('lost', (_lease, error) => error.reason)
   .on('error', (error) => {
-    // @ts-expect-error: anything may have been thrown
-    error.message
+    same<typeof error, Error>()
   })

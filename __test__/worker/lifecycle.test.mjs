@@ -115,6 +115,25 @@ overStores('worker', (store) => {
     await worker.stop()
   })
 
+  test('what work throws that is no error is told as the cause of one', async (t) => {
+    const thrown = ['text', { code: 7 }, undefined]
+    let tries = 0
+    const { worker, errors } = startWorker(t, store.url, {
+      retryInterval: 50,
+      startWork() {
+        if (tries < thrown.length) throw thrown[tries++]
+      },
+    })
+    await until('it to work', () => worker.state === 'working' && errors.length === thrown.length)
+    for (const error of errors) assert.ok(error instanceof Error)
+    assert.deepEqual(
+      errors.map((error) => error.cause),
+      thrown,
+    )
+    assert.equal(errors[0].message, "what was thrown is not an Error, but 'text'")
+    await worker.stop()
+  })
+
   test('the lock is free while a failed worker rests', async (t) => {
     const key = store.key()
     const { worker } = startWorker(t, store.url, {

@@ -1,7 +1,7 @@
 // What a command is, and how its words are taken apart.
 
 import { parseArgs } from 'node:util'
-import { nearest } from '../arguments'
+import { nearest } from '../nearest'
 import { UsageError } from './exits'
 
 export interface OptionSpec {

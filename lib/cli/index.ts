@@ -3,12 +3,13 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { nearest } from '../arguments'
+import { nearest } from '../nearest'
 import { bench } from './bench'
 import { type Command, parse } from './command'
 import { demo } from './demo'
 import { doctor } from './doctor'
 import { Exit, exitOf, UsageError } from './exits'
+import { failureOf, wordsOf } from './failure'
 import { help, overview } from './help'
 import { inspect } from './inspect'
 import { ls } from './ls'
@@ -63,19 +64,22 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(error.code === 'EPIPE' ? Exit.Ok : 1)
 })
 
+/** Of one that nobody has thought of: somebody will want to know where it comes from. */
+const stackOf = (error: unknown): string => (error as Error)?.stack ?? String(error)
+
 main(process.argv.slice(2)).then(
   (code) => {
     process.exitCode = code
   },
   (error: unknown) => {
     const code = exitOf(error)
-    const message = code === undefined ? ((error as Error)?.stack ?? String(error)) : (error as Error).message
     const words = process.argv.slice(2)
     const end = words.indexOf('--')
     if ((end < 0 ? words : words.slice(0, end)).includes('--json')) {
-      sayJson({ error: { code: (error as { code?: string }).code ?? null, message, exit: code ?? 1 } }, process.stderr)
+      const told = code === undefined ? { ...failureOf(error), message: stackOf(error) } : failureOf(error)
+      sayJson({ error: { ...told, exit: code ?? 1 } }, process.stderr)
     } else {
-      warn(message)
+      warn(code === undefined ? stackOf(error) : wordsOf(error))
     }
     process.exitCode = code ?? 1
   },

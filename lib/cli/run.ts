@@ -6,6 +6,7 @@ import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
 import { formatDuration, parseDuration } from './duration'
 import { CliError, Exit, UsageError } from './exits'
+import { failureOf, wordsOf } from './failure'
 import { openClient, STORE_OPTIONS } from './store'
 import { plain, sayJson, warn } from './terminal'
 
@@ -17,8 +18,10 @@ interface Settings {
   readonly once: boolean
   readonly maxHold: number | undefined
   readonly grace: number
-  /** Tells what happens, to people or to programs; always beside the command's own output. */
+  /** Tells what happens, to people who want to know or to programs; always beside the command's own output. */
   tell(event: string, details: Record<string, unknown>, words: string): void
+  /** The same to people who did not ask. */
+  warn(event: string, details: Record<string, unknown>, words: string): void
 }
 
 export const run: Command = {
@@ -88,13 +91,15 @@ function settingsOf(given: Given): Settings {
   const wait = duration('wait')
   if (once && wait !== undefined) throw new UsageError('--try does not wait: leave out --wait')
   const [json, verbose] = [flag(given, 'json'), flag(given, 'verbose')]
+  const say = (event: string, details: Record<string, unknown>, words: string) => {
+    if (json) sayJson({ at: new Date().toISOString(), event, key, ...details }, process.stderr)
+    else warn(words)
+  }
   return {
     ...{ key, command: given.rest, once, wait: wait ?? Number.POSITIVE_INFINITY },
     ...{ ttl: duration('ttl'), maxHold: duration('max-hold'), grace: duration('grace') ?? 5_000 },
-    tell(event, details, words) {
-      if (json) sayJson({ at: new Date().toISOString(), event, key, ...details }, process.stderr)
-      else if (verbose) warn(words)
-    },
+    tell: json || verbose ? say : () => {},
+    warn: say,
   }
 }
 
@@ -157,11 +162,16 @@ async function runWith(lease: api.Lease, settings: Settings): Promise<End> {
   } finally {
     lease.signal.removeEventListener('abort', lost)
     // Nobody is served later than need be, whatever became of the command. What fails ends with the ttl.
-    if (loss === undefined) await lease.release().catch((error) => warnOf(error))
+    if (loss === undefined) await lease.release().catch((error) => unreleased(error, settings))
   }
 }
 
-function warnOf(error: unknown): void {
+function unreleased(error: unknown, { warn }: Settings): void {
   // The work is done: that the lock was lost in its last moment is no failure of the command.
-  if (!(error instanceof LockLostError)) warn(`the lock could not be released, and ends with its ttl: ${String(error)}`)
+  if (error instanceof LockLostError) return
+  warn(
+    'unreleased',
+    { error: failureOf(error) },
+    `the lock could not be released, and ends with its ttl: ${wordsOf(error)}`,
+  )
 }

@@ -6,9 +6,10 @@ import { type Command, count, flag, text } from './command'
 import { fenceOf, holdersOf, tableOf, tellable } from './describe'
 import { parseDuration } from './duration'
 import { Exit, UsageError } from './exits'
+import { failureOf, wordsOf } from './failure'
 import { LIST_TIMEOUT } from './ls'
 import { STORE_OPTIONS, withClient } from './store'
-import { cut, paint, plain, say, sayJson } from './terminal'
+import { cut, paint, plain, say, sayJson, warn } from './terminal'
 
 const CLEAR = '\u001b[H\u001b[J'
 
@@ -51,7 +52,8 @@ looks is not seen. See leasehold ls --help for PATTERN.`,
         } catch (error) {
           // The first time it is wrong usage, or a store that was never there; later an outage that may pass.
           if (look === 0) throw error
-          process.stderr.write(`leasehold: ${(error as Error).message}\n`)
+          if (json) sayJson({ at: new Date().toISOString(), error: failureOf(error) }, process.stderr)
+          else warn(wordsOf(error))
         }
       }
       return Exit.Ok

@@ -4,7 +4,7 @@
 import type * as api from '../../index'
 import type { RequestKeys, RequestLockOptions } from '../../types/http'
 import { badType, checkFunction, checkOptions, MAX_MS } from '../arguments'
-import { parseAcquire } from '../options'
+import { asking, parseAcquire } from '../options'
 
 const LOCK_OPTIONS = ['ttl', 'wait', 'retry', 'maxHold'] as const satisfies (keyof RequestLockOptions)[]
 const CALLBACKS = ['onBusy', 'onUnavailable'] as const
@@ -24,17 +24,7 @@ export function parseRequestLock(given: unknown, more: readonly string[] = []): 
   const { ttl, wait, retry, maxHold } = options
   const asked = { ttl, wait, retry, maxHold }
   // For what it throws. Only the client knows its defaults, and fills them in at each request.
-  const defaults = {
-    ttl: MAX_MS,
-    wait: 0,
-    maxHold: 0,
-    most: 0,
-    flags: 0,
-    trace: undefined,
-    retry: undefined,
-    signal: undefined,
-  }
-  parseAcquire(asked, defaults)
+  parseAcquire(asked, asking(MAX_MS, 0))
   return asked
 }
 

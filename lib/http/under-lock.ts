@@ -30,11 +30,7 @@ export async function underLock<T>(
   }
   const asked = { ...options, signal: gone }
   try {
-    // Which of the two only decides which kind of lease it is.
-    const value = await (typeof keys === 'string'
-      ? locks.withLock(keys, asked, begin)
-      : locks.withLock(keys, asked, begin))
-    return { value }
+    return { value: await locks.withLock(keys, asked, begin) }
   } catch (error) {
     if (hasBegun) throw error
     const refusal = gone.aborted ? undefined : await refusalOf(locks, keys, error)

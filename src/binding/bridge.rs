@@ -37,9 +37,9 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 pub struct ClientOptions {
     /// The store's URL, or those of the nodes of a quorum.
     pub stores: Vec<String>,
-    /// Takes the place of the user in the URL.
+    /// The user, if the URL names none.
     pub username: Option<String>,
-    /// Takes the place of the password in the URL.
+    /// The password, if the URL has none.
     pub password: Option<String>,
     /// For a store that is reached by TLS.
     pub tls: Option<TlsOptions>,

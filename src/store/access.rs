@@ -7,9 +7,9 @@ use super::tls::Tls;
 /// What a client was given for its store beside the URL. `Debug` shows no secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Takes the place of the user in the URL.
+    /// The user, if the URL names none, or this one.
     pub username: Option<String>,
-    /// Takes the place of the password in the URL.
+    /// The password, if the URL has none, or this one.
     pub password: Option<String>,
     /// For stores that are reached by TLS: whom to trust, and who we are.
     pub tls: Option<Tls>,

@@ -101,8 +101,6 @@ pub struct Breaker {
     first: Option<Instant>,
     round: Option<Instant>,
     error: Option<StoreError>,
-    /// Since when it is open or half-open.
-    opened: Option<Instant>,
     /// When the next probe is due.
     probe_at: Option<Instant>,
     /// Probes that have failed since it opened.
@@ -119,7 +117,6 @@ impl Breaker {
             first: None,
             round: None,
             error: None,
-            opened: None,
             probe_at: None,
             probes: 0,
         }
@@ -172,7 +169,7 @@ impl Breaker {
         let enough = self.failures >= self.limits.rounds
             || self.failures >= 2 && now.duration_since(first) >= self.limits.silence;
         match self.state {
-            BreakerState::Closed if enough => self.opened = Some(now),
+            BreakerState::Closed if enough => {}
             BreakerState::HalfOpen if probe => self.probes = self.probes.saturating_add(1),
             _ => return false,
         }
@@ -193,21 +190,15 @@ impl Breaker {
         true
     }
 
-    /// What a request is told that is not let through at `now`.
-    pub fn refusal(&self, now: Instant) -> StoreError {
-        let span = |from: Option<Instant>| from.map_or(0, |from| now.duration_since(from).as_millis());
+    /// What a request is told that is not let through: the same words each time, so that logs can count them. Since when it is
+    /// so, and how often it has failed, is in the server's health.
+    pub fn refusal(&self) -> StoreError {
         let (kind, last) = match &self.error {
             Some(error) => (error.kind, &*error.message),
             None => (StoreErrorKind::Unreachable, "the store failed"),
         };
-        let next = match self.probe_at {
-            Some(at) => format!("in {} ms", at.duration_since(now).as_millis()),
-            None => "just now".into(),
-        };
         let message = format!(
-            "{last} [not asked: it has failed {} times in a row and been given up for {} ms; it is looked for again {next}]",
-            self.failures,
-            span(self.opened),
+            "{last} [not asked again yet: it has failed several times in a row, and is looked for by itself]"
         );
         StoreError::not_done(kind, message)
     }

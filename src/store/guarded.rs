@@ -199,7 +199,7 @@ impl Guarded {
 
     /// Why a request is not let through.
     fn refuse(&self, batch: &[Request]) -> Vec<Answer> {
-        let error = self.breaker.borrow().refusal(Instant::now());
+        let error = self.breaker.borrow().refusal();
         batch.iter().map(|request| self.refuse_one(request, &error)).collect()
     }
 

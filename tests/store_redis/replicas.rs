@@ -47,7 +47,7 @@ fn a_lease_counts_when_enough_replicas_have_it() {
         for answer in &answers[..3] {
             let error = answer.as_ref().expect_err("nobody else has it");
             assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::TimedOut, true), "{error}");
-            assert!(error.message.contains("only 0 of 1 replicas"), "{error}");
+            assert!(error.message.contains("fewer than the 1 of minReplicas"), "{error}");
         }
         // What is no grant is no matter of replicas.
         assert!(answers[3..].iter().all(Result::is_ok), "{answers:?}");
@@ -78,7 +78,7 @@ fn who_is_handed_a_lease_asks_for_it_and_thereby_waits_for_replicas() {
             assert_eq!(notices.granted().await, (batch, None), "no fence is told");
             replica.signal(Signal::STOP);
             let error = within(&b, 300, queue("lock:a", two, batch)).await.unwrap_err();
-            assert!(error.maybe_done && error.message.contains("only 0 of 1"), "{error}");
+            assert!(error.maybe_done && error.message.contains("fewer than the 1 of minReplicas"), "{error}");
             replica.signal(Signal::CONT);
             fence(ask(&b, queue("lock:a", two, batch)).await);
             assert_eq!(replica.command(&["GET", "lock:a"]), two.to_string());
@@ -104,7 +104,7 @@ fn a_failover_forgets_what_no_replica_had_and_the_fence_still_grows() {
         // Who waits for the replica is not granted what it has not.
         let careful = store(&master, 1);
         let error = within(&careful, 300, acquire("lock:b", token, 60_000)).await.unwrap_err();
-        assert!(error.maybe_done && error.message.contains("only 0 of 1"), "{error}");
+        assert!(error.maybe_done && error.message.contains("fewer than the 1 of minReplicas"), "{error}");
 
         master.kill();
         assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]), "OK");
@@ -126,7 +126,7 @@ fn a_server_without_replicas_grants_nothing_that_has_to_have_some() {
         assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
         let began = Instant::now();
         let error = within(&store, 200, acquire("lock:a", Token::random(), 60_000)).await.unwrap_err();
-        assert!(error.message.contains("only 0 of 2 replicas"), "{error}");
+        assert!(error.message.contains("fewer than the 2 of minReplicas"), "{error}");
         assert!(began.elapsed() < Duration::from_millis(190), "in time for the batch");
         // What may have been granted is given back, without waiting for anybody.
         let token = Token::random();

@@ -1,6 +1,5 @@
 //! Why a quorum failed, in words and for programs.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use super::ballot::Nodes;
@@ -11,23 +10,20 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
     let names = nodes.names.iter().cloned();
     let votes: Arc<[Vote]> =
         names.zip(answers).map(|(store, answer)| Vote { store, said: said(answer.as_ref()) }).collect();
-    let yes = votes.iter().filter(|vote| vote.said == Said::Granted).count();
-    let mut message = format!("no quorum: {yes} of {} nodes agreed, {needed} are needed", votes.len());
-    let mut lasting = Vec::new();
-    for vote in votes.iter() {
-        let _ = match &vote.said {
-            Said::Granted => continue,
-            Said::Busy => write!(message, "; {}: busy", vote.store),
-            Said::Missing => write!(message, "; {}: knows nothing of the lease", vote.store),
-            Said::Unheard => write!(message, "; {}: not heard, as the others had decided", vote.store),
-            Said::Failed(kind, why) => {
-                if !kind.is_transient() {
-                    lasting.push(*kind);
-                }
-                write!(message, "; {why}")
-            }
-        };
-    }
+    // The same words for the same trouble, so that logs can count it: who said what differs from one time to the next, and is in the
+    // votes. Nor is a node to blame that said no more than that somebody else has the lock.
+    let count = votes.len();
+    let message = format!(
+        "no quorum: too few of the {count} servers could be reached or used ({needed} are needed); what each of them said \
+         is in `votes`"
+    );
+    let lasting: Vec<_> = votes
+        .iter()
+        .filter_map(|vote| match &vote.said {
+            Said::Failed(kind, _) if !kind.is_transient() => Some(*kind),
+            _ => None,
+        })
+        .collect();
     // What does not pass by itself and is enough to prevent a majority: then there is no use in trying again.
     let kind = match lasting.first() {
         Some(kind) if lasting.len() >= nodes.veto() => *kind,

@@ -40,7 +40,7 @@ impl RedisAddress {
     /// `redis+unix://[user[:password]@]/path/to.sock[?db=N]`, where `?db=`, `?user=` and `?pass=` serve as
     /// well. Or `redis-sentinel://[user[:password]@]host[:port][,host[:port]…]/MASTER[?db=N]`, `rediss-sentinel://` for
     /// TLS: the hosts are sentinels, with port 26379 if not given, the login is the master's. Special characters are
-    /// percent-encoded. User and password of `access` go before those of the URL.
+    /// percent-encoded. User and password may be those of `access`, but not others than in the URL.
     ///
     /// Port 1 to 65535, 6379 if not given; database 0 to 2^31 − 1, 0 if not given.
     ///
@@ -77,12 +77,7 @@ impl RedisAddress {
             given => secure.then(|| given.clone().unwrap_or_default()),
         };
         let mut parts = Parts::split(rest)?;
-        if access.username.is_some() {
-            parts.username.clone_from(&access.username);
-        }
-        if access.password.is_some() {
-            parts.password.clone_from(&access.password);
-        }
+        parts.log_in_as(access)?;
         let (endpoint, database) = if unix { parts.unix()? } else { parts.tcp()? };
         let username = parts.username.filter(|name| !name.is_empty());
         // An empty password is none, unless a user is named: `nopass` users log in with anything.

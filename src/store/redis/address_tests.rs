@@ -93,16 +93,47 @@ fn a_password_in_the_place_of_the_user_is_not_shown() {
 }
 
 #[test]
-fn options_take_the_place_of_the_urls_and_make_another_identity() {
-    let url = "redis://a:secret@host/2";
+fn two_logins_that_differ_are_refused_and_neither_is_shown() {
+    let access = |username: Option<&str>, password: Option<&str>| Access {
+        username: username.map(Into::into),
+        password: password.map(Into::into),
+        ..Access::default()
+    };
+    for (url, access, said) in [
+        ("redis://a:secret@host", access(None, Some("hidden")), "\"password\""),
+        ("redis://a:secret@host", access(None, Some("")), "\"password\""),
+        ("redis://host?pass=secret", access(None, Some("hidden")), "\"password\""),
+        ("redis+unix://:secret@/a.sock", access(None, Some("hidden")), "\"password\""),
+        ("redis-sentinel://:secret@host/m", access(None, Some("hidden")), "\"password\""),
+        ("redis://secret@host", access(Some("hidden"), None), "\"username\""),
+        ("redis://:secret@host?pass=hidden", Access::default(), "?pass="),
+        ("redis://secret@host?user=hidden", Access::default(), "?user="),
+    ] {
+        let error = RedisAddress::parse(url, &access).expect_err(url);
+        assert!(error.contains(said), "{url}: {error}");
+        assert!(!error.contains("secret") && !error.contains("hidden"), "{url}: {error}");
+    }
+    let login = |url, access| {
+        let address = RedisAddress::parse(url, &access).unwrap();
+        (address.username.unwrap_or_default(), address.password.unwrap_or_default())
+    };
+    let a = || ("a".to_owned(), "secret".to_owned());
+    assert_eq!(login("redis://a:secret@host", access(Some("a"), Some("secret"))), a(), "the same twice");
+    assert_eq!(login("redis://:secret@host?pass=secret", access(Some("a"), None)), a());
+    assert_eq!(login("redis://a:@host", access(None, Some("secret"))), a());
+    assert_eq!(login("redis://a@host", access(None, Some("secret"))), a());
+}
+
+#[test]
+fn options_are_what_the_url_lacks_and_make_another_identity() {
     let other = {
         let access =
             Access { username: Some("c".into()), password: Some("hidden".into()), ..Access::default() };
-        RedisAddress::parse(url, &access).unwrap()
+        RedisAddress::parse("redis://host/2", &access).unwrap()
     };
     assert_eq!((other.username.as_deref(), other.password.as_deref()), (Some("c"), Some("hidden")));
     assert_eq!(other.to_string(), "redis://c@host:6379/2");
-    assert_eq!(parse(url).identity(), parse(url).identity());
+    assert_eq!(parse("redis://a:secret@host/2").identity(), parse("redis://a:secret@host/2").identity());
     for url in
         ["redis://a:other@host/2", "redis://b:secret@host/2", "redis://a:secret@host", "redis://a:secret@h/2"]
     {

@@ -48,7 +48,7 @@ impl RedisStore {
             let mut step = Pipeline::new();
             step.cmd("SCAN").arg(&cursor).arg("MATCH").arg(&glob).arg("COUNT").arg(STEP);
             let replies = link.send(&step, limit.deadline, limit.timeout).await;
-            let reply = replies.map_err(|cut| cut_off(&cut, address, limit))?.pop();
+            let reply = replies.map_err(|cut| cut_off(&cut, address))?.pop();
             let keys = match reply {
                 Some(Value::ServerError(error)) => return Err(fault::refused(address, &error)),
                 Some(Value::Array(parts)) => match <[Value; 2]>::try_from(parts) {

@@ -52,11 +52,10 @@ impl Watched {
         let wanted = address.min_replicas;
         let error = match reply {
             Some(Value::Int(count)) if count >= i64::from(wanted) => return,
-            Some(Value::Int(count)) => {
+            Some(Value::Int(_)) => {
                 let message = format!(
-                    "{address}: only {count} of {wanted} replicas had it within {} ms, so it does not count; are they up, \
-                     and do they keep up?",
-                    self.span.as_millis()
+                    "{address}: fewer than the {wanted} of minReplicas had it in time, so it does not count; are they up, and do they \
+                     keep up?"
                 );
                 StoreError::maybe_done(StoreErrorKind::TimedOut, message)
             }

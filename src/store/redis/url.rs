@@ -1,6 +1,7 @@
 //! The URL of a Redis server, taken apart.
 
 use super::address::Endpoint;
+use crate::store::access::Access;
 
 /// The port of a URL that names none.
 const DEFAULT_PORT: u16 = 6379;
@@ -10,6 +11,13 @@ const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 }
 /// What a password with a bare / ? or # in it leads to.
 pub const UNENCODED: &str = "special characters in the user or password of a Redis URL must be percent-encoded: / is %2F, \
                              ? is %3F, # is %23, @ is %40";
+
+const TWO_USERS: &str = "the Redis URL names two users, USER@ and ?user=USER; leave one out";
+const TWO_PASSWORDS: &str = "the Redis URL has two passwords, :PASSWORD@ and ?pass=PASSWORD; leave one out";
+const USER_AND_OPTION: &str =
+    "there are two users, one in the Redis URL and another as the option \"username\"; leave one out";
+const PASSWORD_AND_OPTION: &str =
+    "there are two passwords, one in the Redis URL and another as the option \"password\"; leave one out";
 
 /// What stands behind `://`, taken apart but for host and path.
 pub struct Parts<'a> {
@@ -47,8 +55,8 @@ impl<'a> Parts<'a> {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "db" => parts.database = Some(database(value)?),
-                "user" => parts.username = Some(decode(value, "user")?),
-                "pass" => parts.password = Some(decode(value, "password")?),
+                "user" => one_of(&mut parts.username, Some(decode(value, "user")?), TWO_USERS)?,
+                "pass" => one_of(&mut parts.password, Some(decode(value, "password")?), TWO_PASSWORDS)?,
                 _ => {
                     return Err(format!(
                         "the Redis URL has an unknown parameter {name:?}; db, user, pass are known"
@@ -57,6 +65,12 @@ impl<'a> Parts<'a> {
             }
         }
         Ok(parts)
+    }
+
+    /// Takes in who we are beside the URL.
+    pub fn log_in_as(&mut self, access: &Access) -> Result<(), String> {
+        one_of(&mut self.username, access.username.clone(), USER_AND_OPTION)?;
+        one_of(&mut self.password, access.password.clone(), PASSWORD_AND_OPTION)
     }
 
     pub fn unix(&self) -> Result<(Endpoint, u32), String> {
@@ -128,6 +142,19 @@ impl<'a> Parts<'a> {
                 Err("the Redis URL names two databases, /N and ?db=N; leave one out".into())
             }
             (one, other) => Ok((Endpoint::Tcp(host, port), one.or(other).unwrap_or(0))),
+        }
+    }
+}
+
+/// Has `place` be what is `given`, if something is. What is there already must be nothing, or the same: nobody could tell which of two
+/// is meant.
+fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Result<(), String> {
+    match (&*place, given) {
+        (_, None) => Ok(()),
+        (Some(there), Some(given)) if !there.is_empty() && *there != given => Err(two.into()),
+        (_, given) => {
+            *place = given;
+            Ok(())
         }
     }
 }

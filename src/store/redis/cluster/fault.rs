@@ -1,7 +1,5 @@
 //! What goes wrong with a cluster, in the contract's words.
 
-use std::time::Duration;
-
 use super::address::ClusterAddress;
 use super::slots::{Place, SLOTS};
 use crate::lease::Key;
@@ -53,7 +51,7 @@ pub fn replaced(address: &ClusterAddress, Place { host, port }: &Place) -> Store
 }
 
 /// Nobody told in time who has which slot.
-pub fn silent(address: &ClusterAddress, time: Duration) -> StoreError {
-    let message = format!("no node of {address} told within {} ms who has which slot", time.as_millis());
+pub fn silent(address: &ClusterAddress) -> StoreError {
+    let message = format!("no node of {address} told in time who has which slot");
     StoreError::not_done(StoreErrorKind::TimedOut, message)
 }

@@ -142,7 +142,7 @@ impl ClusterStore {
 
     /// Asks who has which slot.
     async fn refresh(&self, limit: Limit) -> Result<(), StoreError> {
-        let silent = |_| Err(fault::silent(self.address(), limit.timeout));
+        let silent = |_| Err(fault::silent(self.address()));
         timeout_at(limit.deadline, self.nodes.refresh()).await.unwrap_or_else(silent)
     }
 

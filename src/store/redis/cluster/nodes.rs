@@ -165,7 +165,7 @@ impl Nodes {
     async fn ask(self: &Rc<Self>) -> Result<(), StoreError> {
         let at = self.pace.borrow().next(Instant::now());
         sleep_until(at).await;
-        let silent = |_| Err(fault::silent(&self.address, ATTEMPT));
+        let silent = |_| Err(fault::silent(&self.address));
         let answer = timeout(ATTEMPT, self.first_answer()).await.unwrap_or_else(silent);
         let answer = answer.map(|map| self.take(map));
         self.pace.borrow_mut().asked(Instant::now(), answer.as_ref().is_ok_and(|news| *news));

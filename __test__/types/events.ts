@@ -1,0 +1,116 @@
+// What may be listened to, and what the compiler has to refuse: of the client, the worker and the schedule alike.
+
+import { EventEmitter, on, once } from 'node:events'
+import {
+  createLockClient,
+  createLockWorker,
+  type Emitter,
+  type Lease,
+  type LockClient,
+  type LockLostError,
+  type LockWorker,
+  type LockWorkerEvents,
+  type Schedule,
+  type StoreHealth,
+} from 'leasehold'
+import { same } from './equal'
+
+const locks: LockClient = createLockClient('memory:types')
+const worker: LockWorker = createLockWorker({ key: 'key', startWork() {} })
+const schedule: Schedule = locks.schedule('name', '@daily', () => {})
+
+export function theClient(): void {
+  const lost = (lease: Lease, error: LockLostError) => console.error(lease.key, error.reason)
+  const chained = locks.on('lost', lost).once('lost', lost).off('lost', lost).addListener('lost', lost)
+  same<typeof chained, LockClient>()
+  locks.prependListener('lost', lost).prependOnceListener('lost', lost).removeListener('lost', lost)
+  locks.on('breaker', (health) => {
+    same<typeof health, StoreHealth>()
+  })
+  locks.on('error', (error) => {
+    same<string | undefined, typeof error.code>()
+  })
+  // @ts-expect-error: no such event
+  locks.on('lsot', () => {})
+  // @ts-expect-error: no such event
+  locks.once('lsot', () => {})
+  // @ts-expect-error: no such event
+  locks.off('lsot', () => {})
+  // @ts-expect-error: no such event
+  locks.addListener('lsot', () => {})
+  // @ts-expect-error: no such event
+  locks.removeListener('lsot', () => {})
+  // @ts-expect-error: no such event
+  locks.prependListener('lsot', () => {})
+  // @ts-expect-error: no such event
+  locks.prependOnceListener('lsot', () => {})
+  // @ts-expect-error: no such event
+  locks.removeAllListeners('lsot')
+  // @ts-expect-error: no such event
+  locks.listenerCount('lsot')
+  // @ts-expect-error: an event of the worker
+  locks.on('acquired', () => {})
+  // @ts-expect-error: one parameter too many
+  locks.on('error', (_error, _more) => {})
+  // @ts-expect-error: it is told a lease
+  locks.on('lost', (_lease: string) => {})
+}
+
+export function theWorker(): void {
+  worker.on('error', (error) => {
+    same<typeof error, Error>()
+  })
+  worker.once('lost', (lease, error) => [lease.key, error.reason])
+  // What several events have in common.
+  for (const event of ['acquired', 'renewed', 'released'] as const) worker.on(event, (lease) => lease.fence)
+  // @ts-expect-error: no such event
+  worker.on('aquired', () => {})
+  // @ts-expect-error: no such event
+  worker.once('aquired', () => {})
+  // @ts-expect-error: no such event
+  worker.off('aquired', () => {})
+  // @ts-expect-error: one parameter too many
+  worker.on('acquired', (_lease, _more) => {})
+}
+
+export function theSchedule(): void {
+  schedule.on('run', (tick, lease) => [tick.getTime(), lease.fence])
+  // @ts-expect-error: no such event
+  schedule.on('runs', () => {})
+  // @ts-expect-error: no such event
+  schedule.once('runs', () => {})
+  // @ts-expect-error: the tick is first
+  schedule.on('run', (lease: Lease) => lease.fence)
+}
+
+export function telling(lease: Lease): void {
+  const told: boolean = worker.emit('acquired', lease)
+  same<ReturnType<typeof worker.eventNames>, (keyof LockWorkerEvents)[]>()
+  const [first] = worker.listeners('acquired')
+  if (told && worker.listenerCount('acquired') > 0) first?.(lease)
+  worker.setMaxListeners(20).removeAllListeners('acquired').removeAllListeners()
+  // @ts-expect-error: no lease
+  worker.emit('acquired')
+  // @ts-expect-error: no such event
+  worker.emit('aquired', lease)
+}
+
+/** What takes any emitter takes these. */
+export async function withNode(signal: AbortSignal): Promise<void> {
+  await once(worker, 'acquired', { signal })
+  await once(locks, 'lost')
+  await once(schedule, 'run')
+  for await (const [lease] of on(worker, 'acquired', { signal })) console.log((lease as Lease).fence)
+  const any: EventEmitter[] = [locks, worker, schedule]
+  const nodes: NodeJS.EventEmitter[] = [locks, worker, schedule]
+  for (const emitter of [...any, ...nodes]) emitter.on('error', console.error)
+  if (locks instanceof EventEmitter) locks.setMaxListeners(0)
+}
+
+/** A function of one's own that takes whatever has the event. */
+export function firstFence(source: Pick<Emitter<LockWorkerEvents>, 'once'>): Promise<number> {
+  return new Promise((resolve) => {
+    source.once('acquired', (lease) => resolve(lease.fence))
+  })
+}
+void firstFence(worker)
