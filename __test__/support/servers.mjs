@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { now, sleep } from './clock.mjs'
 import { atEnd } from './endings.mjs'
 import { freePort } from './ports.mjs'
+import { findRedis } from './redis-server.mjs'
 import { openResp } from './resp.mjs'
 import { ServerProcess } from './server-process.mjs'
 import { tlsWords } from './tls.mjs'
@@ -52,7 +53,9 @@ class RedisServer extends ServerProcess {
   }
 
   async start(...extra) {
-    await this.launch(process.env.REDIS_SERVER ?? 'redis-server', [...this.#words(), ...extra])
+    const program = findRedis()
+    if (!program) throw new Error('no redis-server was found: npm test installs one, REDIS_SERVER names one')
+    await this.launch(program, [...this.#words(), ...extra])
     const end = now() + 20_000
     for (;;) {
       try {
