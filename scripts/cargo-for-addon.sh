@@ -17,7 +17,9 @@ esac
 shift
 # Where napi has no types of an earlier build it forces one, by the time of day: so the next build, which is not forced, would
 # compile all of our code once more for nothing. What was never built needs no force.
-for built in "${CARGO_TARGET_DIR:-target}"/*/.fingerprint/leasehold-* "${CARGO_TARGET_DIR:-target}"/*/*/.fingerprint/leasehold-*; do
+target=${NAPI_TYPE_DEF_TMP_FOLDER-}
+target=${target%/napi-rs/*}
+for built in "$target"/*/.fingerprint/leasehold-* "$target"/*/*/.fingerprint/leasehold-*; do
   [ ! -e "$built" ] || break
 done
 [ -e "$built" ] || unset NAPI_FORCE_BUILD_LEASEHOLD

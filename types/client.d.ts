@@ -189,7 +189,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
   /**
    * Tells which locks are held below the client's `prefix`, in the order of their keys. On Redis it looks at all keys of the
    * database, a thousand at a time (`SCAN`), for up to half of {@link LockClientOptions.storeTimeout}: it is for people and
-   * monitoring, not for what is done often. Of a quorum, what most nodes have.
+   * monitoring, not for what is done often. Of a quorum, what most nodes have. The ids that {@link once} and {@link schedule} remember
+   * are told only for a pattern that says so, as `*@once:*`.
    *
    * @throws {StoreUnavailableError | QuorumError}
    * @throws {LockClosedError}

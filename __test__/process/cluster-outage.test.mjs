@@ -80,7 +80,7 @@ for (const [how, fail] of [
   })
 }
 
-test('minReplicas: a lease is with the replica of its own slot when it is granted', { timeout: 120_000 }, async (t) => {
+test('minReplicas: it is the replicas of a lock’s own slot that count', { timeout: 120_000 }, async (t) => {
   const cluster = await startCluster(t)
   const locks = createLockClient({ store: cluster.url(), minReplicas: 1, storeTimeout: 2_000 })
   atEnd(t, () => locks.close())
@@ -89,19 +89,24 @@ test('minReplicas: a lease is with the replica of its own slot when it is grante
   const slot = await slotOf(cluster, keys[0])
   const { old, master } = await cluster.failOver(slot)
   const look = await master.command()
-  assert.equal(await look('GET', `lock:${keys[0]}`), leases[0].token, 'it was there before the master gave way')
-  await until('the old master to be a replica', async () => (await look('WAIT', 1, 1_000)) === 1)
+  /** Resolves when what is written now is with the replica. */
+  const followed = () =>
+    until('the old master to follow', async () => {
+      await look('SET', `{lock:${keys[0]}}:written`, 1)
+      return (await look('WAIT', 1, 1_000)) === 1
+    })
+  await followed()
   for (const lease of leases) await lease.renew()
 
   old.freeze()
   await assert.rejects(leases[0].renew(), (error) => {
     assert.ok(error instanceof StoreUnavailableError, error)
-    assert.match(error.message, /minReplicas|of 1 replicas/)
+    assert.match(error.message, /fewer than the 1 of minReplicas/)
     return true
   })
   await Promise.all(leases.slice(1).map((lease) => lease.renew()))
   old.thaw()
-  await until('it to count again', async () => (await look('WAIT', 1, 1_000)) === 1)
+  await followed()
   for (const lease of leases) {
     await lease.renew()
     assert.equal(await lease.release(), true)

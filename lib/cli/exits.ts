@@ -26,8 +26,8 @@ export const Exit = {
 export class CliError extends Error {
   readonly exit: number
 
-  constructor(exit: number, message: string) {
-    super(message)
+  constructor(exit: number, message: string, options?: ErrorOptions) {
+    super(message, options)
     this.exit = exit
   }
 }

@@ -14,11 +14,12 @@ interface Told {
 export function failureOf(error: unknown): Told {
   const { code, message } = Object(error) as { code?: unknown; message?: unknown }
   const told = { code: typeof code === 'string' ? code : null, message: String(message ?? error) }
-  return error instanceof QuorumError ? { ...told, votes: error.votes } : told
+  const votes = votesOf(error)
+  return votes ? { ...told, votes } : told
 }
 
-/** One line; of a quorum one more for each server that could not be used. */
-export function wordsOf(error: unknown): string {
-  const { message, votes = [] } = failureOf(error)
-  return [message, ...votes.flatMap((vote) => vote.message ?? [])].join('\n  ')
+/** Those of a quorum that failed, be it as the cause of what happened. */
+function votesOf(error: unknown): readonly api.Vote[] | undefined {
+  if (error instanceof QuorumError) return error.votes
+  return error instanceof Error && error.cause !== undefined ? votesOf(error.cause) : undefined
 }

@@ -9,7 +9,7 @@ import { type Command, parse } from './command'
 import { demo } from './demo'
 import { doctor } from './doctor'
 import { Exit, exitOf, UsageError } from './exits'
-import { failureOf, wordsOf } from './failure'
+import { failureOf } from './failure'
 import { help, overview } from './help'
 import { inspect } from './inspect'
 import { ls } from './ls'
@@ -79,7 +79,7 @@ main(process.argv.slice(2)).then(
       const told = code === undefined ? { ...failureOf(error), message: stackOf(error) } : failureOf(error)
       sayJson({ error: { ...told, exit: code ?? 1 } }, process.stderr)
     } else {
-      warn(code === undefined ? stackOf(error) : wordsOf(error))
+      warn(code === undefined ? stackOf(error) : failureOf(error).message)
     }
     process.exitCode = code ?? 1
   },

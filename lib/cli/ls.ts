@@ -16,12 +16,18 @@ export const ls: Command = {
   details: `
 Lists the locks below the prefix whose keys are like PATTERN, with who holds them, the fence, when the
 lease ends unless it is renewed, and how many wait. In PATTERN * stands for any characters, ? for one,
-and \\ takes the next one to the letter; quote it for your shell.
+and \\ takes the next one to the letter; quote it for your shell. What locks.once() and locks.schedule()
+remember is listed for a pattern that says so: '*@once:*'.
 
 On Redis this looks at every key of the database, a thousand at a time, and never blocks the server; the
 user of an ACL needs +scan for it. If there are more locks than --limit, or too many keys to look at
 within half of --store-timeout (10s here), it says so, and "complete" is false in the JSON.`,
-  examples: ['leasehold ls', "leasehold ls 'invoice:*'", 'leasehold ls --json | jq -r .locks[].key'],
+  examples: [
+    'leasehold ls',
+    "leasehold ls 'invoice:*'",
+    "leasehold ls 'welcome-mail@once:*'",
+    'leasehold ls --json | jq -r .locks[].key',
+  ],
   options: {
     ...STORE_OPTIONS,
     limit: { type: 'string', value: 'N', help: 'how many locks at most: 1 to 10000. Default 1000' },

@@ -6,7 +6,7 @@ import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
 import { formatDuration, parseDuration } from './duration'
 import { CliError, Exit, UsageError } from './exits'
-import { failureOf, wordsOf } from './failure'
+import { failureOf } from './failure'
 import { openClient, STORE_OPTIONS } from './store'
 import { plain, sayJson, warn } from './terminal'
 
@@ -157,7 +157,9 @@ async function runWith(lease: api.Lease, settings: Settings): Promise<End> {
     else lease.signal.addEventListener('abort', lost, { once: true })
     const end = await child.ended
     tell('ended', { ...end }, `the command ended: ${end.signal ?? `exit code ${end.code}`}`)
-    if (loss !== undefined) throw new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`)
+    if (loss !== undefined) {
+      throw new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss })
+    }
     return end
   } finally {
     lease.signal.removeEventListener('abort', lost)
@@ -172,6 +174,6 @@ function unreleased(error: unknown, { warn }: Settings): void {
   warn(
     'unreleased',
     { error: failureOf(error) },
-    `the lock could not be released, and ends with its ttl: ${wordsOf(error)}`,
+    `the lock could not be released, and ends with its ttl: ${(error as Error).message}`,
   )
 }

@@ -6,7 +6,7 @@ import { type Command, count, flag, text } from './command'
 import { fenceOf, holdersOf, tableOf, tellable } from './describe'
 import { parseDuration } from './duration'
 import { Exit, UsageError } from './exits'
-import { failureOf, wordsOf } from './failure'
+import { failureOf } from './failure'
 import { LIST_TIMEOUT } from './ls'
 import { STORE_OPTIONS, withClient } from './store'
 import { cut, paint, plain, say, sayJson, warn } from './terminal'
@@ -53,7 +53,7 @@ looks is not seen. See leasehold ls --help for PATTERN.`,
           // The first time it is wrong usage, or a store that was never there; later an outage that may pass.
           if (look === 0) throw error
           if (json) sayJson({ at: new Date().toISOString(), error: failureOf(error) }, process.stderr)
-          else warn(wordsOf(error))
+          else warn((error as Error).message)
         }
       }
       return Exit.Ok

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use super::{Answer, LockInfo, Reply, Request, StoreError, StoreErrorKind};
 use crate::lease::Key;
 
+/// What is in the keys of leases that only remember what was done (`lib/once.ts`).
+const REMEMBERED: &str = "@once:";
+
 /// Which locks a [`Request::List`] asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -17,9 +20,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether `key` is one of those.
+    /// Whether `key` is one of those. What was done is soon more than what is held: it is listed only for a pattern that names it.
     pub fn matches(&self, key: &str) -> bool {
-        key.strip_prefix(&*self.prefix).is_some_and(|rest| is_like(&self.pattern, rest))
+        key.strip_prefix(&*self.prefix).is_some_and(|rest| {
+            is_like(&self.pattern, rest) && (!rest.contains(REMEMBERED) || self.pattern.contains(REMEMBERED))
+        })
     }
 
     /// What the keys begin with, as far as that is known.
@@ -172,6 +177,17 @@ mod tests {
         for (pattern, text) in unlike {
             assert!(!is_like(pattern, text), "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn what_was_done_is_listed_only_for_a_pattern_that_names_it() {
+        let matches = |pattern: &str, key| {
+            Wanted { prefix: "lock:".into(), pattern: pattern.into(), limit: 1 }.matches(key)
+        };
+        assert!(matches("*", "lock:mail") && !matches("*", "lock:mail@once:7"));
+        assert!(!matches("mail*", "lock:mail@once:7"));
+        assert!(matches("mail@once:*", "lock:mail@once:7") && matches("*@once:*", "lock:mail@once:7"));
+        assert!(!matches("*@once:*", "lock:mail"));
     }
 
     #[test]

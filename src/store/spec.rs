@@ -30,7 +30,7 @@ pub enum StoreSpec {
 }
 
 impl StoreSpec {
-    /// Reads a store URL. User and password of `access`, where given, take the place of those in the URL.
+    /// Reads a store URL. User and password of `access` are those that the URL lacks; it may have the same, and no others.
     ///
     /// # Errors
     /// For people, and without the password: what is wrong with the URL.

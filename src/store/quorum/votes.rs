@@ -10,12 +10,13 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
     let names = nodes.names.iter().cloned();
     let votes: Arc<[Vote]> =
         names.zip(answers).map(|(store, answer)| Vote { store, said: said(answer.as_ref()) }).collect();
-    // The same words for the same trouble, so that logs can count it: who said what differs from one time to the next, and is in the
-    // votes. Nor is a node to blame that said no more than that somebody else has the lock.
+    // The same words for the same trouble, so that logs can count it: no figures that change from one time to the next. Nor is
+    // a node to blame that said no more than that somebody else has the lock.
     let count = votes.len();
+    let failed: Vec<_> = votes.iter().filter_map(failure).collect();
     let message = format!(
-        "no quorum: too few of the {count} servers could be reached or used ({needed} are needed); what each of them said \
-         is in `votes`"
+        "no quorum: too few of the {count} servers could be reached or used ({needed} are needed): {}",
+        failed.join("; ")
     );
     let lasting: Vec<_> = votes
         .iter()
@@ -35,6 +36,15 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
         None => true,
     });
     StoreError { kind, maybe_done, message: message.into(), votes }
+}
+
+/// What kept a node from voting, if something did.
+fn failure(vote: &Vote) -> Option<String> {
+    match &vote.said {
+        Said::Failed(_, message) => Some(message.to_string()),
+        Said::Unheard => Some(format!("{} had not answered", vote.store)),
+        Said::Granted | Said::Busy | Said::Missing => None,
+    }
 }
 
 fn said(answer: Option<&Answer>) -> Said {

@@ -37,15 +37,15 @@ fn it_tells_what_each_node_said() {
 }
 
 #[test]
-fn it_says_the_same_whoever_said_what() {
+fn it_says_what_failed_and_nothing_of_who_only_had_no_lock_to_give() {
     let away = || failed(StoreErrorKind::Unreachable);
-    for answers in
-        [[away(), away(), yes()], [BUSY, failed(StoreErrorKind::TimedOut), away()], [away(), None, MISSING]]
-    {
-        assert_eq!(
-            &*error(&nodes(3), &answers, 2).message,
-            "no quorum: too few of the 3 servers could be reached or used (2 are needed); what each of them said is in `votes`"
-        );
+    for (answers, said) in [
+        ([away(), away(), yes()], "it is Unreachable; it is Unreachable"),
+        ([BUSY, failed(StoreErrorKind::TimedOut), away()], "it is TimedOut; it is Unreachable"),
+        ([away(), None, MISSING], "it is Unreachable; n1 had not answered"),
+    ] {
+        let begin = "no quorum: too few of the 3 servers could be reached or used (2 are needed): ";
+        assert_eq!(*error(&nodes(3), &answers, 2).message, format!("{begin}{said}"));
     }
 }
 

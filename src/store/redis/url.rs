@@ -10,14 +10,15 @@ const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 }
 
 /// What a password with a bare / ? or # in it leads to.
 pub const UNENCODED: &str = "special characters in the user or password of a Redis URL must be percent-encoded: / is %2F, \
-                             ? is %3F, # is %23, @ is %40";
+                             ? is %3F, # is %23, @ is %40, & is %26";
 
-const TWO_USERS: &str = "the Redis URL names two users, USER@ and ?user=USER; leave one out";
-const TWO_PASSWORDS: &str = "the Redis URL has two passwords, :PASSWORD@ and ?pass=PASSWORD; leave one out";
+const TWO_USERS: &str = "the Redis URL names a user twice, USER@ and ?user=USER; leave one out";
+const TWO_PASSWORDS: &str =
+    "the Redis URL has a password twice, :PASSWORD@ and ?pass=PASSWORD; leave one out";
 const USER_AND_OPTION: &str =
-    "there are two users, one in the Redis URL and another as the option \"username\"; leave one out";
+    "the Redis URL names a user, and the option \"username\" another or none; leave one out";
 const PASSWORD_AND_OPTION: &str =
-    "there are two passwords, one in the Redis URL and another as the option \"password\"; leave one out";
+    "the Redis URL has a password, and the option \"password\" another or none; leave one out";
 
 /// What stands behind `://`, taken apart but for host and path.
 pub struct Parts<'a> {
@@ -57,11 +58,7 @@ impl<'a> Parts<'a> {
                 "db" => parts.database = Some(database(value)?),
                 "user" => one_of(&mut parts.username, Some(decode(value, "user")?), TWO_USERS)?,
                 "pass" => one_of(&mut parts.password, Some(decode(value, "password")?), TWO_PASSWORDS)?,
-                _ => {
-                    return Err(format!(
-                        "the Redis URL has an unknown parameter {name:?}; db, user, pass are known"
-                    ));
-                }
+                _ => return Err(unknown_parameter(query, pair)),
             }
         }
         Ok(parts)
@@ -156,6 +153,17 @@ fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Resul
             *place = given;
             Ok(())
         }
+    }
+}
+
+/// What is said of `pair`. Its name may be what stands behind an & in a password.
+fn unknown_parameter(query: &str, pair: &str) -> String {
+    let known = "db, user, pass are known";
+    match pair.split_once('=') {
+        Some((name, _)) if !query.contains("pass=") => {
+            format!("the Redis URL has an unknown parameter {name:?}; {known}")
+        }
+        _ => format!("the Redis URL has an unknown parameter; {known}, and & in a password is %26"),
     }
 }
 
