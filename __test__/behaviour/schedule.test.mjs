@@ -143,6 +143,20 @@ overStores('schedule', (store) => {
     }
   })
 
+  test('that nothing can be told of what a job throws is no reason to tell nothing', async (t) => {
+    const { proxy, revoke } = Proxy.revocable({}, {})
+    revoke()
+    const locks = store.client(t)
+    const schedule = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject(proxy))
+    const [error] = await within(
+      'the error',
+      new Promise((resolve) => schedule.once('error', (...told) => resolve(told))),
+    )
+    await schedule.stop()
+    assert.ok(error instanceof Error && error.cause === proxy)
+    assert.equal(error.message, 'what was thrown is not an Error, but object')
+  })
+
   test('who is started soon after a tick asks for it, once in the cluster', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const name = store.key()
