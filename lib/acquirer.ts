@@ -14,6 +14,8 @@ import type { Ticket } from './ticket'
 /** Whose locks they are. */
 export interface Host extends Owner {
   readonly pauses: Pauses
+  /** The names of the schedules that it has. */
+  readonly schedules: Set<string>
   /** Who it is, to those who listen. */
   readonly source: Source
   /** Throws if the client was closed. */
