@@ -60,6 +60,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * A function that declares three parameters or more is a {@link LockCallback}: then nothing is returned, the function
    * gets an error or a lease, and the lease is released when it says so. Until then the process is kept alive.
    *
+   * In TypeScript, `T` and `K` are found out by themselves. Who names `T` names `K` as well, unless it is one key:
+   * `withLock<number>('a', fn)`, but `withLock<number, string[]>(['a', 'b'], fn)`.
+   *
    * @returns what `fn` returns
    * @throws {LockLostError} the lease was lost while `fn` ran, although `fn` succeeded
    * @throws what {@link acquire} throws
