@@ -14,6 +14,8 @@ import type { Ticket } from './ticket'
 /** Whose locks they are. */
 export interface Host extends Owner {
   readonly pauses: Pauses
+  /** The names of the schedules that it has. */
+  readonly schedules: Set<string>
   /** Who it is, to those who listen. */
   readonly source: Source
   /** Throws if the client was closed. */
@@ -22,6 +24,12 @@ export interface Host extends Owner {
 
 /** How many parameters a callback declares: error, lease and done. */
 const CALLBACK = 3
+
+/** What tryAcquire() does not know, but its sister does. */
+const NOT_HERE = {
+  wait: 'tryAcquire() never waits, acquire() does',
+  retry: 'tryAcquire() tries once, acquire() tries again',
+} as const
 
 type Held = Lease | MultiLease
 type Options = api.AcquireOptions
@@ -92,7 +100,7 @@ export class Acquirer {
   tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Held | null> {
     try {
       const keys = checkKeys(key)
-      const asked = options === undefined ? this.#tryDefaults : parseTry(options, this.defaults)
+      const asked = options === undefined ? this.#tryDefaults : parseTry(options, this.defaults, NOT_HERE)
       if (!isHeard()) return this.#request(keys, asked)
       const calling = { source: this.#host.source, method: 'tryAcquire', keys, asked } as const
       return followed(calling, (telling) => this.#request(keys, telling))
@@ -110,7 +118,9 @@ export class Acquirer {
 
   /** For both forms: who declares a `done` is called back. What they are is up to the types in index.d.ts. */
   withLock(key: string | readonly string[], second: unknown, third?: unknown): Promise<unknown> | undefined {
-    const [options, work] = typeof second === 'function' && third === undefined ? [undefined, second] : [second, third]
+    // Of one that is neither, the message has to be about a function.
+    const isAlone = third === undefined && !isPlain(second)
+    const [options, work] = isAlone ? [undefined, second] : [second, third]
     try {
       checkFunction('fn', work)
     } catch (error) {
@@ -122,4 +132,11 @@ export class Acquirer {
     callWith(this.#host, acquired, work as Callback<Held>)
     return undefined
   }
+}
+
+/** Whether it is an object as options are written. */
+function isPlain(given: unknown): boolean {
+  if (typeof given !== 'object' || given === null) return false
+  const prototype: unknown = Object.getPrototypeOf(given)
+  return prototype === Object.prototype || prototype === null
 }

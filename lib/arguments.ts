@@ -120,14 +120,25 @@ export function checkSignal(name: string, given: unknown): asserts given is Abor
   if (!like) throw badType(name, 'an AbortSignal', given)
 }
 
-/** Refuses what is not an object, and options that nobody knows: a misspelt ttl must not go unnoticed. */
-export function checkOptions(given: unknown, known: readonly string[]): asserts given is object {
+/**
+ * Refuses what is not an object, and options that nobody knows: a misspelt ttl must not go unnoticed. `elsewhere` says of options of
+ * other methods why they are none here.
+ */
+export function checkOptions(
+  given: unknown,
+  known: readonly string[],
+  elsewhere: Readonly<Record<string, string>> = {},
+): asserts given is object {
   const like = typeof given === 'object' && given !== null && !Array.isArray(given)
   if (!like) throw badType('options', 'of type object', given)
   for (const name of Object.keys(given)) {
     if (known.includes(name)) continue
-    const near = nearest(name, known)
-    const hint = near === undefined ? '' : `; did you mean "${near}"?`
-    throw badValue(`Unknown option ${JSON.stringify(name.slice(0, 40))}${hint}`)
+    const why = Object.hasOwn(elsewhere, name) ? `: ${elsewhere[name]}` : hintOf(name, known)
+    throw badValue(`Unknown option ${JSON.stringify(name.slice(0, 40))}${why}`)
   }
+}
+
+function hintOf(name: string, known: readonly string[]): string {
+  const near = nearest(name, known)
+  return near === undefined ? '' : `; did you mean "${near}"?`
 }

@@ -215,6 +215,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
       },
       id: this.#id,
       pauses: new Set(),
+      schedules: new Set(),
       checkOpen: (key) => this.#checkOpen(key),
       hearsLosses: () => this.listenerCount('lost') > 0,
       lost: (lease, error) => this.emit('lost', lease, error),

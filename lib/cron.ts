@@ -3,6 +3,7 @@
 
 import type { Cron as Croner } from 'croner'
 import { badType, badValue, checkText } from './arguments'
+import { quote } from './errors'
 
 /** Longer than any pattern that makes sense. */
 const LONGEST = 1_000
@@ -46,7 +47,9 @@ function checkTimeZone(given: unknown): void {
   try {
     new Intl.DateTimeFormat('en', { timeZone: given })
   } catch {
-    throw badValue('The "timeZone" option must be the name of a time zone, such as "Europe/Berlin" or "UTC"')
+    throw badValue(
+      `The "timeZone" option must be the name of a time zone, such as "Europe/Berlin" or "UTC". Received ${quote(given)}`,
+    )
   }
 }
 

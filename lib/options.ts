@@ -194,8 +194,8 @@ export function parseAcquire(given: unknown, defaults: Asked): Asked {
 }
 
 /** What tryAcquire() takes, and adopt(). */
-export function parseTry(given: unknown, defaults: Asked): Asked {
-  checkOptions(given, TRY_OPTIONS)
+export function parseTry(given: unknown, defaults: Asked, notHere?: Readonly<Record<string, string>>): Asked {
+  checkOptions(given, TRY_OPTIONS, notHere)
   return parseLease(given, defaults, -1)
 }
 

@@ -2,12 +2,22 @@
 
 import type * as api from '../index'
 import type { Host } from './acquirer'
-import { checkBoolean, checkFunction, checkKey, checkMs, checkOptions, checkTtl, MAX_MS, outOfRange } from './arguments'
+import {
+  badValue,
+  checkBoolean,
+  checkFunction,
+  checkKey,
+  checkMs,
+  checkOptions,
+  checkTtl,
+  MAX_MS,
+  outOfRange,
+} from './arguments'
 import type { Desk } from './claim'
 import { Cron } from './cron'
 import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
-import { LockAbortedError, LockClosedError, LockTimeoutError } from './errors'
+import { LockAbortedError, LockClosedError, LockTimeoutError, quote } from './errors'
 import type { Lease } from './lease'
 import { checkKeep, KEEP, markerOf, runOnce } from './once'
 import { guarded } from './rethrow'
@@ -81,6 +91,13 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     checkFunction('fn', job)
     const ticks = new Cron(cron, timeZone)
     host.checkOpen(name)
+    // Of two with the same ticks one would never run, and nobody would hear of it.
+    if (host.schedules.has(name)) {
+      throw badValue(
+        `This client has a schedule ${quote(name)} already. Stop that first, or give this one a name of its own: ` +
+          'all schedules of one name, in whatever process, are the same job',
+      )
+    }
     super()
     this.name = name
     this.#host = host
@@ -92,6 +109,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     // The process may have been started again across a tick. If others were there, they have taken it.
     const past = ticks.last(now - settings.catchUp, now)
     this.#seen = past === undefined ? now : past - 1
+    host.schedules.add(name)
     host.pauses.add(this.#end)
     this.#sleep()
   }
@@ -107,8 +125,11 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
 
   /** Also called when the client is closed. */
   readonly #end = (): void => {
+    // Then its name may be that of the next one.
+    if (this.#ended.signal.aborted) return
     clearTimeout(this.#timer)
     this.#next = undefined
+    this.#host.schedules.delete(this.name)
     this.#host.pauses.delete(this.#end)
     this.#ended.abort()
   }
@@ -164,7 +185,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       await runOnce(this.#desk, deed)
     } catch (error) {
       if (signal.aborted && (error instanceof LockAbortedError || error instanceof LockClosedError)) return
-      guarded(() => this.emit('missed', new Date(tick), error as Error))
+      this.#missed(error, tick)
     }
   }
 
@@ -207,8 +228,14 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     await work().catch((error) => this.#failed(error, tick))
   }
 
+  // Who did not listen here may listen there; what went wrong must not go unheard.
+
+  #missed(error: unknown, tick: number): void {
+    if (this.listenerCount('missed') === 0) this.#host.failed(error)
+    else guarded(() => this.emit('missed', new Date(tick), asError(error)))
+  }
+
   #failed(error: unknown, tick: number): void {
-    // Who did not listen here may listen there; it must not go unheard.
     if (this.listenerCount('error') === 0) this.#host.failed(error)
     else guarded(() => this.emit('error', asError(error), new Date(tick)))
   }

@@ -60,6 +60,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * A function that declares three parameters or more is a {@link LockCallback}: then nothing is returned, the function
    * gets an error or a lease, and the lease is released when it says so. Until then the process is kept alive.
    *
+   * In TypeScript, `T` and `K` are found out by themselves. Who names `T` names `K` as well, unless it is one key:
+   * `withLock<number>('a', fn)`, but `withLock<number, string[]>(['a', 'b'], fn)`.
+   *
    * @returns what `fn` returns
    * @throws {LockLostError} the lease was lost while `fn` ran, although `fn` succeeded
    * @throws what {@link acquire} throws
@@ -147,13 +150,16 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * until the next tick, at most for `catchUp`. Then the tick is skipped or missed; nothing runs without the store's answer.
    * `docs/cron.md` tells what is promised, and what is not.
    *
-   * @param name What is done, and the lock that is held meanwhile: as a key, but of 1000 bytes. No two schedules have one name.
+   * @param name What is done, and the lock that is held meanwhile: as a key, but of 1000 bytes. Schedules of one name
+   * are the same job, in whatever process: this client may have one of them at a time, until it is stopped.
    * @param cron Five fields, six (with seconds first) or seven (with years last), or `@daily` and the like; the same everywhere.
    * @throws {LockClosedError} the client was closed
-   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`, `ERR_OUT_OF_RANGE`
+   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE` (also when there is one of that name),
+   * `ERR_OUT_OF_RANGE`
    * @example
    * const nightly = locks.schedule('nightly-mail', '0 3 * * *', (lease, tick) => sendMails(tick, lease.fence))
    * nightly.on('error', (error, tick) => console.error(tick, error))
+   * nightly.on('missed', (tick, error) => console.error(tick, error))
    * process.once('SIGTERM', () => nightly.stop())
    */
   schedule(name: string, cron: string, fn: ScheduledJob, options?: ScheduleOptions): Schedule
@@ -255,7 +261,8 @@ export interface LockClientEvents {
   lost: [lease: Lease, error: LockLostError]
   /**
    * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
-   * take that; or the job of a schedule failed to which nobody listens. Not thrown when there is no listener.
+   * take that; or the job of a schedule failed to whose `'error'` nobody listens, or the store let it miss a tick and nobody
+   * listens to `'missed'`. Not thrown when there is no listener.
    */
   error: [error: NodeJS.ErrnoException]
   /**

@@ -36,10 +36,15 @@ export type Locked<K> = [K] extends [string]
 /** Goes on with the next handler, or to the handler of errors. */
 export type Next = (error?: unknown) => void
 
+/** The response that belongs to a request: what that names as its `res`, as those of Express do, or that of node:http. */
+export type ResponseOf<Request> = 'res' extends keyof Request
+  ? Extract<NonNullable<Request['res']>, object>
+  : ServerResponse
+
 /** What {@link lockRequest} takes. */
 export interface LockRequestOptions<
   Request = IncomingMessage,
-  Response = ServerResponse,
+  Response = ResponseOf<Request>,
   K extends RequestKeys = RequestKeys,
 > extends RequestLockOptions {
   /** Which lock a request needs. What it throws goes to the handler of errors. */
@@ -75,7 +80,7 @@ export type LockedHandler<Request, Response> = (request: Request, response: Resp
  */
 export function lockRequest<
   Request extends object = IncomingMessage,
-  Response extends object = ServerResponse,
+  Response extends object = ResponseOf<Request>,
   K extends RequestKeys = RequestKeys,
 >(
   locks: LockClient,

@@ -75,7 +75,8 @@ export interface ScheduleEvents {
   skipped: [tick: Date]
   /**
    * This process did not ask for the tick in time, or the store did not answer in time (the error says how it failed); others may
-   * have run it. Where it slept over several ticks, told once, of the first of them.
+   * have run it. Where it slept over several ticks, told once, of the first of them. Without a listener, an error is the client's
+   * `'error'` event; its `key` is `NAME@once:TICK`.
    */
   missed: [tick: Date, error: Error | null]
   /**

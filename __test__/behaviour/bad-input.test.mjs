@@ -361,6 +361,45 @@ describe('bad input: what an unknown option was meant to be', () => {
   }
 })
 
+describe('bad input: what is said', () => {
+  const unknown = (option, why) => `Unknown option "${option}"${why}`
+  const noFunction = (given) => `The "fn" argument must be of type function. Received ${given}`
+  const noZone = (given) =>
+    `The "timeZone" option must be the name of a time zone, such as "Europe/Berlin" or "UTC". Received "${given}"`
+  const inZone = (timeZone) => (locks) => locks.schedule('n', '@daily', noop, { timeZone })
+  for (const [call, said] of [
+    [(locks) => locks.tryAcquire('k', { wait: 5 }), unknown('wait', ': tryAcquire() never waits, acquire() does')],
+    [
+      (locks) => locks.semaphore('k', 2).tryAcquire({ wait: 5 }),
+      unknown('wait', ': tryAcquire() never waits, acquire() does'),
+    ],
+    [
+      (locks) => locks.tryAcquire(['a', 'b'], { retry: true }),
+      unknown('retry', ': tryAcquire() tries once, acquire() tries again'),
+    ],
+    [(locks) => locks.adopt(ticket(TICKET), { wait: 5 }), unknown('wait', '')],
+    [(locks) => locks.tryAcquire('k', { tll: 5 }), unknown('tll', '; did you mean "ttl"?')],
+    [(locks) => locks.tryAcquire('k', { toString: 5 }), unknown('toString', '')],
+    [(locks) => locks.withLock('k', 5), noFunction('type number')],
+    [(locks) => locks.withLock('k', null), noFunction('null')],
+    [(locks) => locks.withLock('k', Promise.resolve()), noFunction('an instance of Promise')],
+    [(locks) => locks.withLock('k', { ttl: 50 }), noFunction('undefined')],
+    [(locks) => locks.withLock('k', { ttl: 50 }, 5), noFunction('type number')],
+    [(locks) => locks.withLock('k'), noFunction('undefined')],
+    [(locks) => locks.semaphore('k', 2).withLock('5'), noFunction('type string')],
+    [inZone('Mars/Olympus'), noZone('Mars/Olympus')],
+    [inZone('a"\nb'), noZone('a\\"\\nb')],
+    [inZone('z'.repeat(200)), noZone(`${'z'.repeat(79)}…`)],
+  ]) {
+    test(`${call}: ${said}`, async (t) => {
+      const locks = createLockClient('memory:bad-input')
+      atEnd(t, () => locks.close())
+      const { error } = await timed(async () => call(locks))
+      assert.equal(error.message, said)
+    })
+  }
+})
+
 test('bad input: a keep that is shorter than the ttl is told with both, and why', async (t) => {
   const locks = createLockClient({ store: 'memory:bad-input', ttl: 3_000 })
   atEnd(t, () => locks.close())

@@ -143,8 +143,22 @@ overStores('schedule', (store) => {
     }
   })
 
+  test('that nothing can be told of what a job throws is no reason to tell nothing', async (t) => {
+    const { proxy, revoke } = Proxy.revocable({}, {})
+    revoke()
+    const locks = store.client(t)
+    const schedule = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject(proxy))
+    const [error] = await within(
+      'the error',
+      new Promise((resolve) => schedule.once('error', (...told) => resolve(told))),
+    )
+    await schedule.stop()
+    assert.ok(error instanceof Error && error.cause === proxy)
+    assert.equal(error.message, 'what was thrown is not an Error, but object')
+  })
+
   test('who is started soon after a tick asks for it, once in the cluster', async (t) => {
-    const [a, b] = [store.client(t), store.client(t)]
+    const [a, b, c] = [store.client(t), store.client(t), store.client(t)]
     const name = store.key()
     const runs = []
     const job = (_, tick) => runs.push(tick.getTime())
@@ -153,12 +167,52 @@ overStores('schedule', (store) => {
     const first = a.schedule(name, '0 * * * *', job, options)
     await once(first, 'run')
     const second = b.schedule(name, '0 * * * *', job, options)
-    const late = b.schedule(name, '0 0 1 1 *', job)
+    const late = c.schedule(name, '0 0 1 1 *', job)
     await until('it to ask', () => b.stats().contended > 0)
     await Promise.all([first, second, late].map((schedule) => schedule.stop()))
     assert.equal(runs.length, 1)
     assert.equal(runs[0] % 3_600_000, 0)
     assert.ok(runs[0] <= Date.now() && runs[0] > Date.now() - options.catchUp)
+  })
+
+  test('a client has one of a name at a time; other clients have it, too', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const name = store.key()
+    const begin = (locks) => locks.schedule(name, '@daily', () => {}, { catchUp: 1_000 })
+    const isRefused = (locks) =>
+      assert.throws(() => begin(locks), {
+        name: 'TypeError',
+        code: 'ERR_INVALID_ARG_VALUE',
+        message: new RegExp(`has a schedule "${name}" already\\. Stop that first`),
+      })
+    const first = begin(a)
+    const other = begin(b)
+    isRefused(a)
+    assert.notEqual(first.next, null, 'the first goes on')
+    assert.throws(() => a.schedule(`${name}-2`, '99 * * * *', () => {}))
+    const another = a.schedule(`${name}-2`, '@daily', () => {}, { catchUp: 1_000 })
+    const stopped = first.stop()
+    const second = begin(a)
+    await Promise.all([stopped, first.stop()])
+    isRefused(a)
+    await Promise.all([second, other, another].map((schedule) => schedule.stop()))
+  })
+
+  test('a name that was stopped while its job ran is free, and both jobs are never at work at a time', async (t) => {
+    const locks = store.client(t)
+    const name = store.key()
+    const { runs, job } = gate()
+    const first = locks.schedule(name, EACH_SECOND, job)
+    await until('a run', () => runs.length === 1)
+    const stopped = first.stop()
+    const second = locks.schedule(name, EACH_SECOND, job)
+    await within('a tick to be skipped', once(second, 'skipped'))
+    assert.equal(runs.length, 1)
+    runs[0].end()
+    await stopped
+    await until('the next run', () => runs.length === 2)
+    runs[1].end()
+    await second.stop()
   })
 
   test('closing the client ends it', async (t) => {
@@ -186,6 +240,20 @@ describe('schedule: a store that fails', { timeout: 60_000 }, () => {
     await until('two missed ticks', () => ticks.length === 2)
     await schedule.stop()
     assert.ok(ticks[1] > ticks[0] && (ticks[1] - ticks[0]) % SECOND === 0, String(ticks))
+  })
+})
+
+describe('schedule: a store that fails, unheard', { timeout: 60_000 }, () => {
+  test('a missed tick that nobody listens to is the client’s error; once somebody does it is not', async (t) => {
+    const locks = createLockClient(`redis://127.0.0.1:${await freePort()}`)
+    atEnd(t, () => locks.close())
+    const schedule = locks.schedule('name', EACH_SECOND, () => assert.fail('nobody allowed that'))
+    const [error] = await within('the error', once(locks, 'error'))
+    assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+    assert.match(error.key, /^name@once:\d+$/, 'it says of which tick')
+    locks.on('error', () => assert.fail('it is told twice'))
+    await new Promise((resolve) => schedule.on('missed', (_, why) => why && resolve()))
+    await schedule.stop()
   })
 })
 

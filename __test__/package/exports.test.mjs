@@ -87,6 +87,14 @@ describe('package', () => {
     for (const file of files.filter((file) => file.startsWith('./'))) assert.ok(existsSync(`${ROOT}${file}`), file)
   })
 
+  test('`typesVersions` says what `exports` does, to those who do not read that', () => {
+    const subpaths = Object.entries(manifest.exports).filter(([path, { types }]) => path !== '.' && types)
+    assert.ok(subpaths.length >= 4)
+    assert.deepEqual(manifest.typesVersions, {
+      '*': Object.fromEntries(subpaths.map(([path, { types }]) => [path.slice('./'.length), [types]])),
+    })
+  })
+
   test('what is packed is what a user needs, and no more', () => {
     const [{ files }] = JSON.parse(
       execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: ROOT, encoding: 'utf8' }),

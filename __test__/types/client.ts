@@ -121,6 +121,11 @@ export async function keysOfAllKinds(any: any, either: string | string[], one: '
   same<typeof ofOne, Lease | null>()
   await locks.withLock(any, (lease) => lease.fence)
   await locks.withLock<number>('key', (lease) => lease.fence)
+  const count = await locks.withLock<number, string[]>(['a', 'b'], (leases) => leases.leases.length)
+  same<typeof count, number>()
+  await locks.withLock<number, string[]>(['a', 'b'], { ttl: 500 }, (leases) => leases.leases.length)
+  // @ts-expect-error: of several keys, K has to be named as T is
+  await locks.withLock<number>(['a', 'b'], () => 5)
   const named = async (lease: MultiLease) => lease.fences
   await locks.withLock(['a', 'b'], named)
   // @ts-expect-error: of one key it is another lease

@@ -7,10 +7,12 @@ import {
   type Emitter,
   type Lease,
   type LockClient,
+  type LockClientEvents,
   type LockLostError,
   type LockWorker,
   type LockWorkerEvents,
   type Schedule,
+  type ScheduleEvents,
   type StoreHealth,
 } from 'leasehold'
 import { same } from './equal'
@@ -85,9 +87,9 @@ export function theSchedule(): void {
 
 export function telling(lease: Lease): void {
   const told: boolean = worker.emit('acquired', lease)
-  same<ReturnType<typeof worker.eventNames>, (keyof LockWorkerEvents)[]>()
+  const names: (keyof LockWorkerEvents)[] = worker.eventNames()
   const [first] = worker.listeners('acquired')
-  if (told && worker.listenerCount('acquired') > 0) first?.(lease)
+  if (told && names.length > 0 && worker.listenerCount('acquired') > 0) first?.(lease)
   worker.setMaxListeners(20).removeAllListeners('acquired').removeAllListeners()
   // @ts-expect-error: no lease
   worker.emit('acquired')
@@ -104,6 +106,11 @@ export async function withNode(signal: AbortSignal): Promise<void> {
   const any: EventEmitter[] = [locks, worker, schedule]
   const nodes: NodeJS.EventEmitter[] = [locks, worker, schedule]
   for (const emitter of [...any, ...nodes]) emitter.on('error', console.error)
+  // Also what knows which events there are.
+  const knowing: EventEmitter<LockClientEvents> = locks
+  knowing.on('lost', (lease, error) => [lease.key, error.reason])
+  const knowingToo: [EventEmitter<LockWorkerEvents>, EventEmitter<ScheduleEvents>] = [worker, schedule]
+  for (const emitter of knowingToo) emitter.setMaxListeners(20)
   if (locks instanceof EventEmitter) locks.setMaxListeners(0)
 }
 

@@ -30,7 +30,7 @@ app.put(
     locks,
     {
       key: (request: Request) => request.path,
-      onBusy(refusal, request, response: Response, next) {
+      onBusy(refusal, request, response, next) {
         same<typeof refusal, Refusal>()
         same<typeof refusal.status, 423 | 503>()
         same<typeof refusal.error, LockError>()
@@ -47,11 +47,31 @@ app.put(
 )
 app.put(
   '/transfers',
-  lockRequest(locks, { key: async (request: Request) => [request.path, 'all'] }, (request, response: Response) => {
+  lockRequest(locks, { key: async (request: Request) => [request.path, 'all'] }, (request, response) => {
     same<typeof request.leases, MultiLease>()
+    same<typeof response, Response>()
     response.json(request.leases.fences)
   }),
 )
+
+// By itself, typed: the response is that of the request, and what its body may be stays known.
+export const pay = lockRequest(
+  locks,
+  {
+    key: (request: Request<{ id: string }, { fence: number }>) => request.params.id,
+    onUnavailable: (refusal, _request, response) => response.status(refusal.status).end(),
+  },
+  async (request, response) => {
+    response.json({ fence: request.lease.fence })
+    // @ts-expect-error: no such body
+    response.json({ fences: {} })
+  },
+)
+app.post('/orders/:id', pay)
+// Said by oneself it is what one says.
+lockRequest(locks, { key: (request: Request) => request.path }, (_request, response: ServerResponse) => {
+  same<typeof response, ServerResponse>()
+})
 
 // Without Express.
 createServer(

@@ -130,7 +130,48 @@ overStores('worker', (store) => {
       errors.map((error) => error.cause),
       thrown,
     )
-    assert.equal(errors[0].message, "what was thrown is not an Error, but 'text'")
+    assert.equal(errors[0].message, 'what was thrown is not an Error, but "text"')
+    await worker.stop()
+  })
+
+  test('whatever work throws, the message is short, keeps secrets, and making it does not fail', async (t) => {
+    const { proxy, revoke } = Proxy.revocable({}, {})
+    revoke()
+    const fail = () => assert.fail('nobody is to see that')
+    class Refusal {
+      code = 'ERR_REFUSED'
+      message = 'not today'
+    }
+    const cases = [
+      [{ code: 7, password: 'secret' }, 'an object, code 7'],
+      [new Refusal(), 'an instance of Refusal, code "ERR_REFUSED", message "not today"'],
+      [Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`property${i}`, 'secret'])), 'an object'],
+      [{ message: 'm'.repeat(100_000), name: { secret: 1 } }, `an object, message "${'m'.repeat(200)}…"`],
+      ['t'.repeat(100_000), `"${'t'.repeat(200)}…"`],
+      [10n ** 100_000n, `1${'0'.repeat(199)}…`],
+      [Object.create(null), 'an object'],
+      [['secret'], 'an array'],
+      [() => 'secret', 'a function'],
+      [null, 'null'],
+      [undefined, 'undefined'],
+      [Symbol('mine'), 'Symbol(mine)'],
+      [Object.defineProperty({}, Symbol.toStringTag, { get: fail }), 'an object'],
+      [Object.defineProperty({}, 'message', { get: fail }), 'object'],
+      [{ [Symbol.toPrimitive]: fail, toString: fail }, 'an object'],
+      [proxy, 'object'],
+    ]
+    let tries = 0
+    const { worker, errors } = startWorker(t, store.url, {
+      retryInterval: 10,
+      startWork() {
+        if (tries < cases.length) throw cases[tries++][0]
+      },
+    })
+    await until('it to work', () => worker.state === 'working' && errors.length === cases.length)
+    for (const [i, [thrown, what]] of cases.entries()) {
+      assert.equal(errors[i].message, `what was thrown is not an Error, but ${what}`)
+      assert.ok(errors[i].cause === thrown, what)
+    }
     await worker.stop()
   })
 
