@@ -37,8 +37,7 @@ async function nothingIsLeft(running, what) {
 }
 
 describe('leasehold run, killed while it starts', { timeout: 240_000 }, () => {
-  // Of all runtimes only Node hears --require in its environment.
-  const skip = process.versions.bun || process.versions.deno ? 'needs NODE_OPTIONS' : false
+  const skip = process.versions.bun ? 'Bun does not hear --require in NODE_OPTIONS' : false
   test('at each step by which it starts the command and its guard', { skip }, async (t) => {
     const file = (name) => join(temporaryFolder(t), name)
     const env = (steps, more) => ({ NODE_OPTIONS: `--require ${KILLED_AT}`, STEPS: steps, ...more })
