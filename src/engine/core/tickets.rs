@@ -26,8 +26,8 @@ use crate::store::{Answer, Ask, GRANT_TTL, Place, Reply, Request, StoreError, St
 /// together.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 /// The same for those behind, who only keep their places; should they have been handed a lease without hearing of it, they
-/// have to come before it is over.
-const SLOW_HEARTBEAT: Duration = Duration::from_millis(800);
+/// have to come before it is over, and the lock stands still until they do: with the store's time-out before it, for no second.
+const SLOW_HEARTBEAT: Duration = Duration::from_millis(600);
 /// By how much later than the one before it each waiter looks when a lease in the way is due to end: the first one has
 /// taken it by then, unless it is gone.
 const STAGGER: Duration = Duration::from_millis(3);
