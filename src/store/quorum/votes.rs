@@ -38,12 +38,13 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
     StoreError { kind, maybe_done, message: message.into(), votes }
 }
 
-/// What kept a node from voting, if something did.
+/// Why a node did not say yes, if it could not.
 fn failure(vote: &Vote) -> Option<String> {
     match &vote.said {
         Said::Failed(_, message) => Some(message.to_string()),
         Said::Unheard => Some(format!("{} had not answered", vote.store)),
-        Said::Granted | Said::Busy | Said::Missing => None,
+        Said::Missing => Some(format!("{} knows nothing of the lease", vote.store)),
+        Said::Granted | Said::Busy => None,
     }
 }
 

@@ -42,7 +42,8 @@ fn it_says_what_failed_and_nothing_of_who_only_had_no_lock_to_give() {
     for (answers, said) in [
         ([away(), away(), yes()], "it is Unreachable; it is Unreachable"),
         ([BUSY, failed(StoreErrorKind::TimedOut), away()], "it is TimedOut; it is Unreachable"),
-        ([away(), None, MISSING], "it is Unreachable; n1 had not answered"),
+        ([away(), None, BUSY], "it is Unreachable; n1 had not answered"),
+        ([MISSING, MISSING, yes()], "n0 knows nothing of the lease; n1 knows nothing of the lease"),
     ] {
         let begin = "no quorum: too few of the 3 servers could be reached or used (2 are needed): ";
         assert_eq!(*error(&nodes(3), &answers, 2).message, format!("{begin}{said}"));
