@@ -50,6 +50,8 @@ struct Motion {
     refused: bool,
     /// Whether those nodes were asked again at which a lease in the way was about to end.
     asked_again: bool,
+    /// Whether it has waited for the rest of the nodes, so that the time it took says nothing of the network.
+    held: bool,
 }
 
 /// A token with looks of which not all nodes were heard.
@@ -145,7 +147,16 @@ impl Council {
         let ballot = Ballot::new(request, &self.nodes);
         self.motions.insert(
             id,
-            Motion { ballot, batch, index, asked: now, timeout, refused: false, asked_again: false },
+            Motion {
+                ballot,
+                batch,
+                index,
+                asked: now,
+                timeout,
+                refused: false,
+                asked_again: false,
+                held: false,
+            },
         );
     }
 
@@ -260,6 +271,7 @@ impl Council {
         let near = motion.ballot.ending(NEAR).map(|(_, left)| now + left + Duration::from_millis(1)).max();
         let until = near.map_or(until, |near| near.max(until));
         motion.ballot.hold(until.min(motion.asked + motion.timeout));
+        motion.held = true;
         self.holding.push(id);
         // Those that have handed it the lock since they said that it has to wait.
         if let Request::Acquire(Ask { token, .. }) = motion.ballot.request {
@@ -288,7 +300,7 @@ impl Council {
 
     fn end(&mut self, now: Instant, id: u64, answer: Answer) {
         let Some(motion) = self.motions.get(&id) else { return };
-        let (batch, index, asked) = (motion.batch, motion.index, motion.asked);
+        let (batch, index, asked, held) = (motion.batch, motion.index, motion.asked, motion.held);
         let key = motion.ballot.request.key().cloned();
         match (&motion.ballot.request, key.as_ref()) {
             (Request::Acquire(Ask { token, .. }), Some(key)) => {
@@ -299,7 +311,8 @@ impl Council {
             }
             _ => {}
         }
-        if answer.is_ok() {
+        // To wait as long as one has waited would be to wait ever longer.
+        if answer.is_ok() && !held {
             let took = now.since(asked);
             self.trip = (self.trip * 7 + took.min(LONGEST_PATIENCE)) / 8;
         }

@@ -248,6 +248,21 @@ fn who_has_a_minority_gives_way_after_a_while() {
 }
 
 #[test]
+fn who_has_given_way_often_waits_no_longer_than_at_first() {
+    let mut chamber = Chamber::of(3);
+    let longest = chamber.council.patience().mul_f64(1.5);
+    for batch in 1..=100 {
+        chamber.submit(batch, vec![acquire(Token::random(), Some(batch))]);
+        chamber.answer_one(0, got(1));
+        chamber.answer_one(1, queued());
+        chamber.answer_one(2, queued());
+        let waited = chamber.wait().expect("it holds what it has");
+        assert!(waited <= longest, "in round {batch}: {waited:?}");
+        assert_eq!(chamber.settled_one(batch), Reply::Split);
+    }
+}
+
+#[test]
 fn who_has_a_minority_takes_the_nodes_that_are_handed_to_it_meanwhile() {
     // The notice comes while it holds a minority, or before the last node has answered.
     for early in [false, true] {
