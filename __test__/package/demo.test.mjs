@@ -48,7 +48,8 @@ describe('npm run demo', { timeout: 120_000 }, () => {
   test('without the lock it fails, and says how', async () => {
     const { code, output } = await run('--without-lock')
     assert.equal(code, 1, output)
-    assert.match(output, /jobs done more than once: 30 /)
+    // All but those that were done before the second had started.
+    assert.match(output, /jobs done more than once: [1-9]\d* /)
   })
 
   for (const [what, words, message] of [
