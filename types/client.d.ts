@@ -266,9 +266,10 @@ export interface LockClientEvents {
    */
   error: [error: NodeJS.ErrnoException]
   /**
-   * A server of the store is gone, as its circuit breaker sees it (`state` is `open`), or back (`closed`): see {@link StoreHealth}.
-   * Told once each; of probes that fail meanwhile only {@link LockClient.stats} knows. Told at once of a server that is already
-   * known to be gone when the client is opened.
+   * A server of the store is gone, as its circuit breaker sees it (`state` is `open`), is there and refuses to be used
+   * (`refusing`: a wrong password, no memory left, a replica), or back (`closed`): see {@link StoreHealth}. In a quorum that has
+   * enough others nothing else tells. Told once each; of probes that fail meanwhile only {@link LockClient.stats} knows. Told at once of a server that is already
+   * known to be gone, or to refuse, when the client is opened.
    */
   breaker: [health: StoreHealth]
 }

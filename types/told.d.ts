@@ -119,13 +119,17 @@ export interface LockStats {
 export interface StoreHealth {
   /** Which server: its URL without a password. */
   store: string
-  /** `closed`: it is asked. `open`: it is not. `half-open`: it is not, but a probe is under way. */
-  state: 'closed' | 'open' | 'half-open'
+  /**
+   * `closed`: it is asked. `open`: it is not. `half-open`: it is not, but a probe is under way. `refusing`: it is asked, and has
+   * answered at least three acquires in a row that it can't be used (see `reason`: `denied`, `full`, `readonly`, …); over
+   * when it takes one in.
+   */
+  state: 'closed' | 'open' | 'half-open' | 'refusing'
   /** How many times in a row it had failed when the state changed; 0 when it is `closed`. */
   failures: number
-  /** Since when it is there, or is not there (`open` and `half-open` are one): ms since 1970, by this host's clock. */
+  /** Since when it is there, is not there (`open` and `half-open` are one), or refuses: ms since 1970, by this host's clock. */
   since: number
-  /** How it failed last; missing when it is `closed`. */
+  /** How it failed last, or why it refuses; missing when it is `closed`. */
   reason?: StoreUnavailableReason
 }
 

@@ -66,6 +66,50 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     assert.deepEqual({ ...first, since: 0 }, { ...health, since: 0, state: 'open', failures: 3 })
   })
 
+  test('a server of a quorum that is full, or is no master any more, is told although no call fails', async (t) => {
+    const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))
+    const locks = clientOf(
+      t,
+      servers.map((server) => server.url()),
+    )
+    const told = watch(locks)
+    const lock = () => locks.withLock('k', () => {})
+    const untilTold = (count) =>
+      until(`${count} to be told`, async () => {
+        await lock()
+        return told.length >= count
+      })
+    for (const [reason, begin, end] of [
+      ['full', ['CONFIG', 'SET', 'maxmemory', 1], ['CONFIG', 'SET', 'maxmemory', 0]],
+      ['readonly', ['REPLICAOF', '127.0.0.1', servers[0].port], ['REPLICAOF', 'NO', 'ONE']],
+    ]) {
+      told.length = 0
+      await servers[2].ask(...begin)
+      await untilTold(1)
+      const health = locks.stats().stores[2]
+      assert.deepEqual([told[0].store, told[0].state, told[0].reason], [servers[2].url(), 'refusing', reason])
+      assert.deepEqual([health.state, health.reason], ['refusing', reason])
+      assert.ok(health.failures >= 3, `${health.failures}`)
+      await servers[2].ask(...end)
+      await untilTold(2)
+      assert.deepEqual(states(told), ['refusing', 'closed'])
+      assert.deepEqual([told[1].failures, told[1].reason], [0, undefined])
+    }
+  })
+
+  test('a wrong password: each call says so, and that the server refuses is told once', async (t) => {
+    const server = await startRedis(t, { password: SECRET })
+    const locks = clientOf(t, server.url(':wrong'))
+    const told = watch(locks)
+    for (let i = 0; i < 10; i++) {
+      const { error } = await timed(() => locks.tryAcquire('k'))
+      assert.deepEqual([error.name, error.reason], ['StoreUnavailableError', 'denied'])
+      assert.doesNotMatch(error.message, /not asked again/)
+    }
+    await until('it to be told', () => told.length > 0)
+    assert.deepEqual(states(told), ['refusing'])
+  })
+
   for (const [how, fail, mend] of [
     ['frozen', (server) => server.freeze(), (server) => server.thaw()],
     ['killed', (server) => server.kill(), (server) => server.start()],

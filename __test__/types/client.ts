@@ -50,7 +50,7 @@ same<LockInfo['fence'], number | null>()
 same<WaiterInfo['age'], number>()
 same<LockStats['localHandOffs'], number>()
 same<LockStats['stores'], StoreHealth[]>()
-same<StoreHealth['state'], 'closed' | 'open' | 'half-open'>()
+same<StoreHealth['state'], 'closed' | 'open' | 'half-open' | 'refusing'>()
 same<ReturnType<LockClient['diagnose']>, Promise<Diagnosis>>()
 same<Diagnosis['findings'][number]['level'], 'info' | 'warning' | 'error'>()
 

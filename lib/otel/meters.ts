@@ -11,7 +11,7 @@ export const BOUNDARIES = [
   0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60,
 ]
 
-const breakerStates: Record<api.StoreHealth['state'], number> = { closed: 1, 'half-open': 0, open: 0 }
+const breakerStates: Record<api.StoreHealth['state'], number> = { closed: 1, 'half-open': 0, open: 0, refusing: 0 }
 
 export class Meters {
   readonly #meter: Meter

@@ -192,6 +192,7 @@ fn describe_health(health: &Health) -> Value {
         BreakerState::Closed => "closed",
         BreakerState::Open => "open",
         BreakerState::HalfOpen => "half-open",
+        BreakerState::Refusing => "refusing",
     };
     let mut said = json!({ "store": &**store, "state": state, "failures": failures, "since": since });
     if let Some(reason) = reason {

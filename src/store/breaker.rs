@@ -21,6 +21,10 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause between two probes. With the pause of whoever asks again, service is back within a second of the server.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// What a request is told besides that is not let through.
+pub const NOT_ASKED: &str =
+    " [not asked again yet: it has failed several times in a row, and is looked for by itself]";
+
 /// What it takes to open a breaker.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -50,6 +54,15 @@ pub enum BreakerState {
     Open,
     /// One probe, which is under way.
     HalfOpen,
+    /// Everything. The server answers, and what it answers to acquires is that it can't be used.
+    Refusing,
+}
+
+impl BreakerState {
+    /// Whether requests are let through.
+    pub fn lets_through(self) -> bool {
+        matches!(self, Self::Closed | Self::Refusing)
+    }
 }
 
 /// The health of one server, as its breaker sees it.
@@ -59,9 +72,9 @@ pub struct Health {
     pub store: Arc<str>,
     /// What its breaker lets through.
     pub state: BreakerState,
-    /// How many times in a row it has failed.
+    /// How many times in a row it has failed, or refused.
     pub failures: u32,
-    /// When it was last found to be there, or not to be (open and half-open are one), in ms since 1970.
+    /// When it was last found to be there, not to be (open and half-open are one), or to refuse, in ms since 1970.
     pub since: u64,
     /// How it failed last, unless the breaker is closed.
     pub reason: Option<StoreErrorKind>,
@@ -90,6 +103,12 @@ pub fn is_silence(error: &StoreError) -> bool {
     matches!(error.kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut)
 }
 
+/// Whether an error says that the server can't be used as it is, whatever lock is asked for.
+pub fn is_refusal(error: &StoreError) -> bool {
+    use StoreErrorKind::{Denied, Full, Loading, ReadOnly, Unsupported, Untrusted};
+    matches!(error.kind, Denied | Full | Loading | ReadOnly | Unsupported | Untrusted)
+}
+
 /// A circuit breaker. See the module.
 #[derive(Debug)]
 pub struct Breaker {
@@ -105,6 +124,16 @@ pub struct Breaker {
     probe_at: Option<Instant>,
     /// Probes that have failed since it opened.
     probes: u32,
+    refusals: Refusals,
+}
+
+/// Acquires that were refused since one was not.
+#[derive(Debug, Default)]
+struct Refusals {
+    rounds: u32,
+    /// When the first of the last round was refused.
+    round: Option<Instant>,
+    reason: Option<StoreErrorKind>,
 }
 
 impl Breaker {
@@ -119,6 +148,7 @@ impl Breaker {
             error: None,
             probe_at: None,
             probes: 0,
+            refusals: Refusals::default(),
         }
     }
 
@@ -127,13 +157,16 @@ impl Breaker {
         self.state
     }
 
-    /// Rounds of failures since the last answer.
+    /// Rounds of failures since the last answer, or of refusals.
     pub fn failures(&self) -> u32 {
-        self.failures
+        if self.state == BreakerState::Refusing { self.refusals.rounds } else { self.failures }
     }
 
-    /// How the server failed last; `None` if it has not since its last answer.
+    /// How the server failed last, or why it refused; `None` if it has not since its last answer.
     pub fn reason(&self) -> Option<StoreErrorKind> {
+        if self.state == BreakerState::Refusing {
+            return self.refusals.reason;
+        }
         self.error.as_ref().map(|error| error.kind)
     }
 
@@ -147,9 +180,39 @@ impl Breaker {
         if self.failures == 0 {
             return false;
         }
-        let was_closed = self.state == BreakerState::Closed;
-        *self = Self::new(self.limits);
-        !was_closed
+        let refusals = std::mem::take(&mut self.refusals);
+        let before = std::mem::replace(self, Self::new(self.limits)).state;
+        self.refusals = refusals;
+        if before == BreakerState::Refusing {
+            // It may do all else.
+            self.state = before;
+        }
+        !before.lets_through()
+    }
+
+    /// An acquire that was sent at `began` was refused with `error` at `now`. Says whether that changed the state.
+    pub fn refused(&mut self, began: Instant, error: &StoreError, now: Instant) -> bool {
+        let refusals = &mut self.refusals;
+        if refusals.round.is_none_or(|ended| began >= ended) {
+            refusals.rounds = refusals.rounds.saturating_add(1);
+            refusals.round = Some(now);
+        }
+        refusals.reason = Some(error.kind);
+        let changes = self.state == BreakerState::Closed && refusals.rounds >= self.limits.rounds;
+        if changes {
+            self.state = BreakerState::Refusing;
+        }
+        changes
+    }
+
+    /// The server took an acquire in, whether it granted it or not. Says whether that changed the state.
+    pub fn accepted(&mut self) -> bool {
+        self.refusals = Refusals::default();
+        let changes = self.state == BreakerState::Refusing;
+        if changes {
+            self.state = BreakerState::Closed;
+        }
+        changes
     }
 
     /// A request that had `timeout` failed at `now`. `jitter` is a random number in 0 … 1. Says whether that changed the state.
@@ -169,7 +232,7 @@ impl Breaker {
         let enough = self.failures >= self.limits.rounds
             || self.failures >= 2 && now.duration_since(first) >= self.limits.silence;
         match self.state {
-            BreakerState::Closed if enough => {}
+            BreakerState::Closed | BreakerState::Refusing if enough => self.refusals = Refusals::default(),
             BreakerState::HalfOpen if probe => self.probes = self.probes.saturating_add(1),
             _ => return false,
         }
@@ -197,10 +260,7 @@ impl Breaker {
             Some(error) => (error.kind, &*error.message),
             None => (StoreErrorKind::Unreachable, "the store failed"),
         };
-        let message = format!(
-            "{last} [not asked again yet: it has failed several times in a row, and is looked for by itself]"
-        );
-        StoreError::not_done(kind, message)
+        StoreError::not_done(kind, format!("{last}{NOT_ASKED}"))
     }
 }
 

@@ -182,3 +182,58 @@ fn what_is_refused_was_not_done_and_is_told_why_in_the_same_words_each_time() {
     world.breaker.probe();
     assert_eq!(world.breaker.refusal(), error);
 }
+
+impl World {
+    /// An acquire is refused by the server, at once.
+    fn turn_down(&mut self, kind: StoreErrorKind) -> bool {
+        let began = self.now;
+        self.pass(1);
+        self.breaker.answered();
+        let error = StoreError::not_done(kind, "redis://somewhere does not want to");
+        self.breaker.refused(began, &error, self.now)
+    }
+}
+
+#[test]
+fn a_server_that_refuses_three_acquires_in_a_row_is_told_and_goes_on_being_asked() {
+    let mut world = World::new();
+    assert!(!world.turn_down(StoreErrorKind::Full) && !world.turn_down(StoreErrorKind::Full));
+    assert!(!world.breaker.accepted(), "one that it takes in counts anew");
+    assert!(!world.turn_down(StoreErrorKind::Full) && !world.turn_down(StoreErrorKind::Full));
+    assert!(world.turn_down(StoreErrorKind::Full));
+    assert_eq!(world.breaker.state(), BreakerState::Refusing);
+    assert!(world.breaker.state().lets_through() && world.breaker.probe_at().is_none());
+    assert_eq!((world.breaker.failures(), world.breaker.reason()), (3, Some(StoreErrorKind::Full)));
+    // It may well release what it has.
+    assert!(!world.turn_down(StoreErrorKind::Denied) && !world.breaker.answered());
+    assert_eq!((world.breaker.failures(), world.breaker.reason()), (4, Some(StoreErrorKind::Denied)));
+    assert!(world.breaker.accepted());
+    assert_eq!((world.breaker.state(), world.breaker.failures()), (BreakerState::Closed, 0));
+    assert!(!world.breaker.accepted());
+}
+
+#[test]
+fn acquires_that_are_refused_together_are_one_refusal() {
+    let mut world = World::new();
+    let began = world.now;
+    let error = StoreError::not_done(StoreErrorKind::Full, "it is full");
+    for _ in 0..10 {
+        world.pass(1);
+        assert!(!world.breaker.refused(began, &error, world.now));
+    }
+}
+
+#[test]
+fn a_server_that_refuses_may_go_and_begins_anew_when_it_is_back() {
+    let mut world = World::new();
+    while !world.turn_down(StoreErrorKind::Full) {}
+    // An answer between two that got none.
+    assert!(!world.refuse(1) && !world.breaker.answered());
+    assert_eq!(world.breaker.state(), BreakerState::Refusing);
+    while !world.refuse(1) {}
+    assert_eq!(world.breaker.state(), BreakerState::Open);
+    assert_eq!(world.breaker.reason(), Some(StoreErrorKind::Unreachable));
+    assert!(world.breaker.answered());
+    assert_eq!(world.breaker.state(), BreakerState::Closed);
+    assert!(!world.turn_down(StoreErrorKind::Full));
+}

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::breaker::{Breaker, BreakerState, Failure, Health, Limits, is_silence};
+use super::breaker::{Breaker, BreakerState, Failure, Health, Limits, is_refusal, is_silence};
 use super::diagnosis::Report;
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError};
 use crate::engine::clock;
@@ -38,8 +38,8 @@ pub struct Guarded {
     store: Rc<dyn Store>,
     name: Arc<str>,
     breaker: RefCell<Breaker>,
-    /// See [`Health::since`], and whether that is since the server was there.
-    since: Cell<(u64, bool)>,
+    /// See [`Health::since`], and what it has been like since then; open and half-open are one.
+    since: Cell<(u64, BreakerState)>,
     listener: OnceCell<Listener>,
     /// When something was last asked while the breaker was not closed.
     asked: Cell<Instant>,
@@ -69,7 +69,7 @@ impl Guarded {
             store,
             name: name.into(),
             breaker: RefCell::new(Breaker::new(limits)),
-            since: Cell::new((wall_ms(), true)),
+            since: Cell::new((wall_ms(), BreakerState::Closed)),
             listener: OnceCell::new(),
             asked: Cell::new(Instant::now()),
             patience: Cell::new(SHORTEST_PROBE),
@@ -94,7 +94,7 @@ impl Guarded {
     }
 
     fn admit(&self, batch: &[Request], timeout: Duration) -> Admission {
-        if self.state() == BreakerState::Closed {
+        if self.state().lets_through() {
             return Admission::LetThrough;
         }
         let idle = self.asked.replace(Instant::now()).elapsed() >= IDLE;
@@ -120,9 +120,31 @@ impl Guarded {
     }
 
     async fn run(&self, batch: Vec<Request>, began: Instant, timeout: Duration) -> Vec<Answer> {
+        let acquires = batch.iter().any(|request| matches!(request, Request::Acquire(_)));
         let answers = self.store.clone().execute(batch, timeout).await;
         self.judge(&answers, began, timeout, false);
+        if acquires {
+            self.judge_acquires(&answers, began);
+        }
         answers
+    }
+
+    /// Takes in what the store answered to a batch with acquires.
+    fn judge_acquires(&self, answers: &[Answer], began: Instant) {
+        let is_taken_in = |answer: &Answer| {
+            matches!(
+                answer,
+                Ok(Reply::Acquired { .. } | Reply::Queued { .. } | Reply::Busy { .. } | Reply::Split)
+            )
+        };
+        let changed = if answers.iter().any(is_taken_in) {
+            self.breaker.borrow_mut().accepted()
+        } else {
+            let refusal =
+                answers.iter().filter_map(|answer| answer.as_ref().err()).find(|error| is_refusal(error));
+            refusal.is_some_and(|error| self.breaker.borrow_mut().refused(began, error, Instant::now()))
+        };
+        self.took(changed);
     }
 
     /// Takes in what the store answered.
@@ -151,10 +173,13 @@ impl Guarded {
         if !changed {
             return;
         }
-        let there = self.state() == BreakerState::Closed;
-        if there != self.since.get().1 {
-            self.since.set((wall_ms(), there));
-            if there {
+        let state = match self.state() {
+            BreakerState::HalfOpen => BreakerState::Open,
+            state => state,
+        };
+        if state != self.since.get().1 {
+            self.since.set((wall_ms(), state));
+            if state.lets_through() {
                 self.patience.set(SHORTEST_PROBE);
                 self.probed.notify_waiters();
             } else {
@@ -252,7 +277,7 @@ impl Store for Guarded {
                 Admission::Probe => self.probe_by(began + timeout).await,
                 Admission::Refused => {}
             }
-            if self.state() == BreakerState::Closed {
+            if self.state().lets_through() {
                 let now = Instant::now();
                 let left = (began + timeout).saturating_duration_since(now);
                 return self.run(batch, now, left).await;

@@ -5,7 +5,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{advance, sleep};
 
 use super::*;
-use crate::lease::{Token, Ttl};
+use crate::lease::{Fence, Token, Ttl};
 use crate::store::{Ask, StoreErrorKind};
 
 const NAME: &str = "redis://somewhere";
@@ -18,6 +18,7 @@ enum Mood {
     Refuses,
     Hangs,
     Loads,
+    Grants,
     Panics,
 }
 
@@ -45,6 +46,7 @@ impl Store for Fake {
                 Mood::Answers => Ok(Reply::Ready),
                 Mood::Refuses => Err(StoreError::not_done(StoreErrorKind::Unreachable, "it is gone")),
                 Mood::Hangs => Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "it hangs")),
+                Mood::Grants => Ok(Reply::Acquired { fence: Fence(1), waiting: 0 }),
                 Mood::Loads => Err(StoreError::not_done(StoreErrorKind::Loading, "it loads")),
             };
             batch.iter().map(|_| answer.clone()).collect()
@@ -133,7 +135,7 @@ fn while_the_server_answers_everything_goes_through_and_nothing_is_told() {
         }
         world.fake.mood.set(Mood::Loads);
         for _ in 0..10 {
-            assert_eq!(world.ask(acquire()).await.unwrap_err().kind, StoreErrorKind::Loading);
+            assert_eq!(world.ask(renew()).await.unwrap_err().kind, StoreErrorKind::Loading);
         }
         assert_eq!(world.count(), 20, "who answers is there");
         assert!(world.states().is_empty() && !world.is_probing());
@@ -359,5 +361,41 @@ fn what_is_closed_or_dropped_probes_no_more() {
         sleep(Duration::from_secs(5)).await;
         assert_eq!(fake.asked.borrow().len(), count);
         assert_eq!(Rc::strong_count(&fake), 1, "nothing is left behind");
+    });
+}
+
+#[test]
+fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
+    run(async {
+        let world = World::new(Mood::Loads);
+        for count in 1..=5 {
+            let told = world.ask(acquire()).await.unwrap_err();
+            assert_eq!((told.kind, &*told.message), (StoreErrorKind::Loading, "it loads"));
+            assert_eq!(world.count(), count);
+            sleep(Duration::from_millis(1)).await;
+        }
+        // What is no acquire changes nothing.
+        world.fake.mood.set(Mood::Answers);
+        assert!(world.ask(renew()).await.is_ok());
+        assert_eq!(world.states(), [BreakerState::Refusing]);
+        let health = world.guarded.health();
+        assert_eq!((health.state, health.reason), (BreakerState::Refusing, Some(StoreErrorKind::Loading)));
+        assert!(!world.is_probing());
+        world.fake.mood.set(Mood::Grants);
+        assert!(world.ask(acquire()).await.is_ok());
+        assert_eq!(world.states(), [BreakerState::Refusing, BreakerState::Closed]);
+        // It goes while it refuses.
+        world.fake.mood.set(Mood::Loads);
+        while world.guarded.state() == BreakerState::Closed {
+            assert!(world.ask(acquire()).await.is_err());
+            sleep(Duration::from_millis(1)).await;
+        }
+        world.fake.mood.set(Mood::Refuses);
+        while world.guarded.state() == BreakerState::Refusing {
+            assert!(world.ask(acquire()).await.is_err());
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(world.states()[2..], [BreakerState::Refusing, BreakerState::Open]);
+        assert!(world.is_probing());
     });
 }

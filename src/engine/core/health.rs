@@ -7,6 +7,11 @@ use super::tickets::LastLook;
 use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
 use crate::store::breaker::{BreakerState, Health};
 
+/// Away is one thing to who is told of it, whether or not it is being looked for just now.
+fn as_told(state: BreakerState) -> BreakerState {
+    if state == BreakerState::HalfOpen { BreakerState::Open } else { state }
+}
+
 impl Core {
     /// A client wants to know from now on.
     pub(super) fn watch(&mut self, op: OpId, client: ClientId) {
@@ -16,23 +21,22 @@ impl Core {
         known.watch = Some(op);
         let health = self.stores.get(&known.store).map(|link| link.health.clone()).unwrap_or_default();
         for mut health in health.into_iter().filter(|health| health.state != BreakerState::Closed) {
-            // Away is one thing to who is told of it, whether or not it is being looked for just now.
-            Arc::make_mut(&mut health).state = BreakerState::Open;
+            let state = as_told(health.state);
+            Arc::make_mut(&mut health).state = state;
             self.settle(op, Outcome::Breaker(health));
         }
     }
 
-    /// The breaker before a server has changed its state. Those who watch are told that the server is gone, and that it is
+    /// The breaker before a server has changed its state. Those who watch are told that the server is gone, refuses, or is
     /// back; of the probes between, of which there are several a second, only those know who look.
     pub(super) fn health_changed(&mut self, store: StoreId, health: Arc<Health>) {
         // Said while it was being closed.
         let Some(link) = self.stores.get_mut(&store) else { return };
-        let there = health.state == BreakerState::Closed;
-        let was_there = match link.health.iter_mut().find(|known| known.store == health.store) {
-            Some(known) => std::mem::replace(known, health.clone()).state == BreakerState::Closed,
+        let before = match link.health.iter_mut().find(|known| known.store == health.store) {
+            Some(known) => std::mem::replace(known, health.clone()).state,
             None => {
                 link.health.push(health.clone());
-                true
+                BreakerState::Closed
             }
         };
         let mut watches = Vec::new();
@@ -40,10 +44,10 @@ impl Core {
             client.settings.stats.servers.tell(health.clone());
             watches.extend(client.watch);
         }
-        for op in watches.into_iter().filter(|_| there != was_there) {
+        for op in watches.into_iter().filter(|_| as_told(before) != as_told(health.state)) {
             self.settle(op, Outcome::Breaker(health.clone()));
         }
-        if there {
+        if health.state == BreakerState::Closed {
             self.look_after_an_outage(store);
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ballot::Nodes;
+use crate::store::breaker::NOT_ASKED;
 use crate::store::{Answer, Reply, Said, StoreError, StoreErrorKind, Vote};
 
 /// The error of a request for which too few nodes said yes; `needed` would have been enough.
@@ -13,7 +14,12 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
     // The same words for the same trouble, so that logs can count it: no figures that change from one time to the next. Nor is
     // a node to blame that said no more than that somebody else has the lock.
     let count = votes.len();
-    let failed: Vec<_> = votes.iter().filter_map(failure).collect();
+    let mut failed: Vec<_> = votes.iter().filter_map(failure).collect();
+    if failed.len() < nodes.veto() {
+        // Where those are enough to explain it, nobody waited for the others, who may be well.
+        let unheard = votes.iter().filter(|vote| matches!(vote.said, Said::Unheard));
+        failed.extend(unheard.map(|vote| format!("{} had not answered", vote.store)));
+    }
     let message = format!(
         "no quorum: too few of the {count} servers could be reached or used ({needed} are needed): {}",
         failed.join("; ")
@@ -41,10 +47,10 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
 /// Why a node did not say yes, if it could not.
 fn failure(vote: &Vote) -> Option<String> {
     match &vote.said {
-        Said::Failed(_, message) => Some(message.to_string()),
-        Said::Unheard => Some(format!("{} had not answered", vote.store)),
+        // What its breaker has to say would be said as often as there are servers.
+        Said::Failed(_, message) => Some(message.strip_suffix(NOT_ASKED).unwrap_or(message).to_string()),
         Said::Missing => Some(format!("{} knows nothing of the lease", vote.store)),
-        Said::Granted | Said::Busy => None,
+        Said::Granted | Said::Busy | Said::Unheard => None,
     }
 }
 

@@ -39,10 +39,14 @@ fn it_tells_what_each_node_said() {
 #[test]
 fn it_says_what_failed_and_nothing_of_who_only_had_no_lock_to_give() {
     let away = || failed(StoreErrorKind::Unreachable);
+    let not_asked =
+        || Some(Err(StoreError::not_done(StoreErrorKind::Unreachable, format!("it is away{NOT_ASKED}"))));
     for (answers, said) in [
         ([away(), away(), yes()], "it is Unreachable; it is Unreachable"),
         ([BUSY, failed(StoreErrorKind::TimedOut), away()], "it is TimedOut; it is Unreachable"),
         ([away(), None, BUSY], "it is Unreachable; n1 had not answered"),
+        ([away(), None, away()], "it is Unreachable; it is Unreachable"),
+        ([not_asked(), not_asked(), None], "it is away; it is away"),
         ([MISSING, MISSING, yes()], "n0 knows nothing of the lease; n1 knows nothing of the lease"),
     ] {
         let begin = "no quorum: too few of the 3 servers could be reached or used (2 are needed): ";

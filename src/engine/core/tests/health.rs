@@ -46,14 +46,18 @@ fn every_client_that_watches_is_told_once_that_a_server_is_gone_and_once_that_it
     world.give(Command::Watch { op: one, client: CLIENT });
     world.give(Command::Watch { op: other, client: 8 });
     assert!(told(&mut world).is_empty(), "nothing is wrong");
-    use BreakerState::{Closed, HalfOpen, Open};
-    // A probe that fails, one that is answered; and the same once more.
-    for state in [Open, HalfOpen, Open, HalfOpen, Closed, Open, HalfOpen, Closed] {
+    use BreakerState::{Closed, HalfOpen, Open, Refusing};
+    // A probe that fails, one that is answered; the same once more; and one that refuses before it goes, and after.
+    for state in [
+        Open, HalfOpen, Open, HalfOpen, Closed, Open, HalfOpen, Closed, Refusing, Open, HalfOpen, Refusing,
+        Closed,
+    ] {
         let before = world.stats.servers.all();
         tell(&mut world, state);
         let mut heard = told(&mut world);
         heard.sort_unstable_by_key(|(op, _)| *op);
-        let probed = before.iter().any(|health| health.state != Closed) && state != Closed;
+        let is_away = |state| matches!(state, Open | HalfOpen);
+        let probed = before.iter().any(|health| is_away(health.state)) && is_away(state);
         assert_eq!(heard, if probed { vec![] } else { vec![(one, state), (other, state)] });
         assert_eq!(world.stats.servers.all(), [health(state)]);
     }
