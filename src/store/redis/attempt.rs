@@ -36,7 +36,11 @@ pub fn begin(address: RedisAddress, role: Role) -> Connecting {
             Some(Ok(Ok(link))) => link.map(Rc::new),
             Some(Ok(Err(_))) => Err(StoreError::not_done(
                 StoreErrorKind::TimedOut,
-                format!("{address} let nobody in within {} s: is it overloaded?", ATTEMPT.as_secs()),
+                format!(
+                    "{address} did not answer within {} s when connecting to it: it may be frozen, overloaded, or no \
+                     Redis server",
+                    ATTEMPT.as_secs()
+                ),
             )),
             _ => Err(StoreError::not_done(StoreErrorKind::Internal, format!("{address}: connecting failed"))),
         }

@@ -141,7 +141,7 @@ impl RedisStore {
             // It goes on: connecting takes more round trips than a batch, and may well outlast the most impatient.
             Err(_) => {
                 let message = format!(
-                    "{} let nobody in in time: is it a Redis server, and is it overloaded?",
+                    "{} did not answer in time when connecting to it: it may be frozen, overloaded, or no Redis server",
                     self.address
                 );
                 Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
