@@ -149,12 +149,13 @@ export interface Finding {
   store: string
   /**
    * `info`: good to know. `warning`: locks may fail, or be had twice, under circumstances that the message names. `error`: locks
-   * can't be had there.
+   * can't be had there, or don't keep what they promise.
    */
   level: 'info' | 'warning' | 'error'
   /**
-   * Which it is, for programs: `eviction`, `persistence`, `clock`, `slow`, `notices`, `clients`, `replicas`, `old`, `unchecked`,
-   * `process-only`, `host-only`, `network-filesystem`, or a {@link StoreUnavailableReason}. There may be others in later versions.
+   * Which it is, for programs: `eviction`, `nearly-full`, `persistence`, `clock`, `slow`, `notices`, `clients`,
+   * `too-few-replicas`, `no-spare-replica`, `replicas`, `old`, `unchecked`, `process-only`, `host-only`, `network-filesystem`; of a
+   * quorum `bare-majority`, `even`, `same-server`; or a {@link StoreUnavailableReason}. There may be others in later versions.
    */
   code: string
   /** For people: what it is, what it may lead to, and what to do about it. */

@@ -5,40 +5,16 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { inspect } from 'node:util'
-import { createLockClient, LockClosedError } from 'leasehold'
+import { createLockClient, LockClosedError, StoreUnavailableError } from 'leasehold'
 import { timed, until } from '../support/clock.mjs'
+import { startCluster } from '../support/cluster.mjs'
+import { diagnose, only, SECRET, USUAL } from '../support/diagnoses.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
 import { startRedis, startTcp, temporaryFolder } from '../support/servers.mjs'
 import { allStoreNames, overStores } from '../support/stores.mjs'
 
-const SECRET = 'hunter2-is-a-secret'
-/** What every server here has, that keeps nothing. */
-const USUAL = ['persistence']
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always']
-
-async function diagnose(t, store, options = {}) {
-  const locks = createLockClient({ store, storeTimeout: 2_000, ...options })
-  atEnd(t, () => locks.close())
-  const found = await locks.diagnose()
-  assert.ok(!inspect(found, { depth: 9 }).includes(SECRET))
-  for (const { level, code, message } of found.findings) {
-    assert.ok(['info', 'warning', 'error'].includes(level), level)
-    assert.match(code, /^[a-z-]+$/)
-    assert.ok(message.length > 20, message)
-  }
-  assert.equal(found.ok, !found.findings.some(({ level }) => level !== 'info'))
-  return found
-}
-
-/** The finding of that code, beside which there are only those of `others`. */
-function only({ findings }, code, others = USUAL) {
-  const unexpected = findings.filter((finding) => finding.code !== code && !others.includes(finding.code))
-  assert.deepEqual(unexpected, [])
-  const found = findings.filter((finding) => finding.code === code)
-  assert.equal(found.length, 1, `${code}: ${inspect(findings)}`)
-  return found[0]
-}
 
 overStores(
   'diagnose',
@@ -65,6 +41,21 @@ overStores(
   },
   allStoreNames,
 )
+
+/** Resolves when the master has so many replicas that get what is written. */
+const followed = (master, count) =>
+  until(`${count} replicas`, async () => {
+    const said = await master.ask('INFO', 'replication')
+    return said.match(/^slave\d+:.*state=online/gm)?.length === count
+  })
+
+test('diagnose: a cluster, each master of which has too few replicas', async (t) => {
+  const cluster = await startCluster(t, { replicas: false })
+  const { findings, stores } = await diagnose(t, cluster.url(), { minReplicas: 1 })
+  const few = findings.filter(({ code, level }) => code === 'too-few-replicas' && level === 'error')
+  assert.deepEqual(few.map(({ store }) => store).sort(), stores.map(({ store }) => store).sort())
+  assert.equal(few.length, 3)
+})
 
 test('diagnose: a lock file that can not be', async (t) => {
   const found = await diagnose(t, `sqlite:${join(temporaryFolder(t), 'missing', 'locks.db')}`)
@@ -179,16 +170,79 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
   test('a replica, and a master that waits for none of its own', async (t) => {
     const master = await startRedis(t)
     const replica = await startRedis(t, { replicaOf: master.port })
-    const look = await replica.command()
-    await until('the replica to follow', async () => /master_link_status:up/.test(await look('INFO', 'replication')))
+    await followed(master, 1)
     assert.equal(only(await diagnose(t, replica.url()), 'readonly').level, 'error')
-    assert.equal(only(await diagnose(t, master.url()), 'replicas').level, 'info')
+    const { level, message } = only(await diagnose(t, master.url()), 'replicas')
+    assert.equal(level, 'info')
+    assert.match(message, /^it has 1 replica and/)
     const tell = await master.command()
     await tell('CONFIG', 'SET', 'min-replicas-to-write', 1)
     assert.deepEqual(
       (await diagnose(t, master.url())).findings.map(({ code }) => code),
       USUAL,
     )
+  })
+
+  test('minReplicas: too few replicas, just as many, and one to spare', async (t) => {
+    const master = await startRedis(t)
+    const locks = createLockClient({ store: master.url(), minReplicas: 1, storeTimeout: 600 })
+    atEnd(t, () => locks.close())
+    const look = () => diagnose(t, master.url(), { minReplicas: 1 })
+    const none = only(await look(), 'too-few-replicas')
+    assert.equal(none.level, 'error')
+    assert.match(none.message, /0 replicas connected, and minReplicas asks for 1:/)
+    await assert.rejects(locks.tryAcquire('k'), StoreUnavailableError)
+
+    await startRedis(t, { replicaOf: master.port })
+    await followed(master, 1)
+    const bare = only(await look(), 'no-spare-replica')
+    assert.equal(bare.level, 'warning')
+    assert.match(bare.message, /1 replica connected/)
+    const lease = await locks.acquire('k')
+    await lease.release()
+    assert.match(
+      only(await diagnose(t, master.url(), { minReplicas: 2 }), 'too-few-replicas').message,
+      /1 replica conn.* for 2:/,
+    )
+
+    await startRedis(t, { replicaOf: master.port })
+    await followed(master, 2)
+    assert.deepEqual(
+      (await look()).findings.map(({ code }) => code),
+      USUAL,
+    )
+    assert.match(only(await diagnose(t, master.url()), 'replicas').message, /^it has 2 replicas and/)
+  })
+
+  test('minReplicas: a user who may not ask what replicas have', async (t) => {
+    const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules: '~* &* +@all -wait' } })
+    const url = server.url(`app:${SECRET}`)
+    const { level, message } = only(await diagnose(t, url, { minReplicas: 1 }), 'denied')
+    assert.equal(level, 'error')
+    assert.match(message, /\+wait/)
+    assert.equal((await diagnose(t, url)).ok, true)
+  })
+
+  test('a server that is nearly full, and one that is', async (t) => {
+    const server = await startRedis(t)
+    const tell = await server.command()
+    // So much that it does not matter what connections need.
+    await tell('SETRANGE', 'ballast', 30_000_000, 'x')
+    const used = Number(/^used_memory:(\d+)/m.exec(await tell('INFO', 'memory'))[1])
+    const locks = createLockClient(server.url())
+    atEnd(t, () => locks.close())
+    await tell('CONFIG', 'SET', 'maxmemory', Math.round(used / 0.8))
+    assert.equal((await diagnose(t, server.url())).ok, true)
+    await tell('CONFIG', 'SET', 'maxmemory', Math.round(used / 0.95))
+    assert.equal(only(await diagnose(t, server.url()), 'nearly-full').level, 'warning')
+    await (await locks.acquire('k')).release()
+    await tell('CONFIG', 'SET', 'maxmemory', Math.round(used * 0.9))
+    const { level, message } = only(await diagnose(t, server.url()), 'full')
+    assert.equal(level, 'error')
+    assert.ok(message.includes(String(Math.round(used * 0.9))), message)
+    await assert.rejects(locks.tryAcquire('k'), { reason: 'full' })
+    await tell('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
+    only(await diagnose(t, server.url()), 'eviction')
   })
 
   test('nearly as many clients as it takes', async (t) => {

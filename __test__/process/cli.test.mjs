@@ -96,10 +96,27 @@ describe('leasehold', { timeout: 120_000 }, () => {
     assert.ok((await run(t, ['doctor', '-s', store], coloured)).stdout.includes('\u001b'))
     assert.ok(!(await run(t, ['doctor', '-s', store], { ...coloured, NO_COLOR: '1' })).stdout.includes('\u001b'))
     assert.equal((await run(t, ['doctor', '-s', store, '--strict'])).code, 1)
-    const nodes = [store, store.replace('127.0.0.1', 'localhost'), 'redis://127.0.0.1:1']
-    const quorum = (await run(t, ['doctor', ...nodes.flatMap((url) => ['-s', url])])).stdout
-    for (const url of nodes) assert.equal(quorum.split(new RegExp(`${url}\\b`)).length, 2, `${url}:\n${quorum}`)
-    assert.match(quorum, /\nredis:\/\/127.0.0.1:1\nwarning unreachable\n +can't be reached .*refused/)
+    const other = (await startRedis(t)).url()
+    const doctor = (...urls) => run(t, ['doctor', ...urls.flatMap((url) => ['-s', url])])
+    const nodes = [store, other, 'redis://127.0.0.1:1']
+    const quorum = await doctor(...nodes)
+    assert.equal(quorum.code, 0, quorum.stderr)
+    for (const url of nodes) {
+      const heads = quorum.stdout.split('\n').filter((line) => line === url || line.startsWith(`${url},`))
+      assert.equal(heads.length, 1, `${url}:\n${quorum.stdout}`)
+    }
+    assert.match(quorum.stdout, /\nredis:\/\/127.0.0.1:1\nwarning unreachable\n +can't be reached .*refused/)
+    assert.match(quorum.stdout, /^warning bare-majority\n +only 2 of the quorum's 3 nodes .*redis:\/\/127.0.0.1:1$/m)
+    const twins = await doctor(store, other, store.replace('127.0.0.1', 'localhost'))
+    assert.equal(twins.code, 1)
+    assert.match(
+      twins.stdout,
+      /^error {3}same-server\n +two nodes, redis:.* and redis:.*, are one and the same server.*$/m,
+    )
+    assert.match(twins.stdout, /^not fit for locks: 1 error$/m)
+    const alone = await run(t, ['doctor', '-s', other, '--min-replicas', '1'])
+    assert.equal(alone.code, 1)
+    assert.match(alone.stdout, /^error {3}too-few-replicas$/m)
     const gone = await run(t, ['doctor', '--json', '-s', 'redis://:hunter2@127.0.0.1:1'])
     assert.equal(gone.code, 1)
     const diagnosis = JSON.parse(gone.stdout)

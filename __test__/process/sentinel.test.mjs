@@ -71,6 +71,25 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     replica.thaw()
   })
 
+  test('minReplicas: diagnose() counts those of whoever is the master', async (t) => {
+    const system = await startSentinels(t, { keep: true })
+    const worse = async (store, minReplicas) => {
+      const { findings } = await clientOf(t, store, { minReplicas }).diagnose()
+      return findings.filter(({ level }) => level !== 'info').map(({ code }) => code)
+    }
+    assert.deepEqual(await worse(system.url(), 3), ['too-few-replicas'])
+    assert.deepEqual(await worse(system.url(), 2), ['no-spare-replica'])
+    assert.deepEqual(await worse(system.url(), 1), [])
+    // What is found by sentinels may be another server at any time.
+    const others = [await system.master(), await startRedis(t, { keep: true })].map((server) => server.url())
+    assert.deepEqual(await worse([system.url(), ...others]), [])
+    await system.loseMaster()
+    await until('the other replica to follow the new master', async () => {
+      const [code] = await worse(system.url(), 1)
+      return code === 'no-spare-replica'
+    })
+  })
+
   test('minReplicas: who is handed a lease has it when replicas have it', async (t) => {
     const master = await startRedis(t)
     const replica = await startRedis(t, { replicaOf: master.port })

@@ -1,7 +1,7 @@
 // What is wrong with a store.
 
 import type * as api from '../../index'
-import { type Command, flag, text } from './command'
+import { type Command, count, flag, text } from './command'
 import { formatDuration, parseDuration } from './duration'
 import { Exit } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
@@ -15,9 +15,11 @@ export const doctor: Command = {
   summary: 'look what may go wrong with locks at the store',
   details: `
 Looks at the store and says in plain words what may go wrong with locks there: eviction, persistence,
-clocks, rights, replicas, round trips that are too long for the ttl. Changes nothing.
+memory, clocks, rights, replicas, round trips that are too long for the ttl, and what keeps a quorum from
+being one. Changes nothing.
 
-Exit code 1 if locks can't be had there (an error); with --strict also after a warning.`,
+Exit code 1 if locks can't be had there, or can't be relied on (an error); with --strict also after a
+warning.`,
   examples: [
     'leasehold doctor',
     'leasehold doctor --store redis://cache.internal --ttl 2s',
@@ -26,13 +28,18 @@ Exit code 1 if locks can't be had there (an error); with --strict also after a w
   options: {
     ...STORE_OPTIONS,
     ttl: { type: 'string', value: 'TIME', help: 'the ttl that your leases have. Default 10s' },
+    'min-replicas': { type: 'string', value: 'N', help: 'the minReplicas of your clients. Default 0' },
     strict: { type: 'boolean', help: 'a warning is a failure, too' },
   },
   words: [0, 0],
   run: (given) => {
     const ttl = text(given, 'ttl')
-    const options = ttl === undefined ? {} : { ttl: parseDuration('ttl', ttl) }
-    return withClient(given, { storeTimeout: 3_000, ...options }, async (locks) => {
+    const options = {
+      storeTimeout: 3_000,
+      minReplicas: count(given, 'min-replicas', 0),
+      ...(ttl === undefined ? {} : { ttl: parseDuration('ttl', ttl) }),
+    }
+    return withClient(given, options, async (locks) => {
       const diagnosis = await locks.diagnose()
       if (flag(given, 'json')) sayJson(diagnosis)
       else tell(diagnosis)
@@ -54,7 +61,7 @@ function tell({ findings, stores }: api.Diagnosis): void {
   }
   const worst = (level: string) => findings.filter((finding) => finding.level === level).length
   const [errors, warnings] = [worst('error'), worst('warning')]
-  if (errors > 0) say(paint('red', `locks can't be had here: ${errors} error${errors > 1 ? 's' : ''}`))
+  if (errors > 0) say(paint('red', `not fit for locks: ${errors} error${errors > 1 ? 's' : ''}`))
   else if (warnings > 0) say(paint('yellow', `usable, with ${warnings} warning${warnings > 1 ? 's' : ''}`))
   else say(paint('green', 'nothing is wrong'))
 }

@@ -3,19 +3,13 @@
 //! A store tells the facts ([`Request::Diagnose`](super::Request::Diagnose)); [`findings`] is pure, so that whoever uses a store
 //! for more than it knows of, such as a quorum for its nodes, can draw the conclusions anew.
 
+mod server;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Request, StoreError, StoreErrorKind};
 use crate::lease::Ttl;
-
-/// How far a server's clock may be from ours before that is told: it is the least of what fences of different servers have in
-/// common.
-const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
-/// A round trip is too slow when a ttl is less than so many of them: acquiring, renewing and trying again take a few each.
-const ROUND_TRIPS: u32 = 20;
-/// A server has nearly all the clients that it takes when it has this part of them, in percent.
-const CROWDED: u64 = 90;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +18,7 @@ pub enum Level {
     Info,
     /// Locks may fail, or be had twice, under circumstances that the message names.
     Warning,
-    /// Locks can't be had there.
+    /// Locks can't be had there, or don't do what they promise.
     Error,
 }
 
@@ -104,6 +98,9 @@ pub enum Facts {
 /// What is known of a server; `None` where it would not tell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerFacts {
+    /// What no other process of a server has, and each keeps as long as it runs; `None` also where the address does not always
+    /// lead to the same one.
+    pub run_id: Option<String>,
     /// As it says it.
     pub version: Option<String>,
     /// Whether it is of the oldest series that serves.
@@ -114,6 +111,8 @@ pub struct ServerFacts {
     pub is_loading: Option<bool>,
     /// How much memory it may use for data, in bytes; 0 is as much as there is.
     pub max_memory: Option<u64>,
+    /// How much of that is in use, in bytes.
+    pub used_memory: Option<u64>,
     /// What it does when that is used up.
     pub eviction: Option<String>,
     /// Whether it writes each change to a log.
@@ -122,10 +121,14 @@ pub struct ServerFacts {
     pub log_sync: Option<String>,
     /// Whether it saves all of its data now and then.
     pub has_snapshots: Option<bool>,
-    /// How many replicas follow it.
+    /// How many replicas are connected and get what is written.
     pub replicas: Option<u64>,
     /// How many of them have to be there for it to take a write.
     pub replicas_needed: Option<u64>,
+    /// How many of them have to have a lease of ours before it counts; 0: none. Not the server's word, but our user's.
+    pub min_replicas: u32,
+    /// Whether it refuses to tell us what they have.
+    pub may_not_wait: bool,
     /// How many clients it has, and how many it takes.
     pub clients: Option<(u64, u64)>,
     /// How long a question and its answer take: the middle of a few.
@@ -170,114 +173,8 @@ pub fn findings(facts: &Facts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
         Facts::Unusable { kind, message } => {
             vec![Finding::new(Level::Error, kind.name(), message.to_string())]
         }
-        Facts::Server(server) => of_server(server, ttl, quorum),
+        Facts::Server(server) => server::findings(server, ttl, quorum),
     }
-}
-
-fn of_server(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut add = |level, code, message: String| found.push(Finding::new(level, code, message));
-    if server.is_replica == Some(true) {
-        let message = "it is a replica: a lock taken there excludes nobody at the master, if it can be taken at all; give the \
-                       master's address";
-        add(Level::Error, "readonly", message.into());
-    }
-    if server.is_loading == Some(true) {
-        add(Level::Warning, "loading", "it is reading its data from disk and will take requests soon".into());
-    }
-    if let (Some(most @ 1..), Some(policy)) = (server.max_memory, server.eviction.as_deref())
-        && policy != "noeviction"
-    {
-        let message = format!(
-            "when its maxmemory of {most} bytes is used up it drops keys ({policy}), and a lock that is held may be one of them: \
-             set maxmemory-policy to noeviction, or use a server of its own for locks"
-        );
-        add(Level::Warning, "eviction", message);
-    }
-    if let Some(message) = persistence(server, quorum) {
-        add(if quorum { Level::Warning } else { Level::Info }, "persistence", message);
-    }
-    if let Some(ahead) = server.clock_ahead {
-        let off = Duration::from_micros(ahead.unsigned_abs());
-        if off.saturating_sub(server.clock_doubt) > CLOCK_TOLERANCE {
-            let way = if ahead > 0 { "ahead of" } else { "behind" };
-            let message = format!(
-                "its clock is {:.1} s {way} this host's; fences are made with the server's clock, and may go back when it is set \
-                 right or another server takes over: let both follow NTP",
-                off.as_secs_f64()
-            );
-            add(Level::Warning, "clock", message);
-        }
-    }
-    if let Some(round_trip) = server.round_trip.filter(|took| *took * ROUND_TRIPS > ttl.as_duration()) {
-        let message = format!(
-            "a round trip takes {:.1} ms, which is much beside a ttl of {} ms: leases may end before they are renewed; raise the \
-             ttl to {} ms at least",
-            round_trip.as_secs_f64() * 1e3,
-            ttl.as_millis(),
-            (round_trip * ROUND_TRIPS).as_millis() + 1
-        );
-        add(Level::Warning, "slow", message);
-    }
-    if !server.notices {
-        let message = "whoever waits for a lock is not told when it is free, and has to ask every few milliseconds: the user needs \
-                       the channels &leasehold:* and +subscribe +publish, and the server has to speak RESP3 (HELLO 3)";
-        add(Level::Warning, "notices", message.into());
-    }
-    if let Some((clients, most)) = server.clients
-        && clients * 100 >= most.saturating_mul(CROWDED)
-    {
-        let message = format!(
-            "{clients} of its {most} connections are in use: when there are none left, nobody can connect; raise maxclients"
-        );
-        add(Level::Warning, "clients", message);
-    }
-    if let (Some(replicas @ 1..), Some(0)) = (server.replicas, server.replicas_needed) {
-        let message = format!(
-            "it has {replicas} replicas and waits for none of them: a failover forgets what they have not got yet, and a lock may \
-             then be had twice; min-replicas-to-write narrows that, and fences make it harmless"
-        );
-        add(Level::Info, "replicas", message);
-    }
-    if server.is_old {
-        let message = format!(
-            "it runs version {}, of the oldest series that serves; the next leasehold may want a newer one",
-            server.version.as_deref().unwrap_or("?")
-        );
-        add(Level::Info, "old", message);
-    }
-    if !server.refused.is_empty() {
-        let message = format!(
-            "not everything could be looked at: it refused {} to this user (managed servers often do)",
-            server.refused.join(", ")
-        );
-        add(Level::Info, "unchecked", message);
-    }
-    found
-}
-
-/// What a restart of the server costs.
-fn persistence(server: &ServerFacts, quorum: bool) -> Option<String> {
-    let forgets = match (server.has_log, server.has_snapshots, server.log_sync.as_deref()) {
-        (Some(false), Some(false), _) => "it keeps nothing on disk: a restart forgets all leases",
-        (Some(false), _, _) => {
-            "it saves its data only now and then (no appendonly): a restart forgets the leases since then"
-        }
-        (Some(true), _, Some("always")) | (None, ..) => return None,
-        (Some(true), _, Some(_)) => {
-            "its log reaches the disk later than its answers do (appendfsync is not always): when its host crashes, it forgets \
-             the leases of the last seconds"
-        }
-        (Some(true), _, None) => return None,
-    };
-    let cure = if quorum {
-        "in a quorum that can give a lock to two: set appendonly yes and appendfsync always, or start it again only after the \
-         longest ttl"
-    } else {
-        "their holders learn of it by their next renewal, and fences keep late writers out; appendonly yes with appendfsync \
-         always prevents it"
-    };
-    Some(format!("{forgets}; {cure}"))
 }
 
 #[cfg(test)]

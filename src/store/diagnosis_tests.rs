@@ -7,17 +7,21 @@ fn ttl(ms: u32) -> Ttl {
 /// A server with which nothing is wrong.
 fn sound() -> ServerFacts {
     ServerFacts {
+        run_id: Some("c0ffee".into()),
         version: Some("7.2.4".into()),
         is_old: false,
         is_replica: Some(false),
         is_loading: Some(false),
         max_memory: Some(0),
+        used_memory: Some(1 << 20),
         eviction: Some("noeviction".into()),
         has_log: Some(true),
         log_sync: Some("always".into()),
         has_snapshots: Some(true),
         replicas: Some(0),
         replicas_needed: Some(0),
+        min_replicas: 0,
+        may_not_wait: false,
         clients: Some((10, 10_000)),
         round_trip: Some(Duration::from_micros(200)),
         clock_ahead: Some(150),
@@ -65,6 +69,64 @@ fn a_server_that_drops_keys_for_want_of_memory_drops_locks() {
     let mut facts = sound();
     facts.eviction = Some("allkeys-lru".into());
     assert_eq!(found(facts, false), [], "there is no limit");
+}
+
+#[test]
+fn a_server_that_refuses_writes_for_want_of_memory_takes_no_locks() {
+    let with = |used, most, policy: &str| {
+        let mut facts = sound();
+        (facts.used_memory, facts.max_memory) = (used, most);
+        facts.eviction = Some(policy.into());
+        let found = found(facts, false);
+        found.into_iter().map(|Finding { level, code, .. }| (level, code)).collect::<Vec<_>>()
+    };
+    assert_eq!(with(Some(1_001), Some(1_000), "noeviction"), [(Level::Error, "full")]);
+    assert_eq!(with(Some(1_000), Some(1_000), "noeviction"), [(Level::Error, "full")]);
+    assert_eq!(with(Some(999), Some(1_000), "noeviction"), [(Level::Warning, "nearly-full")]);
+    assert_eq!(with(Some(901), Some(1_000), "noeviction"), [(Level::Warning, "nearly-full")]);
+    assert_eq!(with(Some(900), Some(1_000), "noeviction"), []);
+    assert_eq!(with(Some(u64::MAX - 1), Some(u64::MAX), "noeviction"), [(Level::Warning, "nearly-full")]);
+    assert_eq!(with(Some(1_000), Some(0), "noeviction"), [], "there is no limit");
+    assert_eq!(with(None, Some(1_000), "noeviction"), [], "it does not tell");
+    assert_eq!(with(Some(1_000), Some(1_000), "allkeys-lru"), [(Level::Warning, "eviction")]);
+    let (_, _, message) = only(|facts| (facts.used_memory, facts.max_memory) = (Some(12_345), Some(10_000)));
+    assert!(
+        message.contains("12345 bytes") && message.contains("10000") && message.contains("raise"),
+        "{message}"
+    );
+}
+
+#[test]
+fn replicas_are_as_many_as_min_replicas_asks_for_and_one_more() {
+    let with = |there: Option<u64>, min_replicas: u32| {
+        let mut facts = sound();
+        (facts.replicas, facts.min_replicas) = (there, min_replicas);
+        found(facts, false)
+            .into_iter()
+            .map(|Finding { level, code, message }| ((level, code), message))
+            .next()
+    };
+    let cases = [
+        (0, 1, Level::Error, "too-few-replicas", "it has 0 replicas connected, and minReplicas asks for 1:"),
+        (1, 2, Level::Error, "too-few-replicas", "it has 1 replica connected, and minReplicas asks for 2:"),
+        (1, 1, Level::Warning, "no-spare-replica", "it has 1 replica connected, which is just"),
+        (2, 2, Level::Warning, "no-spare-replica", "it has 2 replicas connected, which is just"),
+        (1, 0, Level::Info, "replicas", "it has 1 replica and"),
+        (2, 0, Level::Info, "replicas", "it has 2 replicas and"),
+    ];
+    for (there, wanted, level, code, words) in cases {
+        let (told, message) = with(Some(there), wanted).unwrap_or_else(|| panic!("nothing of {code}"));
+        assert_eq!(told, (level, code));
+        assert!(message.starts_with(words), "{message}");
+    }
+    assert_eq!(with(Some(2), 1), None, "one may be lost");
+    assert_eq!(with(Some(0), 0), None);
+    let (level, code, message) = only(|facts| (facts.min_replicas, facts.may_not_wait) = (1, true));
+    assert_eq!((level, code), (Level::Error, "denied"));
+    assert!(message.contains("+wait"), "{message}");
+    assert_eq!(with(None, 1), None, "it does not tell");
+    let (_, code, _) = only(|facts| (facts.is_replica, facts.min_replicas) = (Some(true), 1));
+    assert_eq!(code, "readonly", "what replicas it has does not matter");
 }
 
 #[test]

@@ -17,7 +17,7 @@
 //!
 //! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`batches`] and [`post`]
 //! know what is asked together; [`places`] who waits; [`debts`] what is still to be released where; [`sightings`] makes one
-//! of what the nodes see; [`votes`] puts in words why it failed.
+//! of what the nodes see; [`reports`] of what is found out about them; [`votes`] puts in words why it failed.
 
 mod ballot;
 mod batches;
@@ -25,6 +25,7 @@ pub mod council;
 mod debts;
 mod places;
 mod post;
+mod reports;
 mod sightings;
 mod votes;
 

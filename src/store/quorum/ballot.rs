@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::reports::reports;
 use super::sightings::{inspected, listed, merged, most_common};
 use super::votes;
-use crate::lease::{Fence, Instant, Ttl};
+use crate::lease::{Fence, Instant};
 use crate::mutants::{self, Mutant};
-use crate::store::diagnosis::{Finding, Level, Report};
 use crate::store::{Absence, Answer, Ask, Reply, Request};
 
 /// How many nodes there are, how they are called, and how many make a majority.
@@ -431,51 +431,6 @@ fn fence_of(answer: &Answer) -> Option<(Fence, u32)> {
         Ok(Reply::Acquired { fence, waiting }) => Some((*fence, *waiting)),
         Ok(Reply::Renewed { block }) => *block,
         _ => None,
-    }
-}
-
-/// What is to be said of each node, as one of several.
-fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report> {
-    let mut all = Vec::new();
-    for (name, vote) in nodes.names.iter().zip(votes) {
-        match vote {
-            Some(Ok(Reply::Diagnosed(reports))) => {
-                all.extend(
-                    reports
-                        .iter()
-                        .map(|known| Report::new(known.store.clone(), known.facts.clone(), ttl, true)),
-                );
-            }
-            Some(Err(error)) => all.push(Report::unusable(name.clone(), error)),
-            _ => {}
-        }
-    }
-    forgive_minority(nodes, &mut all);
-    if nodes.count().is_multiple_of(2)
-        && let Some(first) = all.first_mut()
-    {
-        let message = format!(
-            "it is one of {} nodes of a quorum: no more of them may fail than of {}, and another one would be of use",
-            nodes.count(),
-            nodes.count() - 1
-        );
-        first.findings.push(Finding::new(Level::Warning, "even", message));
-    }
-    all
-}
-
-/// What keeps some nodes from being used keeps nobody from locks as long as the others are most of them.
-fn forgive_minority(nodes: &Nodes, all: &mut [Report]) {
-    let fails = |report: &&mut Report| report.findings.iter().any(|found| found.level == Level::Error);
-    let failing: Vec<&mut Report> = all.iter_mut().filter(fails).collect();
-    if failing.len() >= nodes.veto() {
-        return;
-    }
-    for finding in failing.into_iter().flat_map(|report| &mut report.findings) {
-        if finding.level == Level::Error {
-            finding.level = Level::Warning;
-            finding.message += " (the other nodes are still a quorum)";
-        }
     }
 }
 

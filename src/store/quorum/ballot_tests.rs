@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::lease::{Mode, Token, Ttl};
 use crate::store::LockInfo;
-use crate::store::diagnosis::Facts;
+use crate::store::diagnosis::{Facts, Report};
 use crate::store::{LeaseInfo, Place, Said, StoreError, StoreErrorKind};
 
 fn nodes(count: usize) -> Nodes {
@@ -270,21 +270,10 @@ fn those_who_may_have_granted_it_without_saying_so_are_known() {
 }
 
 #[test]
-fn a_node_that_can_not_be_used_is_an_error_only_where_no_quorum_is_left() {
-    for failing in 1..=2 {
-        let three = nodes(3);
-        let mut ballot = Ballot::new(Request::Diagnose { ttl: Ttl::MAX }, &three);
-        let mut verdict = Verdict::Open;
-        for node in 0..3 {
-            let answer = if node < failing {
-                Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))
-            } else {
-                Ok(Reply::Diagnosed(vec![Report::new("memory:", Facts::Process, Ttl::MAX, false)]))
-            };
-            verdict = ballot.voted(node, answer, &three);
-        }
-        let Verdict::Settle(Ok(Reply::Diagnosed(reports))) = verdict else { panic!("{verdict:?}") };
-        let worst = reports.iter().flat_map(|report| &report.findings).map(|finding| finding.level).max();
-        assert_eq!(worst, Some(if failing == 1 { Level::Warning } else { Level::Error }), "{reports:?}");
-    }
+fn a_diagnosis_is_settled_when_every_node_was_heard() {
+    let sound = || Ok(Reply::Diagnosed(vec![Report::new("memory:", Facts::Process, Ttl::MAX, false)]));
+    let verdict = after(3, Request::Diagnose { ttl: Ttl::MAX }, vec![sound(), sound(), failed()]);
+    let Verdict::Settle(Ok(Reply::Diagnosed(reports))) = verdict else { panic!("{verdict:?}") };
+    let stores: Vec<&str> = reports.iter().map(|report| &*report.store).collect();
+    assert_eq!(stores, ["memory:", "memory:", "n2"]);
 }

@@ -6,6 +6,7 @@ use redis::{Pipeline, Value};
 use tokio::time::Instant;
 
 use super::link::{Cut, Link};
+use super::reply;
 use crate::engine::clock;
 use crate::store::diagnosis::ServerFacts;
 
@@ -16,8 +17,14 @@ const ROUNDS: usize = 5;
 /// The first version that is not of the oldest series that serves.
 const NOT_OLD: u32 = 7;
 
-/// Asks the server at the other end of `link`, within `timeout`, which is over at `deadline`.
-pub async fn facts(link: &Link, deadline: Instant, timeout: Duration) -> Result<Box<ServerFacts>, Cut> {
+/// Asks the server at the other end of `link`, within `timeout`, which is over at `deadline`. `min_replicas` must have a lease of
+/// ours before it counts.
+pub async fn facts(
+    link: &Link,
+    min_replicas: u32,
+    deadline: Instant,
+    timeout: Duration,
+) -> Result<Box<ServerFacts>, Cut> {
     let mut pipeline = Pipeline::new();
     pipeline.add_command(redis::cmd("INFO"));
     for name in SETTINGS {
@@ -25,8 +32,15 @@ pub async fn facts(link: &Link, deadline: Instant, timeout: Duration) -> Result<
         command.arg("GET").arg(name);
         pipeline.add_command(command);
     }
+    if min_replicas > 0 {
+        // For none, which takes no time: whether we may.
+        let mut command = redis::cmd("WAIT");
+        command.arg(0).arg(1);
+        pipeline.add_command(command);
+    }
     let replies = link.send(&pipeline, deadline, timeout).await?;
-    let mut facts = Box::new(ServerFacts { notices: link.channel().is_some(), ..ServerFacts::default() });
+    let mut facts =
+        Box::new(ServerFacts { notices: link.channel().is_some(), min_replicas, ..ServerFacts::default() });
     let mut replies = replies.into_iter();
     match replies.next().as_ref().and_then(text) {
         Some(info) => read_info(&mut facts, &info),
@@ -39,6 +53,7 @@ pub async fn facts(link: &Link, deadline: Instant, timeout: Duration) -> Result<
     facts.has_snapshots = save.map(|schedule| !schedule.is_empty());
     facts.log_sync = sync;
     facts.replicas_needed = replicas.and_then(|count| count.parse().ok());
+    facts.may_not_wait = replies.next().as_ref().and_then(reply::refusal) == Some("NOPERM");
     read_clock(&mut facts, link, deadline, timeout).await?;
     Ok(facts)
 }
@@ -58,11 +73,27 @@ fn read_info(facts: &mut ServerFacts, info: &str) {
     facts.version = valkey.map(|version| format!("Valkey {version}")).or(redis);
     facts.is_replica = word("role").map(|role| role == "slave");
     facts.is_loading = number("loading").map(|loading| loading == 1);
+    facts.run_id = word("run_id").filter(|id| id.bytes().any(|byte| byte != b'0'));
     facts.max_memory = number("maxmemory");
+    // What is on its way to replicas and to the log is not held against the limit.
+    let spared = number("mem_not_counted_for_evict").unwrap_or(0);
+    facts.used_memory = number("used_memory").map(|used| used.saturating_sub(spared));
     facts.eviction = word("maxmemory_policy");
     facts.has_log = number("aof_enabled").map(|enabled| enabled == 1);
-    facts.replicas = number("connected_slaves");
+    // One that is still being given all the data does not count for a WAIT.
+    let away = info.lines().filter(|line| is_replica_away(line)).count();
+    facts.replicas = number("connected_slaves").map(|replicas| replicas.saturating_sub(away as u64));
     facts.clients = number("connected_clients").zip(number("maxclients"));
+}
+
+/// Whether it is the line of a replica, as `slave0:ip=127.0.0.1,port=6380,state=wait_bgsave,offset=0,lag=0`, that is not there yet.
+fn is_replica_away(line: &str) -> bool {
+    let Some((number, said)) = line.strip_prefix("slave").and_then(|rest| rest.split_once(':')) else {
+        return false;
+    };
+    let is_one = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let state = said.split(',').find_map(|pair| pair.strip_prefix("state="));
+    is_one && state.is_some_and(|state| state.trim() != "online")
 }
 
 /// How long the server takes to answer, and how its clock differs from ours.
@@ -117,4 +148,42 @@ fn time(reply: &Value) -> Option<u64> {
     let [seconds, micros] = &parts[..] else { return None };
     let number = |value| text(value)?.parse::<u64>().ok();
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(info: &str) -> ServerFacts {
+        let mut facts = ServerFacts::default();
+        read_info(&mut facts, info);
+        facts
+    }
+
+    #[test]
+    fn replicas_count_when_they_are_there() {
+        let slave = |number, state| format!("slave{number}:ip=::1,port=7,state={state},offset=0,lag=0\r\n");
+        let info =
+            ["role:master\r\nconnected_slaves:3\r\n".into(), slave(0, "online"), slave(1, "wait_bgsave")];
+        assert_eq!(read(&(info.concat() + &slave(2, "send_bulk"))).replicas, Some(1));
+        assert_eq!(read(&info.concat()).replicas, Some(2), "of one that is not shown the best is believed");
+        assert_eq!(read("connected_slaves:1\r\nslave_priority:100\r\n").replicas, Some(1));
+        assert_eq!(read("role:master\r\n").replicas, None);
+    }
+
+    #[test]
+    fn what_is_in_use_is_what_the_limit_is_for() {
+        let facts = read("used_memory:1000\r\nmaxmemory:900\r\nmem_not_counted_for_evict:200\r\n");
+        assert_eq!((facts.used_memory, facts.max_memory), (Some(800), Some(900)));
+        assert_eq!(read("used_memory:1000\r\nused_memory_rss:7\r\n").used_memory, Some(1000));
+        assert_eq!(read("used_memory_rss:7\r\n").used_memory, None);
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_run() {
+        assert_eq!(read("run_id:0a1b\r\n").run_id.as_deref(), Some("0a1b"));
+        for info in ["", "run_id:\r\n", "run_id:0000\r\n"] {
+            assert_eq!(read(info).run_id, None, "{info:?} says nothing");
+        }
+    }
 }

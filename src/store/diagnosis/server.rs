@@ -1,0 +1,172 @@
+//! What follows from what is known of a server.
+
+use std::time::Duration;
+
+use super::{Finding, Level, ServerFacts};
+use crate::lease::Ttl;
+use crate::store::StoreErrorKind;
+
+/// How far a server's clock may be from ours before that is told: it is the least of what fences of different servers have in
+/// common.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+/// A round trip is too slow when a ttl is less than so many of them: acquiring, renewing and trying again take a few each.
+const ROUND_TRIPS: u32 = 20;
+/// A server has nearly all the clients that it takes, or nearly all the data, when it has this part of them, in percent.
+const CROWDED: u64 = 90;
+
+/// What follows from what is known of `server`, for leases of `ttl`.
+pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
+    let mut found: Vec<Finding> = memory(server).into_iter().chain(replicas(server)).collect();
+    let mut add = |level, code, message: String| found.push(Finding::new(level, code, message));
+    if server.is_replica == Some(true) {
+        let message = "it is a replica: a lock taken there excludes nobody at the master, if it can be taken at all; give the \
+                       master's address";
+        add(Level::Error, "readonly", message.into());
+    }
+    if server.is_loading == Some(true) {
+        add(Level::Warning, "loading", "it is reading its data from disk and will take requests soon".into());
+    }
+    if let (Some(most @ 1..), Some(policy)) = (server.max_memory, server.eviction.as_deref())
+        && policy != "noeviction"
+    {
+        let message = format!(
+            "when its maxmemory of {most} bytes is used up it drops keys ({policy}), and a lock that is held may be one of them: \
+             set maxmemory-policy to noeviction, or use a server of its own for locks"
+        );
+        add(Level::Warning, "eviction", message);
+    }
+    if let Some(message) = persistence(server, quorum) {
+        add(if quorum { Level::Warning } else { Level::Info }, "persistence", message);
+    }
+    if let Some(ahead) = server.clock_ahead {
+        let off = Duration::from_micros(ahead.unsigned_abs());
+        if off.saturating_sub(server.clock_doubt) > CLOCK_TOLERANCE {
+            let way = if ahead > 0 { "ahead of" } else { "behind" };
+            let message = format!(
+                "its clock is {:.1} s {way} this host's; fences are made with the server's clock, and may go back when it is set \
+                 right or another server takes over: let both follow NTP",
+                off.as_secs_f64()
+            );
+            add(Level::Warning, "clock", message);
+        }
+    }
+    if let Some(round_trip) = server.round_trip.filter(|took| *took * ROUND_TRIPS > ttl.as_duration()) {
+        let message = format!(
+            "a round trip takes {:.1} ms, which is much beside a ttl of {} ms: leases may end before they are renewed; raise the \
+             ttl to {} ms at least",
+            round_trip.as_secs_f64() * 1e3,
+            ttl.as_millis(),
+            (round_trip * ROUND_TRIPS).as_millis() + 1
+        );
+        add(Level::Warning, "slow", message);
+    }
+    if !server.notices {
+        let message = "whoever waits for a lock is not told when it is free, and has to ask every few milliseconds: the user needs \
+                       the channels &leasehold:* and +subscribe +publish, and the server has to speak RESP3 (HELLO 3)";
+        add(Level::Warning, "notices", message.into());
+    }
+    if let Some((clients, most)) = server.clients
+        && clients * 100 >= most.saturating_mul(CROWDED)
+    {
+        let message = format!(
+            "{clients} of its {most} connections are in use: when there are none left, nobody can connect; raise maxclients"
+        );
+        add(Level::Warning, "clients", message);
+    }
+    if server.is_old {
+        let message = format!(
+            "it runs version {}, of the oldest series that serves; the next leasehold may want a newer one",
+            server.version.as_deref().unwrap_or("?")
+        );
+        add(Level::Info, "old", message);
+    }
+    if !server.refused.is_empty() {
+        let message = format!(
+            "not everything could be looked at: it refused {} to this user (managed servers often do)",
+            server.refused.join(", ")
+        );
+        add(Level::Info, "unchecked", message);
+    }
+    found
+}
+
+/// What a restart of the server costs.
+fn persistence(server: &ServerFacts, quorum: bool) -> Option<String> {
+    let forgets = match (server.has_log, server.has_snapshots, server.log_sync.as_deref()) {
+        (Some(false), Some(false), _) => "it keeps nothing on disk: a restart forgets all leases",
+        (Some(false), _, _) => {
+            "it saves its data only now and then (no appendonly): a restart forgets the leases since then"
+        }
+        (Some(true), _, Some("always")) | (None, ..) => return None,
+        (Some(true), _, Some(_)) => {
+            "its log reaches the disk later than its answers do (appendfsync is not always): when its host crashes, it forgets \
+             the leases of the last seconds"
+        }
+        (Some(true), _, None) => return None,
+    };
+    let cure = if quorum {
+        "in a quorum that can give a lock to two: set appendonly yes and appendfsync always, or start it again only after the \
+         longest ttl"
+    } else {
+        "their holders learn of it by their next renewal, and fences keep late writers out; appendonly yes with appendfsync \
+         always prevents it"
+    };
+    Some(format!("{forgets}; {cure}"))
+}
+
+/// How full a server is that refuses writes rather than drop something.
+fn memory(server: &ServerFacts) -> Option<Finding> {
+    let (Some(most @ 1..), Some(used)) = (server.max_memory, server.used_memory) else { return None };
+    if server.eviction.as_deref() != Some("noeviction") {
+        return None;
+    }
+    let cure = "raise maxmemory, make room, or use a server of its own for locks";
+    if used >= most {
+        let message = format!(
+            "its memory is full: {used} bytes are in use, its maxmemory is {most}, and it drops nothing (noeviction), so it refuses \
+             what is written and no lock can be had: {cure}"
+        );
+        return Some(Finding::new(Level::Error, "full", message));
+    }
+    (u128::from(used) * 100 > u128::from(most) * u128::from(CROWDED)).then(|| {
+        let message = format!(
+            "{used} of the {most} bytes of its maxmemory are in use, and it drops nothing (noeviction): when they are used up, it \
+             refuses what is written and no lock can be had; {cure}"
+        );
+        Finding::new(Level::Warning, "nearly-full", message)
+    })
+}
+
+/// What a master's replicas are good for, and whether there are enough.
+fn replicas(server: &ServerFacts) -> Option<Finding> {
+    if server.is_replica == Some(true) {
+        return None;
+    }
+    if server.may_not_wait {
+        let message = "this user may not ask what replicas have, so no lease can be granted: minReplicas needs the right +wait";
+        return Some(Finding::new(Level::Error, StoreErrorKind::Denied.name(), message));
+    }
+    let (there, wanted) = (server.replicas?, u64::from(server.min_replicas));
+    let so_many = if there == 1 { "1 replica".into() } else { format!("{there} replicas") };
+    if there < wanted {
+        let message = format!(
+            "it has {so_many} connected, and minReplicas asks for {wanted}: no lease is granted or renewed until more are there; \
+             start them, or lower minReplicas"
+        );
+        return Some(Finding::new(Level::Error, "too-few-replicas", message));
+    }
+    if wanted > 0 {
+        let message = format!(
+            "it has {so_many} connected, which is just what minReplicas asks for: when one is lost, or takes the master's place, no \
+             lease is granted or renewed until another is there; one more than minReplicas keeps locks going"
+        );
+        return (there == wanted).then(|| Finding::new(Level::Warning, "no-spare-replica", message));
+    }
+    (there > 0 && server.replicas_needed == Some(0)).then(|| {
+        let message = format!(
+            "it has {so_many} and waits for none: a failover forgets what has not reached them yet, and a lock may then be had \
+             twice; minReplicas prevents most of that, min-replicas-to-write narrows it, and fences make it harmless"
+        );
+        Finding::new(Level::Info, "replicas", message)
+    })
+}

@@ -1,0 +1,107 @@
+//! What a diagnosis of a quorum comes to: what is to be said of each node, as one of several, and of all together. Pure.
+
+use super::ballot::Nodes;
+use crate::lease::Ttl;
+use crate::store::diagnosis::{Facts, Finding, Level, Report};
+use crate::store::{Answer, Reply};
+
+/// The reports on all nodes that were asked, in the nodes' order; what concerns them all is said of the first.
+pub fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report> {
+    let mut all = Vec::new();
+    for (name, vote) in nodes.names.iter().zip(votes) {
+        match vote {
+            Some(Ok(Reply::Diagnosed(reports))) => {
+                all.extend(
+                    reports
+                        .iter()
+                        .map(|known| Report::new(known.store.clone(), known.facts.clone(), ttl, true)),
+                );
+            }
+            Some(Err(error)) => all.push(Report::unusable(name.clone(), error)),
+            _ => {}
+        }
+    }
+    let about_all: Vec<Finding> = bare_majority(nodes, &all).into_iter().chain(even(nodes)).collect();
+    forgive_minority(nodes, &mut all);
+    // After that: it is not a node that fails, and no other makes up for it.
+    accuse_twins(&mut all);
+    if let Some(first) = all.first_mut() {
+        first.findings.extend(about_all);
+    }
+    all
+}
+
+fn fails(report: &Report) -> bool {
+    report.findings.iter().any(|found| found.level == Level::Error)
+}
+
+/// One node less is no quorum any more.
+fn bare_majority(nodes: &Nodes, all: &[Report]) -> Option<Finding> {
+    let failing: Vec<&str> = all.iter().filter(|report| fails(report)).map(|report| &*report.store).collect();
+    // The fewest that can be missing, and no more.
+    if failing.is_empty() || failing.len() + 1 != nodes.veto() {
+        return None;
+    }
+    let message = format!(
+        "only {} of the quorum's {} nodes can be used, which is a bare majority: when one more fails, no lease is granted or \
+         renewed; see to {}",
+        nodes.count() - failing.len(),
+        nodes.count(),
+        failing.join(" and ")
+    );
+    Some(Finding::new(Level::Warning, "bare-majority", message))
+}
+
+fn even(nodes: &Nodes) -> Option<Finding> {
+    nodes.count().is_multiple_of(2).then(|| {
+        let message = format!(
+            "it is one of {} nodes of a quorum: no more of them may fail than of {}, and another one would be of use",
+            nodes.count(),
+            nodes.count() - 1
+        );
+        Finding::new(Level::Warning, "even", message)
+    })
+}
+
+/// What keeps some nodes from being used keeps nobody from locks as long as the others are most of them.
+fn forgive_minority(nodes: &Nodes, all: &mut [Report]) {
+    let failing: Vec<&mut Report> = all.iter_mut().filter(|report| fails(report)).collect();
+    if failing.len() >= nodes.veto() {
+        return;
+    }
+    for finding in failing.into_iter().flat_map(|report| &mut report.findings) {
+        if finding.level == Level::Error {
+            finding.level = Level::Warning;
+            finding.message += " (the other nodes are still a quorum)";
+        }
+    }
+}
+
+/// Nodes that are one server by two names, or two databases of it, are one vote that counts as two.
+fn accuse_twins(all: &mut [Report]) {
+    for later in 1..all.len() {
+        let (before, rest) = all.split_at_mut(later);
+        let report = &mut rest[0];
+        let Some(twin) = run_id(report).and_then(|id| before.iter().find(|other| run_id(other) == Some(id)))
+        else {
+            continue;
+        };
+        let message = format!(
+            "two nodes, {} and {}, are one and the same server: a crash of it takes both votes, and what one of them has released is \
+             missing at the other, so that a release may seem to come too late; let each node of the quorum be a server of its own",
+            twin.store, report.store
+        );
+        report.findings.push(Finding::new(Level::Error, "same-server", message));
+    }
+}
+
+fn run_id(report: &Report) -> Option<&str> {
+    match &report.facts {
+        Facts::Server(server) => server.run_id.as_deref(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "reports_tests.rs"]
+mod tests;
