@@ -163,10 +163,28 @@ describe('leasehold', { timeout: 120_000 }, () => {
     [['run', 'k', '--'], /no command behind --/],
     [['run', 'k', '--wait', '10', '--', 'true'], /did you mean 10s\?/],
     [['run', 'k', '--wait', '1s', '--try', '--', 'true'], /leave out --wait/],
-    [['run', 'k', '--ttl', '1ms', '--', 'true'], /"ttl" is out of range/],
+    [['run', 'k', '--ttl', '5ms', '--', 'true'], /: --ttl takes 10ms to 24\.8 days$/m],
+    [['run', 'k', '--ttl', '600h', '--', 'true'], /: --ttl takes 10ms to 24\.8 days$/m],
+    [['run', 'k', '--max-hold', '0', '--', 'true'], /: --max-hold takes 10ms to 24\.8 days$/m],
+    [['run', 'k', '--max-hold', '1s', '--ttl', '2s', '--', 'true'], /: --max-hold takes no less than --ttl, .* 2s$/m],
+    [['run', 'k', '--wait', '597h', '--', 'true'], /: --wait takes 0 to 24\.8 days$/m],
+    [['run', 'k', '--grace', '597h', '--', 'true'], /: --grace takes 0 to 24\.8 days$/m],
+    [['doctor', '--ttl', '0'], /: --ttl takes 10ms to 24\.8 days$/m],
+    [['demo', '--ttl', '9ms'], /: --ttl takes 10ms to 24\.8 days$/m],
+    [['watch', '--interval', '20ms'], /: --interval takes 50ms to 24\.8 days$/m],
+    [['ls', '--store-timeout', '61s'], /: --store-timeout takes 10ms to 1m$/m],
+    [['ls', '--min-replicas', '101'], /: --min-replicas takes a whole number, 0 to 100$/m],
+    [['ls', '--min-replicas=-1'], /: --min-replicas takes a whole number, 0 to 100$/m],
+    [['ls', '--min-replicas', '1.5'], /: --min-replicas takes a whole number, 0 to 100$/m],
+    [['ls', '--min-replicas', '1'], /a sqlite: store takes no minReplicas$/m],
+    [['ls', '--name', 'n'.repeat(256)], /: --name takes up to 255 bytes of UTF-8$/m],
     [['ls', '--store'], /--store needs a value/],
     [['ls', '--json=yes'], /--json takes no value/],
-    [['ls', '--limit', '0'], /"limit" is out of range/],
+    [['ls', '--limit', '0'], /: --limit takes a whole number, 1 to 10000$/m],
+    [['watch', '--limit', '10001'], /: --limit takes a whole number, 1 to 10000$/m],
+    [['bench', '--parallel', '1'], /: --parallel takes a whole number, 2 to 1000$/m],
+    [['ls', '--store', 'redis://a,redis://b,redis://c'], /"store" .* commas .*--store for each/],
+    [['ls', '--store', 'redis://a redis://b redis://c'], /"store" .* blanks .*--store for each/],
     [['ls', '--store', 'mysql://x'], /mysql/],
     [['--json', 'ls'], /a command comes before its options/],
   ]) {
@@ -201,6 +219,43 @@ describe('leasehold', { timeout: 120_000 }, () => {
       assert.equal(error.code, 'ERR_STORE_UNAVAILABLE', line)
       assert.match(error.message, /redis:\/\/127\.0\.0\.1:\d+ /)
     }
+  })
+
+  test('a quorum of the environment, and no password of it in a message', async (t) => {
+    const urls = [1, 2, 3].map((port) => `redis://:hunter2@127.0.0.1:${port}`)
+    const asked = (store) => run(t, ['inspect', 'k', '--json'], { LEASEHOLD_URL: store })
+    for (const between of [' ', '\n', ' \t\n ']) {
+      const { code, stderr } = await asked(` ${urls.join(between)}\n`)
+      assert.equal(code, 69, stderr)
+      const { error } = JSON.parse(stderr)
+      const stores = error.votes.map(({ store }) => store)
+      assert.deepEqual([error.code, stores], ['ERR_LOCK_QUORUM', urls.map((url) => url.replace(':hunter2@', ''))])
+      assert.doesNotMatch(stderr, /hunter2/)
+    }
+    for (const [store, message] of [
+      [urls.join(), /"LEASEHOLD_URL" .* with commas between .* with blanks between them in the environment$/],
+      [urls.join(', '), /"LEASEHOLD_URL" .* with commas between .* with blanks between them in the environment$/],
+      [urls.slice(1).join(' '), /"LEASEHOLD_URL" .*at least 3 independent stores.*: 2 were given$/],
+      [`${urls.join(' ')} hunter2`, /./],
+    ]) {
+      const { code, stderr } = await asked(store)
+      assert.equal(code, 64, stderr)
+      assert.match(JSON.parse(stderr).error.message, message)
+      assert.doesNotMatch(stderr, /hunter2/)
+    }
+  })
+
+  test('--min-replicas takes no lock that too few replicas have', async (t) => {
+    const master = await startRedis(t)
+    const locked = () =>
+      run(t, ['run', 'k', '--try', '--min-replicas', '1', '-s', master.url(), '--', 'echo', 'it has it'])
+    const { code, stdout, stderr } = await locked()
+    assert.deepEqual([code, stdout], [69, ''])
+    assert.match(stderr, /fewer than the 1 of minReplicas/)
+    const replica = await startRedis(t, { replicaOf: master.port })
+    const look = await replica.command()
+    await until('the replica to follow', async () => /master_link_status:up/.test(await look('INFO', 'replication')))
+    assert.deepEqual({ ...(await locked()), stderr: '' }, { code: 0, signal: null, stdout: 'it has it\n', stderr: '' })
   })
 
   test('of a quorum what its servers said is told, to people and as JSON', async (t) => {

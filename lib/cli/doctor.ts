@@ -1,6 +1,7 @@
 // What is wrong with a store.
 
 import type * as api from '../../index'
+import { MIN_TTL } from '../arguments'
 import { type Command, flag, text } from './command'
 import { formatDuration, parseDuration } from './duration'
 import { Exit } from './exits'
@@ -31,7 +32,7 @@ Exit code 1 if locks can't be had there (an error); with --strict also after a w
   words: [0, 0],
   run: (given) => {
     const ttl = text(given, 'ttl')
-    const options = ttl === undefined ? {} : { ttl: parseDuration('ttl', ttl) }
+    const options = ttl === undefined ? {} : { ttl: parseDuration('ttl', ttl, MIN_TTL) }
     return withClient(given, { storeTimeout: 3_000, ...options }, async (locks) => {
       const diagnosis = await locks.diagnose()
       if (flag(given, 'json')) sayJson(diagnosis)
