@@ -121,7 +121,10 @@ export interface StoreHealth {
   store: string
   /** `closed`: it is asked. `open`: it is not. `half-open`: it is not, but a probe is under way. */
   state: 'closed' | 'open' | 'half-open'
-  /** How many times in a row it had failed when the state changed; 0 when it is `closed`. */
+  /**
+   * How many times in a row it had failed when this was told, probes included; 0 when it is `closed`. While it is not, it is told anew
+   * with each probe: {@link LockClient.stats} shows it growing.
+   */
   failures: number
   /** Since when it is there, or is not there (`open` and `half-open` are one): ms since 1970, by this host's clock. */
   since: number

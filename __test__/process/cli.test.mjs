@@ -107,6 +107,28 @@ describe('leasehold', { timeout: 120_000 }, () => {
     assert.doesNotMatch(gone.stdout + gone.stderr, /hunter2/)
   })
 
+  test('doctor --strict fails when one server of a quorum has another password, without it the others will do', async (t) => {
+    const durable = ['--appendonly', 'yes', '--appendfsync', 'always']
+    const servers = await Promise.all(
+      [[], [], ['--requirepass', 'hunter2']].map((more) => startRedis(t, { args: [...durable, ...more] })),
+    )
+    const doctor = (last, ...words) => {
+      const urls = [servers[0].url(), servers[1].url(), servers[2].url(last)]
+      return run(t, ['doctor', ...words], { LEASEHOLD_URL: urls.join(' ') })
+    }
+    const fit = await doctor(':hunter2', '--strict')
+    assert.equal(fit.code, 0, fit.stdout)
+    for (const [words, exit] of [
+      [[], 0],
+      [['--strict'], 1],
+    ]) {
+      const { code, stdout, stderr } = await doctor(':hunter3', ...words)
+      assert.equal(code, exit, stdout)
+      assert.match(stdout, /^warning denied$/m)
+      assert.doesNotMatch(stdout + stderr, /hunter/)
+    }
+  })
+
   test('bench measures three things', async (t) => {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
     const { code, stdout, stderr } = await run(t, [
@@ -252,10 +274,13 @@ describe('leasehold', { timeout: 120_000 }, () => {
     const { code, stdout, stderr } = await locked()
     assert.deepEqual([code, stdout], [69, ''])
     assert.match(stderr, /fewer than the 1 of minReplicas/)
-    const replica = await startRedis(t, { replicaOf: master.port })
-    const look = await replica.command()
-    await until('the replica to follow', async () => /master_link_status:up/.test(await look('INFO', 'replication')))
-    assert.deepEqual({ ...(await locked()), stderr: '' }, { code: 0, signal: null, stdout: 'it has it\n', stderr: '' })
+    await startRedis(t, { replicaOf: master.port })
+    const look = await master.command()
+    await look('SET', 'written', 'once')
+    // Its link may be up before the master counts on it.
+    await until('the replica to have it', async () => (await look('WAIT', 1, 100)) === 1)
+    const { code: done, stdout: said, stderr: wrong } = await locked()
+    assert.deepEqual([done, said], [0, 'it has it\n'], wrong)
   })
 
   test('of a quorum what its servers said is told, to people and as JSON', async (t) => {
