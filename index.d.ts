@@ -30,7 +30,8 @@ export * from './types/worker'
  *
  * @param store Where the leases live, or an object with that and more. When it is missing: the environment
  * variable `LEASEHOLD_URL`, then `REDIS_URL`, then an SQLite file in a directory of the user's own below the
- * temporary directory, which excludes the processes of one host.
+ * temporary directory, which excludes the processes of one host. Several URLs in such a variable, with blanks between them, are a
+ * quorum.
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, or `ERR_INVALID_ARG_VALUE`: a malformed URL, an unknown option, or no
  * store is named although `NODE_ENV` is `production`, where a lock that silently is not distributed is worse than none
  * @throws {RangeError} `ERR_OUT_OF_RANGE`

@@ -23,11 +23,13 @@ import {
 import { checkSignalNames } from './exit'
 import { type ClientConfig, Flag, Most } from './native'
 import { parseRetry, type Retry } from './retry'
+import { resolveStores } from './store-urls'
 import { parseTls } from './tls'
 
 const MIN_STALL = 100
-/** Of two, none may fail. */
-const FEWEST_NODES = 3
+/** From, to; in ms. */
+export const STORE_TIMEOUTS = [10, 60_000] as const
+export const MOST_REPLICAS = 100
 
 /** What an acquire asks for. */
 export interface Asked {
@@ -92,9 +94,9 @@ export function parseClient(given: unknown): ClientSettings {
   checkMs('ttl', ttl, MIN_TTL)
   checkMsOrInfinity('wait', wait, 0)
   checkMsOrInfinity('maxStall', maxStall, MIN_STALL)
-  checkMs('storeTimeout', storeTimeout, 10, 60_000)
+  checkMs('storeTimeout', storeTimeout, ...STORE_TIMEOUTS)
   checkNumber('handOffs', handOffs, 0, 1_000, true)
-  checkNumber('minReplicas', minReplicas, 0, 100, true)
+  checkNumber('minReplicas', minReplicas, 0, MOST_REPLICAS, true)
   checkSignalNames(releaseOnSignal)
   const stores = resolveStores(options.store)
   const config: ClientConfig = { stores, prefix, name, maxStall, storeTimeout, handOffs, minReplicas }
@@ -128,48 +130,8 @@ function defaultName(): string {
   return `${hostname().slice(0, 64)}:${process.pid}${thread}`
 }
 
-function resolveStores(given: unknown): string[] {
-  if (given === undefined) return [defaultStore()]
-  if (!Array.isArray(given)) {
-    checkStore('store', given)
-    return [given]
-  }
-  if (given.length < FEWEST_NODES) {
-    throw badValue(
-      `The "store" argument must be one URL, or those of at least ${FEWEST_NODES} independent stores, better an odd ` +
-        `number: ${given.length} ${given.length === 1 ? 'was' : 'were'} given`,
-    )
-  }
-  return given.map((url: unknown, i) => {
-    checkStore(`store[${i}]`, url)
-    return url
-  })
-}
-
-function checkStore(name: string, url: unknown): asserts url is string {
-  checkText(name, url, 1, 65_536)
-  // To native code that is the default file; from a user it is a forgotten path.
-  if (url === 'sqlite:') throw badValue(`The "${name}" argument names no file: sqlite:PATH`)
-}
-
-function defaultStore(): string {
-  const { LEASEHOLD_URL, REDIS_URL, NODE_ENV } = process.env
-  const url = LEASEHOLD_URL || REDIS_URL
-  if (url) {
-    checkStore(LEASEHOLD_URL ? 'LEASEHOLD_URL' : 'REDIS_URL', url)
-    return url
-  }
-  if (NODE_ENV === 'production') {
-    throw badValue(
-      'No store is named, and NODE_ENV is "production": pass a URL, or set LEASEHOLD_URL or REDIS_URL. ' +
-        'The default, a file on this host, would not exclude other hosts; name one with sqlite:PATH if that is meant',
-    )
-  }
-  return 'sqlite:'
-}
-
 /** The longest answer that a listing may be asked for. */
-const MOST_LISTED = 10_000
+export const MOST_LISTED = 10_000
 
 export function parseList(given: unknown): { pattern: string; limit: number } {
   if (given === undefined) return { pattern: '*', limit: 1_000 }

@@ -286,7 +286,7 @@ export interface LockClientOptions {
    *
    * Three or more URLs of independent servers, better an odd number, are a quorum: a lease is one that most of them have
    * granted, and fewer than half of them may fail (Redlock, with fences). They must keep their data over a restart, or
-   * stay away for the longest `ttl`; see the README.
+   * stay away for the longest `ttl`; see docs/choosing-a-store.md. Commas or blanks between URLs in one string are refused.
    */
   store?: string | readonly string[] | undefined
   /** Redis user name, if it is not in the URL. Another than there is refused, as `password`. */
@@ -303,7 +303,8 @@ export interface LockClientOptions {
    * How many replicas of a Redis master must have a lease before it is granted, and a renewal before it counts: 0 to 100.
    * With 1, a failover to the replica that is furthest loses no lease. Each grant then takes the replicas' round trip
    * longer; while too few answer, none is granted and those that are held run out (`StoreUnavailableError`, reason
-   * `timeout`). A request waits up to half of its time-out for them. Default 0.
+   * `timeout`). So have one replica more than this number: a replica that is promoted is none any more. A request waits up to half of
+   * its time-out for them. Default 0.
    */
   minReplicas?: number | undefined
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */

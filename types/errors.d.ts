@@ -68,8 +68,8 @@ export class StoreUnavailableError extends LockError {
 }
 
 /**
- * Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached, or used, to grant or renew a lease. The message is the same
- * whichever they are; `votes` has what each of them said.
+ * Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached, or used, to grant or renew a lease. The message names those
+ * that failed and why, and is the same for the same trouble; `votes` has what each of them said.
  */
 export class QuorumError extends LockError {
   constructor(votes: readonly Vote[], message: string, options?: LockErrorOptions)

@@ -125,7 +125,10 @@ export interface StoreHealth {
    * when it takes one in.
    */
   state: 'closed' | 'open' | 'half-open' | 'refusing'
-  /** How many times in a row it had failed when the state changed; 0 when it is `closed`. */
+  /**
+   * How many times in a row it had failed, or refused, when this was told, probes included; 0 when it is `closed`. While it is `open`, it is
+   * told anew with each probe: {@link LockClient.stats} shows it growing.
+   */
   failures: number
   /** Since when it is there, is not there (`open` and `half-open` are one), or refuses: ms since 1970, by this host's clock. */
   since: number

@@ -224,6 +224,9 @@ const CLIENTS = [
   ['store: a quorum in which one is twice', VALUE, ['redis://a', 'redis://b', 'redis://A:6379']],
   ['store: a quorum with a malformed URL', VALUE, ['redis://a', 'redis://b', 'redis://']],
   ['store: a quorum with a cluster in it', VALUE, ['redis://a', 'redis://b', 'redis-cluster://c']],
+  ['store: a quorum with a comma between its URLs', VALUE, `redis://:${SECRET}@a,redis://b,redis://c`],
+  ['store: a quorum with blanks between its URLs', VALUE, `redis://:${SECRET}@a redis://b\nredis://c`],
+  ['store: an array of one text with commas', VALUE, [`redis://:${SECRET}@a, rediss://b,redis-cluster://c`]],
   ['store: an empty array', VALUE, []],
   ['store: an array of numbers', TYPE, { store: [1, 2, 3] }],
   ['store: NUL', VALUE, 'sqlite:a\0b'],
@@ -446,8 +449,17 @@ describe('bad input: createLockClient', () => {
       if (LEASEHOLD_URL === undefined) delete process.env.LEASEHOLD_URL
       else process.env.LEASEHOLD_URL = LEASEHOLD_URL
     })
-    process.env.LEASEHOLD_URL = `gopher://:${SECRET}@localhost`
-    await refused(VALUE, () => createLockClient())
+    const login = `:${SECRET}@`
+    for (const url of [
+      `gopher://${login}localhost`,
+      `redis://${login}a gopher://${login}b redis://c`,
+      `redis://${login}a redis://${login}b`,
+      `redis://${login}a,redis://${login}b,redis://c`,
+      ` \n`,
+    ]) {
+      process.env.LEASEHOLD_URL = url
+      await refused(VALUE, () => createLockClient())
+    }
   })
 })
 

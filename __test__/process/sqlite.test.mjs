@@ -103,6 +103,24 @@ describe('default store', { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(folder), [])
   })
 
+  test('LEASEHOLD_URL may name the stores of a quorum, or a file with blanks in its path', async (t) => {
+    const folder = temporaryFolder(t)
+    const holderOf = (name, url) => startChild(t, name, { key: 'k' }, env(folder, { LEASEHOLD_URL: url }))
+    const files = ['a', 'b', 'c d'].map((name) => `sqlite:${join(folder, name)}`)
+    const quorum = holderOf('holder.mjs', files.join(' '))
+    const { fence } = await quorum.next('held')
+    assert.ok(fence > 0)
+    assert.deepEqual(
+      readdirSync(folder)
+        .filter((name) => /^[a-d ]+$/.test(name))
+        .sort(),
+      ['a', 'b', 'c d'],
+    )
+    const alone = holderOf('holder.mjs', `sqlite:${join(folder, 'of its own')}`)
+    await alone.next('held')
+    assert.ok(readdirSync(folder).includes('of its own'))
+  })
+
   const spoil = {
     'a link': (path, folder) => {
       renameSync(path, join(folder, 'elsewhere'))

@@ -4,7 +4,6 @@ import { randomUUID } from 'node:crypto'
 import type * as api from '../../index'
 import { type Command, count, flag, text } from './command'
 import { formatDuration, parseDuration } from './duration'
-import { UsageError } from './exits'
 import { openClient, STORE_OPTIONS } from './store'
 import { paint, say, sayJson, table } from './terminal'
 
@@ -32,10 +31,8 @@ the release to the next holder's first line.`,
   },
   words: [0, 0],
   async run(given) {
-    const time = parseDuration('time', text(given, 'time') ?? '1s')
-    if (time < 100 || time > 60_000) throw new UsageError('--time is 100ms to 1m')
-    const parallel = count(given, 'parallel', 64)
-    if (parallel < 2 || parallel > 1_000) throw new UsageError('--parallel is 2 to 1000')
+    const time = parseDuration('time', text(given, 'time') ?? '1s', 100, 60_000)
+    const parallel = count(given, 'parallel', 64, 2, 1_000)
     // Each by itself: local hand-offs would measure this process, not the store.
     const clients = [openClient(given, { handOffs: 0 }), openClient(given, { handOffs: 0 })] as const
     try {

@@ -100,10 +100,10 @@ export function flag(given: Given, name: string): boolean {
   return given.values[name] === true
 }
 
-/** A whole number. */
-export function count(given: Given, name: string, fallback: number): number {
+/** A whole number from `least` to `most`. */
+export function count(given: Given, name: string, fallback: number, least = 0, most = 999_999_999): number {
   const value = text(given, name)
   if (value === undefined) return fallback
-  if (!/^\d{1,9}$/.test(value)) throw new UsageError(`--${name} takes a whole number`)
-  return Number(value)
+  if (/^\d{1,9}$/.test(value) && Number(value) >= least && Number(value) <= most) return Number(value)
+  throw new UsageError(`--${name} takes a whole number, ${least} to ${most}`)
 }

@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
+import { MIN_TTL } from '../arguments'
 import { type Command, flag, text } from './command'
 import { parseDuration } from './duration'
 import { Exit } from './exits'
@@ -32,7 +33,7 @@ of order; --without-lock shows what happens otherwise, and fails. Takes about te
     const args = [SCRIPT]
     const [store, ttl] = [text(given, 'store'), text(given, 'ttl')]
     if (store !== undefined) args.push('--store', store)
-    if (ttl !== undefined) args.push('--ttl', String(parseDuration('ttl', ttl)))
+    if (ttl !== undefined) args.push('--ttl', String(parseDuration('ttl', ttl, MIN_TTL)))
     if (flag(given, 'without-lock')) args.push('--without-lock')
     if (flag(given, 'json')) args.push('--json')
     const child = spawn(process.execPath, args, { stdio: 'inherit' })

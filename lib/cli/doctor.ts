@@ -1,7 +1,8 @@
 // What is wrong with a store.
 
 import type * as api from '../../index'
-import { type Command, count, flag, text } from './command'
+import { MIN_TTL } from '../arguments'
+import { type Command, flag, text } from './command'
 import { formatDuration, parseDuration } from './duration'
 import { Exit } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
@@ -28,18 +29,13 @@ warning.`,
   options: {
     ...STORE_OPTIONS,
     ttl: { type: 'string', value: 'TIME', help: 'the ttl that your leases have. Default 10s' },
-    'min-replicas': { type: 'string', value: 'N', help: 'the minReplicas of your clients. Default 0' },
     strict: { type: 'boolean', help: 'a warning is a failure, too' },
   },
   words: [0, 0],
   run: (given) => {
     const ttl = text(given, 'ttl')
-    const options = {
-      storeTimeout: 3_000,
-      minReplicas: count(given, 'min-replicas', 0),
-      ...(ttl === undefined ? {} : { ttl: parseDuration('ttl', ttl) }),
-    }
-    return withClient(given, options, async (locks) => {
+    const options = ttl === undefined ? {} : { ttl: parseDuration('ttl', ttl, MIN_TTL) }
+    return withClient(given, { storeTimeout: 3_000, ...options }, async (locks) => {
       const diagnosis = await locks.diagnose()
       if (flag(given, 'json')) sayJson(diagnosis)
       else tell(diagnosis)

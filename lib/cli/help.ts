@@ -14,7 +14,8 @@ ${commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`).joi
 
 ${paint('bold', 'Where the locks are')}
   --store URL, or the environment: LEASEHOLD_URL, then REDIS_URL; else a file that the processes
-  of this user on this machine share.
+  of this user on this machine share. A quorum: --store three times or more, or as many URLs in
+  LEASEHOLD_URL, with blanks between them. There, a password is not seen in the list of processes.
   sqlite:PATH · redis://HOST · rediss://HOST · redis-sentinel://… · redis-cluster://…
 
 ${paint('bold', 'Begin with')}

@@ -1,5 +1,6 @@
 // Which locks are held.
 
+import { MOST_LISTED } from '../options'
 import { type Command, count, flag } from './command'
 import { tableOf, tellable } from './describe'
 import { Exit } from './exits'
@@ -36,7 +37,7 @@ within half of --store-timeout (10s here), it says so, and "complete" is false i
   run: (given) =>
     withClient(given, { storeTimeout: LIST_TIMEOUT }, async (locks) => {
       const [pattern = '*'] = given.words
-      const list = await locks.list({ pattern, limit: count(given, 'limit', 1_000) })
+      const list = await locks.list({ pattern, limit: count(given, 'limit', 1_000, 1, MOST_LISTED) })
       if (flag(given, 'json')) {
         sayJson({ ...list, locks: list.locks.map(tellable) })
         return Exit.Ok

@@ -1,6 +1,7 @@
 // Runs a command while a lock is held.
 
 import type * as api from '../../index'
+import { MIN_TTL } from '../arguments'
 import { LockLostError } from '../errors'
 import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
@@ -83,13 +84,17 @@ function settingsOf(given: Given): Settings {
     throw new UsageError(`what is to be run? leasehold run ${plain(key)} -- COMMAND`)
   }
   if (given.rest.length === 0) throw new UsageError('there is no command behind --')
-  const duration = (name: string) => {
+  const duration = (name: string, least = 0) => {
     const value = text(given, name)
-    return value === undefined ? undefined : parseDuration(name, value)
+    return value === undefined ? undefined : parseDuration(name, value, least)
   }
   const once = flag(given, 'try')
   const wait = duration('wait')
   if (once && wait !== undefined) throw new UsageError('--try does not wait: leave out --wait')
+  const [ttl, maxHold] = [duration('ttl', MIN_TTL), duration('max-hold', MIN_TTL)]
+  if (ttl !== undefined && maxHold !== undefined && maxHold < ttl) {
+    throw new UsageError(`--max-hold takes no less than --ttl, which is ${text(given, 'ttl')}`)
+  }
   const [json, verbose] = [flag(given, 'json'), flag(given, 'verbose')]
   const say = (event: string, details: Record<string, unknown>, words: string) => {
     if (json) sayJson({ at: new Date().toISOString(), event, key, ...details }, process.stderr)
@@ -97,7 +102,7 @@ function settingsOf(given: Given): Settings {
   }
   return {
     ...{ key, command: given.rest, once, wait: wait ?? Number.POSITIVE_INFINITY },
-    ...{ ttl: duration('ttl'), maxHold: duration('max-hold'), grace: duration('grace') ?? 5_000 },
+    ...{ ttl, maxHold, grace: duration('grace') ?? 5_000 },
     tell: json || verbose ? say : () => {},
     warn: say,
   }

@@ -3,7 +3,8 @@
 import { readFileSync } from 'node:fs'
 import type * as api from '../../index'
 import { createLockClient } from '../index'
-import { type Given, type OptionSpec, text } from './command'
+import { MOST_REPLICAS, STORE_TIMEOUTS } from '../options'
+import { count, type Given, type OptionSpec, text } from './command'
 import { parseDuration } from './duration'
 import { UsageError } from './exits'
 
@@ -18,6 +19,11 @@ export const STORE_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   prefix: { type: 'string', value: 'TEXT', help: 'put before every key at the store. Default lock:' },
   name: { type: 'string', value: 'NAME', help: 'who we are to others who look. Default HOST:PID' },
   'store-timeout': { type: 'string', value: 'TIME', help: 'how long one call to the store may take. Default 1s' },
+  'min-replicas': {
+    type: 'string',
+    value: 'N',
+    help: 'how many replicas must have a lease before it counts: 0 to 100. Default 0',
+  },
   'tls-ca': { type: 'string', value: 'FILE', help: 'authorities to trust over TLS, instead of the system’s (PEM)' },
   'tls-cert': { type: 'string', value: 'FILE', help: 'our own certificate (PEM)' },
   'tls-key': { type: 'string', value: 'FILE', help: 'its private key (PEM)' },
@@ -28,12 +34,14 @@ export function openClient(given: Given, more: api.LockClientOptions = {}): api.
   const options: api.LockClientOptions = { ...more }
   const stores = given.values.store as string[] | undefined
   if (stores !== undefined) options.store = stores.length === 1 ? (stores[0] as string) : stores
-  const prefix = text(given, 'prefix')
+  const prefix = short(given, 'prefix')
   if (prefix !== undefined) options.prefix = prefix
-  const name = text(given, 'name')
+  const name = short(given, 'name')
   if (name !== undefined) options.name = name
   const timeout = text(given, 'store-timeout')
-  if (timeout !== undefined) options.storeTimeout = parseDuration('store-timeout', timeout)
+  if (timeout !== undefined) options.storeTimeout = parseDuration('store-timeout', timeout, ...STORE_TIMEOUTS)
+  const replicas = count(given, 'min-replicas', 0, 0, MOST_REPLICAS)
+  if (replicas > 0) options.minReplicas = replicas
   const tls = { ca: read(given, 'tls-ca'), cert: read(given, 'tls-cert'), key: read(given, 'tls-key') }
   if (Object.values(tls).some((pem) => pem !== undefined)) options.tls = tls
   const locks = createLockClient(options)
@@ -54,6 +62,13 @@ export async function withClient(
   } finally {
     await locks.close()
   }
+}
+
+/** What the library takes up to 255 bytes of. */
+function short(given: Given, name: string): string | undefined {
+  const value = text(given, name)
+  if (Buffer.byteLength(value ?? '') > 255) throw new UsageError(`--${name} takes up to 255 bytes of UTF-8`)
+  return value
 }
 
 function read(given: Given, name: string): string | undefined {

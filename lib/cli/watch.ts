@@ -2,10 +2,11 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../../index'
+import { MOST_LISTED } from '../options'
 import { type Command, count, flag, text } from './command'
 import { fenceOf, holdersOf, tableOf, tellable } from './describe'
 import { parseDuration } from './duration'
-import { Exit, UsageError } from './exits'
+import { Exit } from './exits'
 import { failureOf } from './failure'
 import { LIST_TIMEOUT } from './ls'
 import { STORE_OPTIONS, withClient } from './store'
@@ -35,10 +36,9 @@ looks is not seen. See leasehold ls --help for PATTERN.`,
   },
   words: [0, 1],
   run: (given) => {
-    const interval = parseDuration('interval', text(given, 'interval') ?? '1s')
-    if (interval < 50) throw new UsageError('--interval is 50ms or more')
+    const interval = parseDuration('interval', text(given, 'interval') ?? '1s', 50)
     const looks = count(given, 'looks', Number.POSITIVE_INFINITY)
-    const asked = { pattern: given.words[0] ?? '*', limit: count(given, 'limit', 1_000) }
+    const asked = { pattern: given.words[0] ?? '*', limit: count(given, 'limit', 1_000, 1, MOST_LISTED) }
     const json = flag(given, 'json')
     const over = new AbortController()
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => over.abort())
