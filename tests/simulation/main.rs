@@ -35,10 +35,17 @@ fn shape_of(seed: u64, quorum: bool) -> (Shape, Duration) {
     let is_long = seed.is_multiple_of(LONG_EVERY);
     let (shape, trouble) = if quorum {
         let nodes = [3, 3, 4, 5, 5][seed as usize % 5];
-        let shape = Shape { nodes, lossy: matches!(seed % 16, 8..12), hasty: false };
-        (shape, if is_long || shape.lossy { 10_000 } else { 1_000 })
+        let (lossy, rolling) = (matches!(seed % 16, 8..12), seed % 16 == 8);
+        let trouble = if rolling {
+            15_000
+        } else if is_long || lossy {
+            10_000
+        } else {
+            1_000
+        };
+        (Shape { nodes, lossy, rolling, hasty: false }, trouble)
     } else {
-        (Shape { nodes: 1, lossy: false, hasty: false }, if is_long { 10_000 } else { 500 })
+        (Shape { nodes: 1, lossy: false, rolling: false, hasty: false }, if is_long { 10_000 } else { 500 })
     };
     (shape, Duration::from_millis(trouble))
 }

@@ -56,6 +56,8 @@ pub struct Shape {
     /// Whether nodes lose their data now and then. Such a one stays away until every lease that it knew has ended, and all
     /// wall clocks agree.
     pub lossy: bool,
+    /// Leases are held for long, and all that befalls the nodes is that they are restarted without their data, one after the other.
+    pub rolling: bool,
     /// It does not stay away, which is wrong.
     pub hasty: bool,
 }
@@ -70,6 +72,8 @@ pub struct World {
     /// Until when a process can't reach a node.
     cut_until: HashMap<(usize, usize), Instant>,
     shape: Shape,
+    /// How many times a node was restarted in turn.
+    rolled: usize,
     /// The largest fence granted for each key.
     fences: HashMap<Key, Fence>,
     processes: Vec<Process>,
@@ -121,6 +125,7 @@ impl World {
             nodes,
             cut_until: HashMap::new(),
             shape,
+            rolled: 0,
             fences: HashMap::new(),
             processes,
             lives: vec![0; PROCESSES],
@@ -334,7 +339,12 @@ impl World {
             _ => {}
         }
         self.write(process);
-        let longest = if self.crowded { 4_000 } else { 80_000 };
+        let longest = match self.shape {
+            _ if self.crowded => 4_000,
+            // Leases are to outlive restarts.
+            Shape { rolling: true, .. } => 2_000_000,
+            _ => 80_000,
+        };
         let pause = Duration::from_micros(self.rng.u64(1_000..longest)) / self.haste;
         self.plan(process, pause, Event::Act { process });
         self.after(process);

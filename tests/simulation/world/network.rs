@@ -72,12 +72,18 @@ impl World {
             self.cut_until.clear();
             return;
         }
+        if self.shape.rolling {
+            return self.roll();
+        }
         let (node, process) = (self.rng.usize(..self.nodes.len()), self.rng.usize(..PROCESSES));
         let span = Duration::from_micros(self.rng.u64(1_000..1_500_000)) / self.haste;
         let until = self.now + span;
         match self.rng.u8(..10) {
             0..2 => self.nodes[node].frozen_until = until,
-            2..4 if self.nodes[node].down_until <= self.now => self.crash(node, span),
+            2..4 if self.nodes[node].down_until <= self.now => {
+                let forgets = self.shape.lossy && self.rng.u8(..2) == 0;
+                self.crash(node, span, forgets);
+            }
             4..7 => drop(self.cut_until.insert((process, node), until)),
             7 => self.nodes[node].set_wall_clock(&mut self.rng),
             _ => {}
@@ -86,9 +92,17 @@ impl World {
         self.plan(0, pause, Event::Mishap);
     }
 
+    /// The next node is restarted without its data, and the one after it as soon as it is back.
+    fn roll(&mut self) {
+        let node = self.rolled % self.nodes.len();
+        self.rolled += 1;
+        self.crash(node, Duration::ZERO, true);
+        let pause = self.nodes[node].down_until.since(self.now) + self.delay();
+        self.plan(0, pause, Event::Mishap);
+    }
+
     /// A node is gone for a while. One that loses its data stays away until every lease that it knew has ended.
-    pub(super) fn crash(&mut self, node: usize, span: Duration) {
-        let forgets = self.shape.lossy && self.rng.u8(..2) == 0;
+    fn crash(&mut self, node: usize, span: Duration, forgets: bool) {
         let span = if forgets && !self.shape.hasty { span.max(LONGEST_TTL + LONGEST_TTL / 50) } else { span };
         let there = &mut self.nodes[node];
         there.down_until = self.now + span;
