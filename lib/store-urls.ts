@@ -6,8 +6,8 @@ import { badValue, checkText } from './arguments'
 const FEWEST_NODES = 3
 
 /** Where another URL begins behind a comma or a blank, which belong in no URL there: a password has `/` as `%2F`. */
-const COMMA = /,\s*[a-z][a-z0-9+.-]*:\/\//i
-const BLANK = /\s[a-z][a-z0-9+.-]*:\/\//i
+const COMMA = /,\s*(?:(?:memory|sqlite):|[a-z][a-z0-9+.-]*:\/\/)/i
+const BLANK = /\s(?:(?:memory|sqlite):|[a-z][a-z0-9+.-]*:\/\/)/i
 /** The blanks between URLs: not those in the path of a file. */
 const BETWEEN = /\s+(?=(?:memory|sqlite):|[a-z][a-z0-9+.-]*:\/\/)/i
 

@@ -97,6 +97,58 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     }
   })
 
+  test('a full server is not announced as back because it can say that a semaphore is taken', async (t) => {
+    const server = await startRedis(t)
+    const locks = clientOf(t, server.url())
+    const few = locks.semaphore('few', 1)
+    const permit = await few.acquire()
+    const told = watch(locks)
+    await server.ask('CONFIG', 'SET', 'maxmemory', 1)
+    await until('it to be told', async () => {
+      await assert.rejects(locks.tryAcquire('k'), { reason: 'full' })
+      return told.length > 0
+    })
+    for (let i = 0; i < 5; i++) assert.equal(await few.tryAcquire(), null)
+    await assert.rejects(locks.tryAcquire('k'), { reason: 'full' })
+    assert.deepEqual(states(told), ['refusing'])
+    await server.ask('CONFIG', 'SET', 'maxmemory', 0)
+    await permit.release()
+    await locks.withLock('k', () => {})
+    await until('it to be told', () => told.length > 1)
+    assert.deepEqual(states(told), ['refusing', 'closed'])
+  })
+
+  test('rights that one key lacks say nothing of the server', async (t) => {
+    const rules = '~lock:* ~{lock:* &* +@all'
+    const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })
+    const store = server.url(`app:${SECRET}`)
+    const [mine, other] = [clientOf(t, store), clientOf(t, store, { prefix: 'other:' })]
+    const told = watch(mine)
+    for (let i = 0; i < 10; i++) await assert.rejects(other.tryAcquire('k'), { reason: 'denied' })
+    assert.equal(mine.stats().stores[0].state, 'closed')
+    await mine.withLock('k', () => {})
+    assert.deepEqual(told, [])
+  })
+
+  test('a server of a quorum with fewer replicas than minReplicas is told although no call fails', async (t) => {
+    const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))
+    for (const { port } of servers.slice(0, 2)) {
+      const replica = await startRedis(t, { replicaOf: port })
+      await until('it to follow', async () => /master_link_status:up/.test(await replica.ask('INFO', 'replication')))
+    }
+    const locks = clientOf(
+      t,
+      servers.map((server) => server.url()),
+      { minReplicas: 1 },
+    )
+    const told = watch(locks)
+    await until('it to be told', async () => {
+      await locks.withLock('k', () => {})
+      return told.length > 0
+    })
+    assert.deepEqual([told[0].store, told[0].state, told[0].reason], [servers[2].url(), 'refusing', 'timeout'])
+  })
+
   test('a wrong password: each call says so, and that the server refuses is told once', async (t) => {
     const server = await startRedis(t, { password: SECRET })
     const locks = clientOf(t, server.url(':wrong'))

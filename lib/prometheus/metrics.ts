@@ -14,7 +14,7 @@ const BUCKETS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 
 export const OWN_LABELS: readonly string[] = ['outcome', 'mode', 'reason', 'via', 'store', 'le']
 
 const LOSS_REASONS: readonly api.LossReason[] = ['expired', 'taken', 'missing', 'stalled', 'closed']
-const STATES: Record<api.StoreHealth['state'], number> = { closed: 0, 'half-open': 1, open: 2, refusing: 3 }
+const STATES: Record<api.StoreHealth['state'], number> = { closed: 0, refusing: 1, 'half-open': 2, open: 3 }
 
 /** A metric under its whole name, without the type of its labels: those are chosen by the user. */
 interface Named {
@@ -141,7 +141,7 @@ export class Metrics {
     const gauge = new Gauge({
       ...this.#named(
         name,
-        'The circuit breaker before a server: 0 closed (it is asked), 1 half-open, 2 open, 3 refusing',
+        'The circuit breaker before a server: 0 closed, 1 refusing (it answers, and can not be used), 2 half-open, 3 open',
         ['store'],
       ),
       collect() {

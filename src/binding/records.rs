@@ -117,11 +117,11 @@ fn describe_vote(vote: &Vote) -> Value {
 fn kind_number(kind: StoreErrorKind) -> f64 {
     f64::from(match kind {
         StoreErrorKind::Unreachable => 0,
-        StoreErrorKind::TimedOut => 1,
+        StoreErrorKind::TimedOut | StoreErrorKind::Unreplicated => 1,
         StoreErrorKind::Loading => 2,
         StoreErrorKind::ReadOnly => 3,
         StoreErrorKind::Full => 4,
-        StoreErrorKind::Denied => 5,
+        StoreErrorKind::Denied | StoreErrorKind::Forbidden => 5,
         StoreErrorKind::Unsupported => 6,
         StoreErrorKind::WrongType => 7,
         StoreErrorKind::Internal => 8,

@@ -5,7 +5,12 @@
 //!    ▲                            ▲                                      │
 //!    │                            └───────────── it fails, too ──────────┤
 //!    └──────────────────────────── the server answers anything ──────────┘
+//!  Closed ──acquires in a row that it refuses──▶ Refusing ──it takes one in──▶ Closed
+//!                                                Refusing ──failures in a row─▶ Open
 //! ```
+//!
+//! A server that refuses is there, and goes on being asked: who asks is told why by the server itself. But in a quorum nobody
+//! would hear of it as long as the others are enough.
 //!
 //! [`super::guarded`] puts it around a store.
 
@@ -104,9 +109,9 @@ pub fn is_silence(error: &StoreError) -> bool {
 }
 
 /// Whether an error says that the server can't be used as it is, whatever lock is asked for.
-pub fn is_refusal(error: &StoreError) -> bool {
-    use StoreErrorKind::{Denied, Full, Loading, ReadOnly, Unsupported, Untrusted};
-    matches!(error.kind, Denied | Full | Loading | ReadOnly | Unsupported | Untrusted)
+fn is_refusal(error: &StoreError) -> bool {
+    use StoreErrorKind::{Denied, Full, Loading, ReadOnly, Unreplicated, Unsupported, Untrusted};
+    matches!(error.kind, Denied | Full | Loading | ReadOnly | Unreplicated | Unsupported | Untrusted)
 }
 
 /// A circuit breaker. See the module.
@@ -190,23 +195,39 @@ impl Breaker {
         !before.lets_through()
     }
 
-    /// An acquire that was sent at `began` was refused with `error` at `now`. Says whether that changed the state.
+    /// An acquire that was sent at `began` failed with `error` at `now`. Says whether that changed the state, or why it is
+    /// what it is.
     pub fn refused(&mut self, began: Instant, error: &StoreError, now: Instant) -> bool {
         let refusals = &mut self.refusals;
+        let reason = match error.kind {
+            // Who waits for replicas keeps those behind it waiting, until their time is over.
+            StoreErrorKind::TimedOut if refusals.reason == Some(StoreErrorKind::Unreplicated) => {
+                StoreErrorKind::Unreplicated
+            }
+            reason if is_refusal(error) => reason,
+            _ => return false,
+        };
         if refusals.round.is_none_or(|ended| began >= ended) {
             refusals.rounds = refusals.rounds.saturating_add(1);
             refusals.round = Some(now);
         }
-        refusals.reason = Some(error.kind);
-        let changes = self.state == BreakerState::Closed && refusals.rounds >= self.limits.rounds;
-        if changes {
-            self.state = BreakerState::Refusing;
+        let is_news = refusals.reason.replace(reason) != Some(reason);
+        match self.state {
+            BreakerState::Closed if refusals.rounds >= self.limits.rounds => {
+                self.state = BreakerState::Refusing
+            }
+            BreakerState::Refusing if is_news => {}
+            _ => return false,
         }
-        changes
+        true
     }
 
-    /// The server took an acquire in, whether it granted it or not. Says whether that changed the state.
-    pub fn accepted(&mut self) -> bool {
+    /// The server took an acquire in, and wrote down that it did; `granted` if it has granted it, which alone is something that
+    /// replicas have to have. Says whether that changed the state.
+    pub fn accepted(&mut self, granted: bool) -> bool {
+        if !granted && self.refusals.reason == Some(StoreErrorKind::Unreplicated) {
+            return false;
+        }
         self.refusals = Refusals::default();
         let changes = self.state == BreakerState::Refusing;
         if changes {

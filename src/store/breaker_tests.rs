@@ -198,18 +198,21 @@ impl World {
 fn a_server_that_refuses_three_acquires_in_a_row_is_told_and_goes_on_being_asked() {
     let mut world = World::new();
     assert!(!world.turn_down(StoreErrorKind::Full) && !world.turn_down(StoreErrorKind::Full));
-    assert!(!world.breaker.accepted(), "one that it takes in counts anew");
+    assert!(!world.breaker.accepted(false), "one that it takes in counts anew");
     assert!(!world.turn_down(StoreErrorKind::Full) && !world.turn_down(StoreErrorKind::Full));
     assert!(world.turn_down(StoreErrorKind::Full));
     assert_eq!(world.breaker.state(), BreakerState::Refusing);
     assert!(world.breaker.state().lets_through() && world.breaker.probe_at().is_none());
     assert_eq!((world.breaker.failures(), world.breaker.reason()), (3, Some(StoreErrorKind::Full)));
     // It may well release what it has.
-    assert!(!world.turn_down(StoreErrorKind::Denied) && !world.breaker.answered());
-    assert_eq!((world.breaker.failures(), world.breaker.reason()), (4, Some(StoreErrorKind::Denied)));
-    assert!(world.breaker.accepted());
+    assert!(!world.turn_down(StoreErrorKind::Full) && !world.breaker.answered());
+    assert_eq!((world.breaker.failures(), world.breaker.reason()), (4, Some(StoreErrorKind::Full)));
+    assert!(world.turn_down(StoreErrorKind::Denied), "it refuses for another reason");
+    assert!(!world.turn_down(StoreErrorKind::Denied));
+    assert_eq!((world.breaker.failures(), world.breaker.reason()), (6, Some(StoreErrorKind::Denied)));
+    assert!(world.breaker.accepted(false));
     assert_eq!((world.breaker.state(), world.breaker.failures()), (BreakerState::Closed, 0));
-    assert!(!world.breaker.accepted());
+    assert!(!world.breaker.accepted(false));
 }
 
 #[test]
@@ -236,4 +239,19 @@ fn a_server_that_refuses_may_go_and_begins_anew_when_it_is_back() {
     assert!(world.breaker.answered());
     assert_eq!(world.breaker.state(), BreakerState::Closed);
     assert!(!world.turn_down(StoreErrorKind::Full));
+}
+
+#[test]
+fn of_replicas_only_a_grant_says_anything() {
+    let mut world = World::new();
+    while !world.turn_down(StoreErrorKind::Unreplicated) {
+        assert!(!world.breaker.accepted(false), "it has a place in the queue");
+    }
+    assert!(!world.breaker.accepted(false));
+    // Those behind the ones that wait for replicas get no answer in time.
+    assert!(!world.turn_down(StoreErrorKind::TimedOut));
+    assert_eq!(world.breaker.state(), BreakerState::Refusing);
+    assert_eq!((world.breaker.failures(), world.breaker.reason()), (4, Some(StoreErrorKind::Unreplicated)));
+    assert!(world.breaker.accepted(true));
+    assert_eq!(world.breaker.state(), BreakerState::Closed);
 }

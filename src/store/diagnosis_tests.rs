@@ -81,7 +81,7 @@ fn a_server_that_refuses_writes_for_want_of_memory_takes_no_locks() {
         found.into_iter().map(|Finding { level, code, .. }| (level, code)).collect::<Vec<_>>()
     };
     assert_eq!(with(Some(1_001), Some(1_000), "noeviction"), [(Level::Error, "full")]);
-    assert_eq!(with(Some(1_000), Some(1_000), "noeviction"), [(Level::Error, "full")]);
+    assert_eq!(with(Some(1_000), Some(1_000), "noeviction"), [(Level::Warning, "nearly-full")]);
     assert_eq!(with(Some(999), Some(1_000), "noeviction"), [(Level::Warning, "nearly-full")]);
     assert_eq!(with(Some(901), Some(1_000), "noeviction"), [(Level::Warning, "nearly-full")]);
     assert_eq!(with(Some(900), Some(1_000), "noeviction"), []);

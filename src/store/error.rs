@@ -9,6 +9,8 @@ pub enum StoreErrorKind {
     Unreachable,
     /// Connected, but no answer in time.
     TimedOut,
+    /// The server has done it, but too few of its replicas had it in time for it to count.
+    Unreplicated,
     /// The server is reading its data from disk and will answer soon (Redis `LOADING`), or is busy with
     /// a long script (`BUSY`), or the database file stayed locked.
     Loading,
@@ -18,6 +20,8 @@ pub enum StoreErrorKind {
     Full,
     /// User, password or rights are wrong (Redis `WRONGPASS`, `NOAUTH`, `NOPERM`; file permissions).
     Denied,
+    /// The user may use the server, but not that key (Redis `NOPERM`).
+    Forbidden,
     /// What answers is not a store that we can use: no Redis, too old, no database file, a database
     /// number that does not exist.
     Unsupported,
@@ -37,11 +41,11 @@ impl StoreErrorKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
-            Self::TimedOut => "timeout",
+            Self::TimedOut | Self::Unreplicated => "timeout",
             Self::Loading => "loading",
             Self::ReadOnly => "readonly",
             Self::Full => "full",
-            Self::Denied => "denied",
+            Self::Denied | Self::Forbidden => "denied",
             Self::Unsupported => "unsupported",
             Self::WrongType => "wrongtype",
             Self::Internal => "internal",
@@ -54,7 +58,13 @@ impl StoreErrorKind {
     pub fn is_transient(self) -> bool {
         matches!(
             self,
-            Self::Unreachable | Self::TimedOut | Self::Loading | Self::ReadOnly | Self::Full | Self::Quorum
+            Self::Unreachable
+                | Self::TimedOut
+                | Self::Unreplicated
+                | Self::Loading
+                | Self::ReadOnly
+                | Self::Full
+                | Self::Quorum
         )
     }
 }

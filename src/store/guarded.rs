@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::breaker::{Breaker, BreakerState, Failure, Health, Limits, is_refusal, is_silence};
+use super::breaker::{Breaker, BreakerState, Failure, Health, Limits, is_silence};
 use super::diagnosis::Report;
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError};
 use crate::engine::clock;
@@ -131,18 +131,20 @@ impl Guarded {
 
     /// Takes in what the store answered to a batch with acquires.
     fn judge_acquires(&self, answers: &[Answer], began: Instant) {
-        let is_taken_in = |answer: &Answer| {
-            matches!(
-                answer,
-                Ok(Reply::Acquired { .. } | Reply::Queued { .. } | Reply::Busy { .. } | Reply::Split)
-            )
+        let is_taken_in = |answer: &Answer| match answer {
+            Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => true,
+            // That somebody else has the lock takes no writing: it proves nothing of a server that is full.
+            Ok(Reply::Busy { .. }) => self.state() == BreakerState::Closed,
+            _ => false,
         };
         let changed = if answers.iter().any(is_taken_in) {
-            self.breaker.borrow_mut().accepted()
+            let granted = answers.iter().any(|answer| matches!(answer, Ok(Reply::Acquired { .. })));
+            self.breaker.borrow_mut().accepted(granted)
         } else {
-            let refusal =
-                answers.iter().filter_map(|answer| answer.as_ref().err()).find(|error| is_refusal(error));
-            refusal.is_some_and(|error| self.breaker.borrow_mut().refused(began, error, Instant::now()))
+            let mut breaker = self.breaker.borrow_mut();
+            let now = Instant::now();
+            let errors = answers.iter().filter_map(|answer| answer.as_ref().err());
+            errors.fold(false, |changed, error| breaker.refused(began, error, now) || changed)
         };
         self.took(changed);
     }

@@ -19,6 +19,7 @@ enum Mood {
     Hangs,
     Loads,
     Grants,
+    IsBusy,
     Panics,
 }
 
@@ -46,6 +47,7 @@ impl Store for Fake {
                 Mood::Answers => Ok(Reply::Ready),
                 Mood::Refuses => Err(StoreError::not_done(StoreErrorKind::Unreachable, "it is gone")),
                 Mood::Hangs => Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "it hangs")),
+                Mood::IsBusy => Ok(Reply::Busy { remaining: None }),
                 Mood::Grants => Ok(Reply::Acquired { fence: Fence(1), waiting: 0 }),
                 Mood::Loads => Err(StoreError::not_done(StoreErrorKind::Loading, "it loads")),
             };
@@ -374,9 +376,11 @@ fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
             assert_eq!(world.count(), count);
             sleep(Duration::from_millis(1)).await;
         }
-        // What is no acquire changes nothing.
+        // What is no acquire changes nothing, nor what takes no writing.
         world.fake.mood.set(Mood::Answers);
         assert!(world.ask(renew()).await.is_ok());
+        world.fake.mood.set(Mood::IsBusy);
+        assert!(world.ask(acquire()).await.is_ok());
         assert_eq!(world.states(), [BreakerState::Refusing]);
         let health = world.guarded.health();
         assert_eq!((health.state, health.reason), (BreakerState::Refusing, Some(StoreErrorKind::Loading)));

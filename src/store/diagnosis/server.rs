@@ -121,7 +121,7 @@ fn memory(server: &ServerFacts) -> Option<Finding> {
         return None;
     }
     let cure = "raise maxmemory, make room, or use a server of its own for locks";
-    if used >= most {
+    if used > most {
         let message = format!(
             "its memory is full: {used} bytes are in use, its maxmemory is {most}, and it drops nothing (noeviction), so it refuses \
              what is written and no lock can be had: {cure}"

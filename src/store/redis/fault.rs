@@ -29,7 +29,12 @@ pub fn in_cluster(address: &RedisAddress) -> StoreError {
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
     let Words { said, broken_off } = words(error);
     let (kind, advice) = match said.split(' ').next().unwrap_or_default() {
+        // It is about a key or a channel: other users of the server may well have the rights to theirs.
+        "NOPERM" if said.contains("access") => (StoreErrorKind::Forbidden, RIGHTS.into()),
         // What a script meets: Redis 6.2, 7.0, and later.
+        _ if said.contains("ACL failure") && said.contains("access") => {
+            (StoreErrorKind::Forbidden, RIGHTS.into())
+        }
         _ if said.contains("user executing the script") || said.contains("ACL failure") => {
             (StoreErrorKind::Denied, RIGHTS.into())
         }

@@ -57,7 +57,7 @@ impl Watched {
                     "{address}: fewer than the {wanted} of minReplicas had it in time, so it does not count; are they up, and do they \
                      keep up?"
                 );
-                StoreError::maybe_done(StoreErrorKind::TimedOut, message)
+                StoreError::maybe_done(StoreErrorKind::Unreplicated, message)
             }
             Some(Value::ServerError(error)) => {
                 StoreError { maybe_done: true, ..fault::refused(address, &error) }

@@ -37,5 +37,6 @@ pub fn can_be_asked(request: &Request) -> bool {
 
 /// Whether the slots of a node that fails so may be those of another one by now.
 pub fn may_be_anothers(error: &StoreError) -> bool {
-    matches!(error.kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::ReadOnly)
+    use StoreErrorKind::{ReadOnly, TimedOut, Unreachable, Unreplicated};
+    matches!(error.kind, Unreachable | TimedOut | Unreplicated | ReadOnly)
 }
