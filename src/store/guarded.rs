@@ -143,8 +143,9 @@ impl Guarded {
         } else {
             let mut breaker = self.breaker.borrow_mut();
             let now = Instant::now();
-            let errors = answers.iter().filter_map(|answer| answer.as_ref().err());
-            errors.fold(false, |changed, error| breaker.refused(began, error, now) || changed)
+            // They are one round: those behind the one that changes something add nothing.
+            let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
+            errors.any(|error| breaker.refused(began, error, now))
         };
         self.took(changed);
     }
