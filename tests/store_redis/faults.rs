@@ -125,7 +125,7 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
         ];
         let answers = all(&app, batch).await;
         assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
-        assert_refused(answers[1].as_ref().unwrap_err(), StoreErrorKind::Denied, "~PREFIX*");
+        assert_refused(answers[1].as_ref().unwrap_err(), StoreErrorKind::Forbidden, "~PREFIX*");
         assert_eq!(server.command(&["EXISTS", "other:b"]), "0");
 
         // Who may run no scripts can't use the store at all, and is told so when it is only looked at.

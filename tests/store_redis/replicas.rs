@@ -46,7 +46,7 @@ fn a_lease_counts_when_enough_replicas_have_it() {
         assert!((200..390).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
         for answer in &answers[..3] {
             let error = answer.as_ref().expect_err("nobody else has it");
-            assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::TimedOut, true), "{error}");
+            assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unreplicated, true), "{error}");
             assert!(error.message.contains("fewer than the 1 of minReplicas"), "{error}");
         }
         // What is no grant is no matter of replicas.

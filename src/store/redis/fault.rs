@@ -25,19 +25,18 @@ pub fn in_cluster(address: &RedisAddress) -> StoreError {
     StoreError::not_done(StoreErrorKind::Unsupported, message)
 }
 
+/// Whether the user lacks a right; the last two are what a script meets, in Redis 6.2 and in later ones.
+fn is_of_rights(said: &str) -> bool {
+    said.starts_with("NOPERM") || said.contains("user executing the script") || said.contains("ACL failure")
+}
+
 /// An error that the server answered to a request or to a whole group of them.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
     let Words { said, broken_off } = words(error);
     let (kind, advice) = match said.split(' ').next().unwrap_or_default() {
-        // It is about a key or a channel: other users of the server may well have the rights to theirs.
-        "NOPERM" if said.contains("access") => (StoreErrorKind::Forbidden, RIGHTS.into()),
-        // What a script meets: Redis 6.2, 7.0, and later.
-        _ if said.contains("ACL failure") && said.contains("access") => {
-            (StoreErrorKind::Forbidden, RIGHTS.into())
-        }
-        _ if said.contains("user executing the script") || said.contains("ACL failure") => {
-            (StoreErrorKind::Denied, RIGHTS.into())
-        }
+        // Of a key or a channel: others may well have the rights to theirs.
+        _ if is_of_rights(&said) && said.contains("access") => (StoreErrorKind::Forbidden, RIGHTS.into()),
+        _ if is_of_rights(&said) => (StoreErrorKind::Denied, RIGHTS.into()),
         "LOADING" => {
             (StoreErrorKind::Loading, "it is reading its data from disk and will answer soon".into())
         }
@@ -52,7 +51,6 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
         "UNBLOCKED" => (StoreErrorKind::ReadOnly, "it became a replica: a failover is under way".into()),
         "OOM" => (StoreErrorKind::Full, "its memory is full; raise maxmemory or free some".into()),
         "MISCONF" => (StoreErrorKind::Full, "it can't save its data to disk and takes no writes".into()),
-        "NOPERM" => (StoreErrorKind::Denied, RIGHTS.into()),
         "NOAUTH" => (StoreErrorKind::Denied, "it wants a password; give one".into()),
         "WRONGPASS" => (StoreErrorKind::Denied, CREDENTIALS.into()),
         "DENIED" => (StoreErrorKind::Denied, "it is in protected mode; set a password there".into()),
