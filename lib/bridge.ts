@@ -1,6 +1,7 @@
 // What is asked of native code. Questions and orders are gathered until the code that is running has had its turn and
 // cross together: a crossing costs more than what one of them does on the other side.
 
+import { setImmediate } from 'node:timers'
 import type { ClientConfig, NativeBridge } from './native'
 
 const Operation = {
@@ -25,8 +26,11 @@ const TRACED = 64
 const LENGTH = 7
 const ROOM = 512
 
-/** As it is now: a test that lets time stand still must not stop what the library does behind the scenes. */
+// A test that lets time stand still must not stop what the library does behind the scenes. So these are not the globals, which
+// fake clocks replace, some of them before this is loaded, and queueMicrotask() with the timers.
 const later = setImmediate
+const settled = Promise.resolve()
+const soon = (callback: () => void): void => void settled.then(callback)
 
 /** What a lease is known by at its store. */
 interface Adoptable {
@@ -223,7 +227,7 @@ export class Bridge {
   }
 
   #push(code: number, slot: number, a: number, b: number, c: number, d: number, e: number): void {
-    if (this.#count === 0) queueMicrotask(this.#submit)
+    if (this.#count === 0) soon(this.#submit)
     const operations = this.#operations
     const at = this.#count * LENGTH
     operations[at] = code
@@ -234,7 +238,7 @@ export class Bridge {
     operations[at + 5] = d
     operations[at + 6] = e
     // What is handed on by that is not told before whoever asks now has its promise.
-    if (++this.#count === ROOM && this.#cross()) queueMicrotask(this.#handedOn)
+    if (++this.#count === ROOM && this.#cross()) soon(this.#handedOn)
   }
 
   readonly #submit = (): void => {
