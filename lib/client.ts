@@ -76,6 +76,11 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     return client.#acquirer
   }
 
+  /** Whether `client` was closed, or is being closed. */
+  static isClosed(client: api.LockClient): boolean {
+    return client instanceof LockClient && client.#closing !== undefined
+  }
+
   /** What messages say of `client`. */
   static identityOf(client: LockClient): Source {
     return client.#identity()

@@ -188,6 +188,7 @@ function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number,
 const WORKER_OPTIONS = [
   'client',
   'store',
+  'prefix',
   'key',
   'ttl',
   'retryInterval',
@@ -200,6 +201,7 @@ const WORKER_OPTIONS = [
 export interface WorkerSettings {
   readonly client: api.LockClient | undefined
   readonly store: string | readonly string[] | undefined
+  readonly prefix: string | undefined
   readonly workerId: string | undefined
   readonly key: string
   readonly ttl: number | undefined
@@ -214,6 +216,7 @@ export function parseWorker(options: api.LockWorkerOptions): WorkerSettings {
   const {
     client,
     store,
+    prefix,
     workerId,
     key,
     ttl,
@@ -229,12 +232,14 @@ export function parseWorker(options: api.LockWorkerOptions): WorkerSettings {
   checkFunction('startWork', startWork)
   if (stopWork !== undefined) checkFunction('stopWork', stopWork)
   if (workerId !== undefined) checkName('workerId', workerId)
-  if (client !== undefined && store !== undefined) {
-    throw badValue('The options "client" and "store" exclude each other: a client has its store')
+  const own = store !== undefined ? 'store' : prefix !== undefined ? 'prefix' : undefined
+  if (client !== undefined && own !== undefined) {
+    throw badValue(`The options "client" and "${own}" exclude each other: a client has its ${own}`)
   }
   return {
     client,
     store,
+    prefix,
     workerId,
     key,
     ttl,

@@ -30,7 +30,8 @@ export function collect(client: ClientType, options: api.CollectOptions = {}): a
       if (ended) return
       ended = true
       end()
-      if (collector.isEmpty) collectors.get(register)?.delete(prefix)
+      const known = collectors.get(register)
+      if (collector.isEmpty && known?.get(prefix) === collector) known.delete(prefix)
     },
   }
 }
@@ -42,8 +43,9 @@ function collectorOf(register: Register, prefix: string): Collector {
     collectors.set(register, known)
   }
   let collector = known.get(prefix)
-  // Of one that nobody collects with any more, as after a mistake in the labels.
-  if (collector === undefined || collector.isEmpty) {
+  // Of one that nobody collects with any more, as after a mistake in the labels, or whose registry was cleared, as between tests.
+  if (collector === undefined || collector.isEmpty || collector.isForgotten) {
+    collector?.end()
     collector = new Collector(register, prefix)
     known.set(prefix, collector)
   }

@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
-import { badType } from './arguments'
+import { badType, badValue } from './arguments'
 import * as channels from './channels'
 import { LockClient } from './client'
 import { defineDispose } from './dispose'
@@ -76,6 +76,9 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     this.#settings = settings
     this.#work = this.#workOf(settings)
     this.workerId = settings.workerId ?? randomUUID()
+    if ((settings.store as unknown) instanceof LockClient) {
+      throw badValue('The "store" option takes URLs; what createLockClient() made is given as "client"')
+    }
     if (settings.client === undefined) this.#client = this.#openClient()
     else if (settings.client instanceof LockClient) this.#client = settings.client
     else throw badType('client', 'a LockClient made by createLockClient()', settings.client)
@@ -104,8 +107,8 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   }
 
   #openClient(): LockClient {
-    const { store, ttl } = this.#settings
-    const client = new LockClient({ store, ttl, name: this.workerId })
+    const { store, prefix, ttl } = this.#settings
+    const client = new LockClient({ store, prefix, ttl, name: this.workerId })
     client.on('error', (error) => this.#report(error))
     return client
   }

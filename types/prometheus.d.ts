@@ -11,12 +11,12 @@ export interface CollectOptions {
   prefix?: string | undefined
   /**
    * Labels of all this client's series. Several clients in one registry need the same names of labels with different values, to
-   * tell them apart. Default none.
+   * tell them apart; but a client may have those of one that was closed, whose series begin anew with it. Default none.
    */
   labels?: Readonly<Record<string, string>> | undefined
 }
 
-/** What {@link collect} began. */
+/** What {@link collect} began. It ends with `unregister()`, or when the registry is cleared; not by closing the client. */
 export interface Collection {
   /** Takes this client's series out of the registry; with those of the last client the metrics themselves. */
   unregister(): void

@@ -94,6 +94,8 @@ export interface LockStats {
   remoteHandOffs: number
   /** Leases given back by their holder. */
   released: number
+  /** Leases detached, and those by which {@link LockClient.once} and schedules remember what was done. */
+  detached: number
   /** Leases lost. */
   lost: number
   /** Times that the store was asked for a lock and somebody else held it; keeping a place in the queue does not count. */

@@ -49,6 +49,8 @@ export interface LockWorkerOptions {
   client?: LockClient | undefined
   /** Where the lock lives, for a client of the worker's own. Default: as for {@link createLockClient}. */
   store?: string | readonly string[] | undefined
+  /** Put before the key in the store by the worker's own client: 0 to 255 bytes. Default `lock:`. */
+  prefix?: string | undefined
   /** Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. */
   key: string
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default: the client's. */

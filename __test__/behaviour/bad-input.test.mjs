@@ -286,6 +286,9 @@ const WORKERS = [
   ['workerId: a number', TYPE, { ...worker, workerId: 1 }],
   ['workerId: U+001F', VALUE, { ...worker, workerId: '\u{1f}' }],
   ['client and store', VALUE, { ...worker, client: createLockClient('memory:unused') }],
+  ['client and prefix', VALUE, { ...worker, store: undefined, client: createLockClient('memory:unused'), prefix: '' }],
+  ['prefix: a number', TYPE, { ...worker, prefix: 1 }],
+  ['store: a client', VALUE, { ...worker, store: createLockClient('memory:unused') }],
   ['client: an object', TYPE, { ...worker, store: undefined, client: {} }],
   ['options: misspelt (onStart)', VALUE, { ...worker, onStart: noop }],
 ]

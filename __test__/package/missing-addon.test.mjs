@@ -21,8 +21,8 @@ try {
   console.log(JSON.stringify({ message, code, caused: cause instanceof Error }))
 }`
 
-/** A project with leasehold and no addon, and what a client made in it throws. `before` is run first, in its process. */
-function thrown(t, { addon, before = '' } = {}) {
+/** The folder of a project with leasehold and no addon, or one that is `addon`. */
+function installed(t, addon) {
   const folder = temporaryFolder(t)
   const modules = join(folder, 'node_modules')
   for (const name of ['package.json', 'native.cjs', 'dist']) {
@@ -33,6 +33,12 @@ function thrown(t, { addon, before = '' } = {}) {
     writeFileSync(join(modules, own.name, 'package.json'), JSON.stringify({ name: own.name, main: own.binary }))
     writeFileSync(join(modules, own.name, own.binary), addon)
   }
+  return folder
+}
+
+/** What a client made there throws. `before` is run first, in its process. */
+function thrown(t, { addon, before = '' } = {}) {
+  const folder = installed(t, addon)
   const { stdout, stderr } = spawnSync(process.execPath, ['-e', before + SCRIPT], { cwd: folder, encoding: 'utf8' })
   assert.ok(stdout, stderr)
   return JSON.parse(stdout)
@@ -55,6 +61,20 @@ describe('without an addon', () => {
     for (const remedy of ['--omit=optional', 'package-lock.json', 'container', 'bundler', 'https://rustup.rs']) {
       assert.ok(message.includes(remedy), `${remedy}: ${message}`)
     }
+  })
+
+  test('the command line says the same without a stack, with the exit code of a store that is out of reach', (t) => {
+    const folder = installed(t)
+    const cli = join(folder, 'node_modules', 'leasehold', 'dist', 'cli', 'index.js')
+    const { stdout, stderr, status } = spawnSync(
+      process.execPath,
+      [cli, 'inspect', 'nightly', '--store', `sqlite:${join(folder, 'locks.db')}`],
+      { encoding: 'utf8' },
+    )
+    assert.equal(status, 69, stderr)
+    assert.equal(stdout, '')
+    assert.match(stderr, new RegExp(`^leasehold: leasehold has no native addon for ${own.id} here`))
+    assert.doesNotMatch(stderr, /\n +at /)
   })
 
   test('a platform that no package is published for is named, and those that there are', (t) => {

@@ -29,6 +29,15 @@ overStores('worker', (store) => {
     assert.deepEqual(calls, [`start ${lease.fence}`, 'stop stopped'])
   })
 
+  test('its own client has the prefix that it is given', async (t) => {
+    const locks = store.client(t, { prefix: '' })
+    const { worker, key } = startWorker(t, store.url, { prefix: '' })
+    const [lease] = await within('acquired', once(worker, 'acquired'))
+    assert.equal((await locks.inspect(key)).fence, lease.fence)
+    await worker.stop()
+    assert.equal(await locks.inspect(key), null)
+  })
+
   test('startWork runs once per tenure, however often the lease is renewed', async (t) => {
     const { worker, calls } = startWorker(t, store.url, { ttl: 300 })
     for (let i = 0; i < 5; i++) await within('renewed', once(worker, 'renewed'))

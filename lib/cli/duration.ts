@@ -31,6 +31,7 @@ export function formatDuration(ms: number): string {
   if (ms < 10) return `${ms.toFixed(2)} ms`
   if (ms < 1_000) return `${ms.toFixed(0)} ms`
   if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`
-  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} m ${Math.round((ms % 60_000) / 1_000)} s`
-  return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} m`
+  const [unit, larger, smaller] = ms < 3_600_000 ? [1_000, 'm', 's'] : [60_000, 'h', 'm']
+  const count = Math.round(ms / unit)
+  return `${Math.floor(count / 60)} ${larger} ${count % 60} ${smaller}`
 }

@@ -8,7 +8,7 @@ export const Exit = {
   No: 1,
   /** The command line is wrong (EX_USAGE). */
   Usage: 64,
-  /** The store could not be reached, or not be used (EX_UNAVAILABLE). */
+  /** The store could not be reached, or not be used, or there is no addon to ask it with (EX_UNAVAILABLE). */
   Unavailable: 69,
   /** The lease was lost while the command ran (EX_SOFTWARE). */
   Lost: 70,
@@ -46,6 +46,7 @@ export function exitOf(error: unknown): number | undefined {
   if (error instanceof StoreUnavailableError || error instanceof QuorumError) return Exit.Unavailable
   if (error instanceof LockLostError || error instanceof LockClosedError) return Exit.Lost
   const { code } = (error ?? {}) as { code?: unknown }
+  if (code === 'ERR_LOCK_NO_ADDON') return Exit.Unavailable
   // What the library says of its arguments, which were given on the command line.
   const bad = ['ERR_INVALID_ARG_VALUE', 'ERR_INVALID_ARG_TYPE', 'ERR_OUT_OF_RANGE']
   return bad.includes(code as string) ? Exit.Usage : undefined

@@ -3,16 +3,23 @@
 import type { Metric, Registry } from 'prom-client'
 import type * as api from '../../index'
 import { badValue } from '../arguments'
+import { LockClient } from '../client'
 import { subscribe } from '../subscription'
 import { Metrics, OWN_LABELS, type Series } from './metrics'
 
 export type Labels = Record<string, string>
 export type Register = Pick<Registry, 'getSingleMetric' | 'registerMetric' | 'removeSingleMetric'>
 
+interface Collected {
+  readonly series: Series
+  /** Listens to the client no more. */
+  end(): void
+}
+
 export class Collector {
   readonly #register: Register
   readonly #prefix: string
-  readonly #all = new Map<api.LockClient, Series>()
+  readonly #all = new Map<api.LockClient, Collected>()
   /** Made for the first client, whose labels say how all are labelled. */
   #metrics: Metrics | undefined
   #labelNames: readonly string[] = []
@@ -26,23 +33,46 @@ export class Collector {
     return this.#all.size === 0
   }
 
+  /** Whether the registry was cleared. */
+  get isForgotten(): boolean {
+    return this.#metrics !== undefined && !this.#metrics.all.some((own) => this.#has(own))
+  }
+
   /** Returns what takes it out again. */
   add(client: api.LockClient, labels: Labels): () => void {
-    this.#check(client, labels)
+    const successor = this.#check(client, labels)
+    if (successor !== undefined) this.#drop(successor)
     this.#metrics ??= this.#registered(Object.keys(labels).sort())
     const metrics = this.#metrics
     const series = metrics.series(client, labels)
-    this.#all.set(client, series)
-    const end = subscribe(client, series.listeners)
+    const collected = { series, end: subscribe(client, series.listeners) }
+    this.#all.set(client, collected)
     return () => {
-      end()
-      this.#all.delete(client)
-      if (this.isEmpty) for (const { name } of metrics.all) this.#register.removeSingleMetric(name)
-      else series.remove()
+      if (this.#all.get(client) !== collected) return
+      this.#drop(client)
+      if (!this.isEmpty) return
+      for (const own of metrics.all) if (this.#has(own)) this.#register.removeSingleMetric(own.name)
     }
   }
 
-  #check(client: api.LockClient, labels: Labels): void {
+  /** Listens to nobody any more. */
+  end(): void {
+    for (const client of [...this.#all.keys()]) this.#drop(client)
+  }
+
+  #drop(client: api.LockClient): void {
+    const { series, end } = this.#all.get(client) as Collected
+    end()
+    series.remove()
+    this.#all.delete(client)
+  }
+
+  #has({ name, metric }: { readonly name: string; readonly metric: unknown }): boolean {
+    return this.#register.getSingleMetric(name) === metric
+  }
+
+  /** Throws if it can't be added. Returns the closed client that it takes the place of, if there is one. */
+  #check(client: api.LockClient, labels: Labels): api.LockClient | undefined {
     const where = `in this registry under the prefix ${JSON.stringify(this.#prefix)}`
     if (this.#all.has(client)) {
       throw badValue(`The client is registered already ${where}: call collect() once for each, or unregister() first`)
@@ -51,24 +81,27 @@ export class Collector {
     const own = names.find((name) => OWN_LABELS.includes(name))
     if (own !== undefined)
       throw badValue(`"labels" may not have ${JSON.stringify(own)}: some metrics have that of their own`)
-    if (this.isEmpty) return
+    if (this.isEmpty) return undefined
     if (names.join() !== this.#labelNames.join()) {
       const known = this.#labelNames.length === 0 ? 'none' : this.#labelNames.join(', ')
       throw badValue(
         `Another client is registered ${where}, whose labels are ${known}: all need the same names of labels`,
       )
     }
-    const [same] = [...this.#all.values()].filter((other) => names.every((name) => other.labels[name] === labels[name]))
-    if (same !== undefined) {
+    const same = [...this.#all].find(([, { series }]) =>
+      names.every((name) => series.labels[name] === labels[name]),
+    )?.[0]
+    if (same !== undefined && !LockClient.isClosed(same)) {
       throw badValue(
         `Another client is registered ${where} with the same labels, so their figures could not be told apart: ` +
           `give each its own, as in { labels: { client: 'jobs' } }`,
       )
     }
+    return same
   }
 
   #registered(labelNames: readonly string[]): Metrics {
-    const metrics = new Metrics(this.#prefix, labelNames, () => this.#all.values())
+    const metrics = new Metrics(this.#prefix, labelNames, () => [...this.#all.values()].map(({ series }) => series))
     const taken = metrics.all.find(({ name }) => this.#register.getSingleMetric(name) !== undefined)
     if (taken !== undefined) {
       throw badValue(`The registry has a metric ${taken.name} of somebody else: choose another "prefix"`)

@@ -34,6 +34,8 @@ stats! {
     acquired,
     /// Leases given back by their holder.
     released,
+    /// Leases left to the store by their holder, for somebody to adopt or to run out.
+    detached,
     /// Leases lost.
     lost,
     /// Looks at the store that found the lock held by somebody else.

@@ -232,6 +232,7 @@ impl Core {
             return self.schedule_now(op);
         }
         let Some(tenure) = self.end_tenure(op) else { return };
+        tenure.stats.detached.up();
         self.settle(op, Outcome::Detached);
         self.leave_line(op, &tenure);
     }

@@ -9,6 +9,7 @@ fn detach(world: &mut World, asked: &Asked, token: Token) -> Token {
     world.exchange();
     assert!(matches!(world.outcome_of(asked.op), Outcome::Detached));
     assert!(!asked.state.is_held(world.now));
+    assert_eq!((world.stats.held.get(), world.stats.detached.get()), (0, 1));
     token
 }
 
