@@ -158,9 +158,11 @@ impl<'a> Turn<'a> {
                 Ok(reply)
             }
             Request::Adopt { key, token, heir, ttl, holder } => {
+                // It has what its ticket gave it, if that is more.
+                let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
                 let reply = self.act(key, |lock, turn| lock.adopt(*token, *heir, *ttl, holder, turn))?;
                 if reply == Reply::Adopted {
-                    self.own(key, *heir, me.owner, ttl.as_duration())?;
+                    self.own(key, *heir, me.owner, given.max(ttl.as_duration()))?;
                 }
                 Ok(reply)
             }

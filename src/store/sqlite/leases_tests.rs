@@ -161,6 +161,23 @@ fn where_boots_have_no_names_a_lease_cannot_outlive_its_ttl_by_a_reboot() {
 }
 
 #[test]
+fn where_boots_have_no_names_a_lease_that_was_detached_for_longer_than_its_heir_wants_is_none_of_an_earlier_one() {
+    let ledger = Ledger::new();
+    let (nil, me) = (Uuid::nil(), ledger.owner());
+    let (key, token, heir) = (Key::from("k"), Token::random(), Token::random());
+    let ttl = |ms| Ttl::from_millis(ms).unwrap();
+    let ask = |ms, request| ledger.ask(me.id(), nil, ms, &request);
+    granted(&ask(0, Request::Acquire(Ask::new(key.clone(), token, ttl(1_000), "h".into()))));
+    ask(1, Request::Detach { key: key.clone(), token, ttl: ttl(60_000) });
+    let adopt = Request::Adopt { key: key.clone(), token, heir, ttl: ttl(1_000), holder: "i".into() };
+    assert_eq!(ask(2, adopt), Reply::Adopted);
+    ledger.sweep(me.id(), nil, 3);
+    let renewed = ask(3, Request::Renew { key, token: heir, ttl: ttl(1_000), fences: 0 });
+    assert_eq!(renewed, Reply::Renewed { block: None });
+    assert_eq!(busy(&ask(4, acquire("k", 1_000))), 59_997_000);
+}
+
+#[test]
 fn a_dead_owners_leases_are_free_at_once_and_a_missing_owner_is_believed() {
     let ledger = Ledger::new();
     let (dying, tidied, me) = (ledger.owner(), ledger.owner(), ledger.owner());
