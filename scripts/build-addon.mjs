@@ -10,7 +10,7 @@ import './check-toolchain.mjs'
 
 const cli = createRequire(import.meta.url).resolve('@napi-rs/cli/package.json')
 const env = { ...process.env }
-// Windows can't start a shell script; there the addon is a little larger and slower.
+// Node can't start a shell script on Windows; there an addon of one's own is a little larger and slower than the published one.
 if (process.platform !== 'win32') env.CARGO = fileURLToPath(new URL('cargo-for-addon.sh', import.meta.url))
 
 const { status } = spawnSync(

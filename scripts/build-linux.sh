@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
-# Builds the addon for Linux with glibc as it is published, on Linux x64:
+# Builds the addon for Linux as it is published, on Linux x64:
 #
-#   scripts/build-linux.sh x64      and tries it here
-#   scripts/build-linux.sh arm64    cross-built, and tried with an arm64 Node under emulation
+#   scripts/build-linux.sh x64-gnu         and tries it here
+#   scripts/build-linux.sh arm64-gnu       cross-built, and tried with an arm64 Node under emulation
+#   scripts/build-linux.sh x64-musl        and tries it with a Node for musl, as that of Alpine
+#   scripts/build-linux.sh arm64-musl      with one for arm64, under emulation
+#   scripts/build-linux.sh … --no-try      for whoever tries it elsewhere
 #
-# It is linked for glibc 2.28, the oldest that Node 20 runs on, whatever this system has, and the symbol versions that it
-# asks for are read from the file afterwards. It goes to npm/linux-…-gnu/, where scripts/pack.mjs looks for it.
+# With glibc it is linked for 2.28, the oldest that Node 20 runs on, whatever this system has, and the symbol versions that it
+# asks for are read from the file afterwards. It goes to npm/linux-…/, where scripts/pack.mjs looks for it.
 #
 # Needs Rust, Node, Python 3 with venv, readelf (binutils), and package registries: PyPI for zig, which brings the C compiler
-# and linker; for arm64 also npm and Debian (see arm64-on-debian.sh). All that goes to target/; nothing is installed.
+# and linker; to try it also npm and Debian (see node-on-debian.sh). All that goes to target/; nothing is installed but, where
+# rustup has it, the Rust standard library of the target.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,13 +25,21 @@ fail() {
 }
 need() { command -v "$1" >/dev/null || fail "$1 is missing: $2"; }
 
-case "${1-}" in
-  x64) machine=x86_64 ;;
-  arm64) machine=aarch64 ;;
-  *) fail "usage: scripts/build-linux.sh x64|arm64" ;;
+usage='usage: scripts/build-linux.sh x64-gnu|arm64-gnu|x64-musl|arm64-musl [--no-try]'
+platform=${1-}
+case "$platform" in
+  x64-gnu | x64-musl) machine=x86_64 ;;
+  arm64-gnu | arm64-musl) machine=aarch64 ;;
+  *) fail "$usage" ;;
 esac
-target=$machine-unknown-linux-gnu
-addon=npm/linux-$1-gnu/leasehold.linux-$1-gnu.node
+case "${2-}" in
+  '') try=yes ;;
+  --no-try) try= ;;
+  *) fail "$usage" ;;
+esac
+libc=${platform#*-}
+target=$machine-unknown-linux-$libc
+addon=npm/linux-$platform/leasehold.linux-$platform.node
 
 [ "$(uname -sm)" = 'Linux x86_64' ] || fail "this script runs on Linux x64, not on $(uname -sm)"
 need cargo 'see https://rustup.rs'
@@ -43,31 +55,47 @@ fi
 export PATH="$PWD/$zig/bin:$PATH"
 
 # Each with a folder of its own: their compilers may be of different versions.
-out=target/published/$1
-if [ "$1" = arm64 ] && [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+out=target/published/$platform
+if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
   # rustup's own, where it can be had; else Debian's, of another version and so with a compiler and a folder of its own.
   if ! { command -v rustup >/dev/null && rustup target add $target 2>/dev/null; }; then
-    RUSTC=$(scripts/arm64-on-debian.sh rustc)
+    [ "$platform" = arm64-gnu ] || fail "the Rust standard library for $target is missing: rustup target add $target"
+    RUSTC=$(scripts/node-on-debian.sh rustc)
     export RUSTC
   fi
 fi
-CARGO_TARGET_DIR=$out scripts/cargo-for-addon.sh zigbuild --release --locked --target $target.$OLDEST_GLIBC
+if [ "$libc" = gnu ]; then
+  wanted=$target.$OLDEST_GLIBC
+else
+  wanted=$target
+  # A musl target is linked statically unless told otherwise, and an addon can't be.
+  export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=-crt-static"
+fi
+CARGO_TARGET_DIR=$out scripts/cargo-for-addon.sh zigbuild --release --locked --target $wanted
 cp $out/$target/release/libleasehold.so "$addon"
 
-newest=$(readelf --version-info --wide "$addon" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
-[ -n "$newest" ] || fail "$addon names no version of glibc: it can't be told what it runs on"
-[ "$(printf 'GLIBC_%s\n%s\n' $OLDEST_GLIBC "$newest" | sort -V | tail -n 1)" = GLIBC_$OLDEST_GLIBC ] ||
-  fail "$addon needs $newest, and must run on glibc $OLDEST_GLIBC"
+newest=$(readelf --version-info --wide "$addon" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1 || true)
+if [ "$libc" = gnu ]; then
+  [ -n "$newest" ] || fail "$addon names no version of glibc: it can't be told what it runs on"
+  [ "$(printf 'GLIBC_%s\n%s\n' $OLDEST_GLIBC "$newest" | sort -V | tail -n 1)" = GLIBC_$OLDEST_GLIBC ] ||
+    fail "$addon needs $newest, and must run on glibc $OLDEST_GLIBC"
+else
+  [ -z "$newest" ] || fail "$addon asks for $newest, and is for musl"
+  # The loader of musl takes libc.so for itself; of what else it needs Alpine's image for Node may have none.
+  others=$(readelf --dynamic --wide "$addon" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -v '^libc\.so$' || true)
+  [ -z "$others" ] || fail "$addon needs $others, which a musl system may not have"
+fi
 readelf --file-header "$addon" | grep -qi "machine:.*${machine/_/.}" || fail "$addon is not for $machine"
 bytes=$(stat -c %s "$addon")
 [ "$bytes" -lt $MOST_BYTES ] || fail "$addon has $bytes bytes, and must have less than $MOST_BYTES"
-echo "$addon: $bytes bytes, needs $newest"
+echo "$addon: $bytes bytes, needs ${newest:-musl}"
 
+[ -n "$try" ] || exit 0
 [ -f native.cjs ] && [ -f dist/index.js ] ||
   { echo 'not tried: `npm run build` makes the other half, which it needs'; exit 0; }
 export NAPI_RS_NATIVE_LIBRARY_PATH=$PWD/$addon
-if [ "$1" = arm64 ]; then
-  scripts/arm64-on-debian.sh node __test__/package/smoke.mjs
-else
+if [ "$platform" = x64-gnu ]; then
   node __test__/package/smoke.mjs
+else
+  scripts/node-on-debian.sh "$platform" __test__/package/smoke.mjs
 fi

@@ -1,11 +1,14 @@
 #!/bin/sh
-# What napi and build-linux.sh run instead of cargo. The crate is a cdylib for Node and an rlib for its tests, and where it
+# What napi, build-linux.sh and the release workflow run instead of cargo. The crate is a cdylib for Node and an rlib for its tests, and where it
 # is built as both, Cargo leaves out link-time optimization without a word; so only the one is asked for.
 set -eu
 
 # Nothing is thrown through SQLite and ring: a tenth of a megabyte of tables that nobody would read. Both are needed, as
-# zig asks for the second kind where only the first is refused.
-export CFLAGS="${CFLAGS-} -fno-asynchronous-unwind-tables -fno-unwind-tables"
+# zig asks for the second kind where only the first is refused. Microsoft's compiler knows neither.
+case "$(uname -s)" in
+  MINGW* | MSYS*) ;;
+  *) export CFLAGS="${CFLAGS-} -fno-asynchronous-unwind-tables -fno-unwind-tables" ;;
+esac
 
 case "${1-}" in
   build) cargo=cargo ;;

@@ -16,7 +16,7 @@
 // - No addon: each is in the package of its platform.
 
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -27,6 +27,10 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const { values: options } = parseArgs({
   options: { all: { type: 'boolean' }, repository: { type: 'string' }, to: { type: 'string' } },
 })
+
+/** An addon is smaller than that, or is not published. */
+const MOST_BYTES = 4_000_000
+
 const to = resolve(options.to ?? join(ROOT, 'target', 'packages'))
 
 function fail(message) {
@@ -70,6 +74,8 @@ function packPlatform({ id, name, binary }) {
   const places = options.all ? [join('npm', id)] : [join('npm', id), '.']
   const path = places.map((place) => join(ROOT, place, binary)).find(existsSync)
   if (!path) return false
+  const { size } = statSync(path)
+  if (options.all && size >= MOST_BYTES) fail(`${path} has ${size} bytes, and must have less than ${MOST_BYTES}`)
   packed(name, (folder) => {
     write(folder, read(join('npm', id, 'package.json')))
     cpSync(join(ROOT, 'npm', id, 'README.md'), join(folder, 'README.md'))
