@@ -102,4 +102,25 @@ describe('lockRequest around a handler', () => {
     await locks.acquire(KEY)
     assert.equal((await fetch(url)).status, 423)
   })
+
+  test('without `next` it rejects with what goes wrong, which the listener of docs/servers.md answers', async (t) => {
+    const locks = open(t)
+    const around = lockRequest(locks, { key: ({ url }) => url }, ({ url }, response) => {
+      if (url === '/begun') response.write('half')
+      throw new Error('mine')
+    })
+    const told = []
+    const url = await serve(t, (request, response) => {
+      around(request, response).catch((error) => {
+        told.push(error.code ?? error.message)
+        if (response.headersSent) response.destroy()
+        else response.writeHead(500).end()
+      })
+    })
+    assert.equal((await fetch(url)).status, 500)
+    assert.equal((await fetch(new URL(`/${'long'.repeat(300)}`, url))).status, 500)
+    await assert.rejects(async () => (await fetch(new URL('/begun', url))).text())
+    assert.deepEqual(told, ['mine', 'ERR_OUT_OF_RANGE', 'mine'])
+    assert.deepEqual((await locks.list()).locks, [])
+  })
 })

@@ -137,6 +137,30 @@ describe('beside other libraries, on the same key', { timeout: 120_000 }, () => 
     })
   }
 
+  for (const [name, database] of [
+    ['redlock', 2],
+    ['redis-semaphore', 2],
+    ['@sesamecare-oss/redlock', 0],
+  ]) {
+    test(`${name}, with the keyPrefix of ioredis, and with its db 2: in database ${database}`, async (t) => {
+      const server = await startRedis(t)
+      const redis = new Redis({ port: server.port, host: '127.0.0.1', keyPrefix: 'app:', db: 2 })
+      atEnd(t, () => redis.disconnect())
+      const { prefix, opened } = LIBRARIES[name]
+      const take = await opened(redis)
+      const lockIn = (database, prefix) => {
+        const locks = createLockClient({ store: `${server.url()}/${database}`, prefix })
+        atEnd(t, () => locks.close())
+        return locks
+      }
+      await assertExclusion(lockIn(database, `app:${prefix}`), take)
+      const giveBack = await take()
+      assert.ok(await lockIn(2 - database, `app:${prefix}`).tryAcquire('job'), 'in the other database')
+      assert.ok(await lockIn(database, prefix).tryAcquire('job'), 'without what ioredis puts before it')
+      await giveBack()
+    })
+  }
+
   test('another prefix excludes nobody', async (t) => {
     const server = await startRedis(t)
     const locks = createLockClient(server.url())
