@@ -6,15 +6,17 @@
 //   npm test -- --test-name-pattern=X what begins with --test goes to node --test
 //
 // LEASEHOLD_TEST_STORES=memory,sqlite   only these stores
-// LEASEHOLD_TEST_SECONDS=60             how long the tests that count turns or break servers run (default 5 to 12)
+// LEASEHOLD_TEST_SECONDS=60             how long the tests that count turns or break servers run (default 4 to 10; 60 for ticks)
 // LEASEHOLD_TEST_REPEAT=50              how often the crashes are repeated (default 5)
 // LEASEHOLD_TEST_SEED=1                 repeats their random kills, and the faults of chaos/ (a failing test prints its seed)
 // REDIS_SERVER=/path/to/redis-server    the server to test with
 // CHROMIUM=/path/to/chromium            the browser to look at the examples with
 
-import { spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readdirSync, statSync } from 'node:fs'
-import { join, relative, resolve } from 'node:path'
+import { join, relative, resolve, sep } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { findChromium, installChromium } from './support/chromium.mjs'
 import { findRedis, installRedis } from './support/redis-server.mjs'
@@ -24,6 +26,8 @@ const HERE = join(ROOT, '__test__')
 const PARTS = ['behaviour', 'worker', 'http', 'package', 'process', 'browser', 'chaos']
 /** Those that have the machine to themselves. */
 const ALONE = ['process', 'browser', 'chaos']
+/** Of these, what waits for the clock for a minute: it runs beside those that share the machine, if some of them run at all. */
+const BESIDE = ['process/ticks.test.mjs']
 
 const given = process.argv.slice(2)
 const forNode = given.filter((word) => word.startsWith('--test'))
@@ -90,12 +94,22 @@ delete env.REDIS_URL
 delete env.NODE_ENV
 
 const results = []
-function step(what, command, args) {
-  console.log(`\n── ${what}`)
+/** Runs a command. What it says is shown as it says it, or, of one that runs `beside` another, when both have ended. */
+async function step(what, command, args, { beside } = {}) {
+  const heading = `\n── ${what}`
+  if (!beside) console.log(heading)
   const start = performance.now()
-  const { status, signal, error } = spawnSync(command, args, { cwd: ROOT, env, stdio: 'inherit' })
-  if (error) console.error(error.message)
-  results.push({ what, ok: status === 0, seconds: (performance.now() - start) / 1_000, signal })
+  const child = spawn(command, args, { cwd: ROOT, env, stdio: beside ? ['ignore', 'pipe', 'inherit'] : 'inherit' })
+  const said = beside && text(child.stdout)
+  const [status, signal] = await once(child, 'close').catch((error) => [error.message])
+  const seconds = (performance.now() - start) / 1_000
+  if (typeof status === 'string') console.error(status)
+  if (beside) {
+    await beside
+    console.log(heading)
+    process.stdout.write(await said)
+  }
+  results.push({ what, ok: status === 0, seconds, signal })
 }
 
 const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
@@ -105,35 +119,33 @@ if (whole && !skipRust) {
   // They wait for clocks and servers more than they work.
   env.RUST_TEST_THREADS ??= '6'
   // With the deliberate mistakes, which are made only where a test asks for them: to build it all twice takes minutes.
-  step('Rust: cargo test', 'cargo', ['test', '--quiet', '--features', 'mutants'])
+  await step('Rust: cargo test', 'cargo', ['test', '--quiet', '--features', 'mutants'])
 }
 if (whole || chosen.includes('types')) {
   for (const name of existsSync(join(HERE, 'types'))
     ? readdirSync(join(HERE, 'types')).filter((n) => /^tsconfig.*\.json$/.test(n))
     : []) {
-    step(`types: ${name}`, process.execPath, [tsc, '--noEmit', '-p', join(HERE, 'types', name)])
+    await step(`types: ${name}`, process.execPath, [tsc, '--noEmit', '-p', join(HERE, 'types', name)])
   }
 }
 /** Runs test files, so many of them at a time. */
-function stepOfNode(what, files, atOnce) {
+async function stepOfNode(what, files, atOnce, options) {
   if (files.length === 0) return
-  step(`Node ${process.version}: ${files.length} files of ${what}`, process.execPath, [
-    '--test',
-    `--test-concurrency=${atOnce}`,
-    '--test-timeout=300000',
-    '--test-reporter=spec',
-    ...forNode,
-    ...files,
-  ])
+  const words = [`--test-concurrency=${atOnce}`, '--test-timeout=300000', '--test-reporter=spec', ...forNode]
+  const count = files.length === 1 ? '1 file' : `${files.length} files`
+  await step(`Node ${process.version}: ${count} of ${what}`, process.execPath, ['--test', ...words, ...files], options)
 }
 
 // What measures time, counts turns or breaks servers goes one file at a time: a machine of two cores runs the servers and
 // children beside it. All else mostly waits.
-const alone = (file) => ALONE.some((part) => relative(HERE, file).startsWith(part))
-const together = files.filter((file) => !alone(file))
+const named = (names) => (file) => names.some((name) => relative(HERE, file).replaceAll(sep, '/').startsWith(name))
+const together = files.filter((file) => !named(ALONE)(file))
+const beside = together.length > 0 ? files.filter(named(BESIDE)) : []
+const alone = files.filter((file) => named(ALONE)(file) && !beside.includes(file))
 console.log(`\nRedis: ${redis}`)
-stepOfNode('what can share the machine', together, 2)
-stepOfNode('what can not', files.filter(alone), 1)
+const shared = stepOfNode('what can share the machine', together, 2)
+await Promise.all([shared, stepOfNode('what waits beside that', beside, 1, { beside: shared })])
+await stepOfNode('what can not', alone, 1)
 
 console.log('\n── summary')
 for (const { what, ok, seconds, signal } of results) {

@@ -2,16 +2,20 @@
 
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { dirname, join, normalize } from 'node:path'
 import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
+import { callsIn, refusals } from '../support/docs/commands.mjs'
 import { javaScriptOf, mistakes } from '../support/docs/compiler.mjs'
 import { anchors, links, pages, ROOT, readPage } from '../support/docs/page.mjs'
 
 const all = pages()
 const blocksIn = (...languages) =>
   all.flatMap(({ blocks }) => blocks).filter(({ language }) => languages.includes(language))
+const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+const require = createRequire(import.meta.url)
 const at = ({ page, line }) => `${page.name}:${line}`
 /** SQLite comes with Node from 22.5 on. */
 const sqlite = await import('node:sqlite').catch(() => undefined)
@@ -57,6 +61,73 @@ describe('documentation', () => {
       const { status, stderr } = spawnSync('sh', ['-n'], { input: block.text, encoding: 'utf8' })
       assert.equal(status, 0, `${at(block)}: ${stderr}`)
     }
+  })
+
+  test('calls of leasehold are what the command takes', async (t) => {
+    const calls = blocksIn('sh', 'text').flatMap(callsIn)
+    assert.ok(calls.length > 20)
+    assert.deepEqual(await refusals(t, calls), [])
+  })
+
+  test('so are the examples that the command gives itself', async (t) => {
+    const names = ['run', 'ls', 'inspect', 'watch', 'release', 'doctor', 'demo', 'bench']
+    const calls = names.flatMap((name) => {
+      const { examples } = require(`../../dist/cli/${name}.js`)[name]
+      return callsIn({ page: { name }, line: 1, text: examples.join('\n') })
+    })
+    assert.ok(calls.length > 15)
+    assert.deepEqual(await refusals(t, calls), [])
+  })
+
+  test('a call that the command does not take is found, and where', async (t) => {
+    const wrong = [
+      ['leasehold rnu nightly -- ./backup.sh', /unknown command "rnu"/],
+      ['leasehold run nightly --wiat 5s -- ./backup.sh', /unknown option --wiat; did you mean --wait\?/],
+      ['npx --no-install leasehold run nightly --wait 5 -- ./backup.sh', /--wait takes a time with its unit/],
+      ['leasehold run nightly --try --wait 5s -- ./backup.sh', /--try does not wait/],
+      ['leasehold run nightly --ttl 1ms -- ./backup.sh', /--ttl takes/],
+      ['leasehold run nightly --wait', /--wait needs a value/],
+      ['leasehold run nightly', /what is to be run\?/],
+      ['leasehold run nightly -- # ./backup.sh', /there is no command behind --/],
+      ['leasehold run ./backup.sh nightly', /one argument too many/],
+      ['leasehold inspect --json', /too few arguments: leasehold inspect KEY/],
+      ["leasehold ls 'a b' c", /one argument too many, "c"/],
+      ['leasehold ls --limit many', /--limit takes a whole number/],
+      ['leasehold watch --interval 1ms', /--interval takes/],
+      ['leasehold bench --time 1h', /--time takes 100ms to 1m/],
+      ['leasehold doctor --store radis://localhost', /radis/],
+      ['leasehold doctor --strict=yes', /--strict takes no value/],
+      ['leasehold demo --ttl soon', /--ttl takes a time/],
+      ['leasehold release nightly --yes', /--force/],
+      ['leasehold ls --json | leasehold lss | leasehold ls', /unknown command "lss"/],
+      ['0 3 * * *  leasehold run nightly --tri -- ./backup.sh || [ $? -eq 75 ]', /unknown option --tri/],
+      ['ExecStart=/usr/bin/leasehold run cleanup --max-hold -- /srv/cleanup', /--max-hold needs a value/],
+      ['said=$(leasehold doctor --strikt 2>&1) || echo "$said"', /unknown option --strikt/],
+      ['leasehold run nightly \\\n  --wiat 5s -- ./backup.sh', /unknown option --wiat/],
+      ['false && leasehold ls', /nothing was called/],
+    ]
+    const found = await Promise.all(
+      wrong.map(([text], index) => refusals(t, callsIn({ page: { name: 'page.md' }, line: index + 1, text }))),
+    )
+    for (const [index, [text, message]] of wrong.entries()) {
+      assert.equal(found[index].length, 1, text)
+      assert.match(found[index][0], message)
+      assert.ok(found[index][0].startsWith(`page.md:${index + 1}: `), found[index][0])
+    }
+  })
+
+  test('scripts that pages name are there', () => {
+    const missing = all.flatMap(({ name, source }) =>
+      source.split('\n').flatMap((text, index) => {
+        const names = [...text.matchAll(/\bnpm run ([\w:.-]*\w)/g)].map(([, script]) => script)
+        const paths = [...text.matchAll(/(?<![\w./-])(?:scripts|\.ci)\/[\w./-]*\w/g)].map(([path]) => path)
+        const unknown = names.filter((script) => !(script in scripts)).map((script) => `npm run ${script}`)
+        return [...unknown, ...paths.filter((path) => !existsSync(join(ROOT, path)))].map(
+          (what) => `${name}:${index + 1}: ${what}`,
+        )
+      }),
+    )
+    assert.deepEqual(missing, [])
   })
 
   test('JSON parses', () => {

@@ -100,7 +100,15 @@ describe('package', () => {
       execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: ROOT, encoding: 'utf8' }),
     )
     const paths = files.map(({ path }) => path)
-    for (const path of ['package.json', 'index.d.ts', 'types/client.d.ts', 'native.cjs', 'dist/index.js', 'LICENSE'])
+    for (const path of [
+      'package.json',
+      'index.d.ts',
+      'types/client.d.ts',
+      'native.cjs',
+      'dist/index.js',
+      'LICENSE',
+      'CHANGELOG.md',
+    ])
       assert.ok(paths.includes(path), path)
     assert.ok(
       paths.some((path) => /^leasehold\..+\.node$/.test(path)),

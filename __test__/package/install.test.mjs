@@ -18,11 +18,22 @@ const MOST_BYTES = 4_000_000
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const own = ownPlatform()
 
+/** What a project has in the version that is tested elsewhere, too. */
+const asHere = (...names) => Object.fromEntries(names.map((name) => [name, manifest.devDependencies[name]]))
+
 const PROJECTS = {
   commonjs: {},
+  command: {},
   esmodule: {},
-  typescript: { '@types/node': manifest.devDependencies['@types/node'] },
-  express: { express: '5.3.0' },
+  typescript: asHere(
+    '@opentelemetry/api',
+    '@opentelemetry/sdk-trace-base',
+    '@types/express',
+    '@types/node',
+    'express',
+    'prom-client',
+  ),
+  express: asHere('express'),
   // The adapter's peers: an Express of its own generation.
   remix: { '@remix-run/express': '2.17.5', '@remix-run/node': '2.17.5', express: '4.21.2' },
 }
@@ -32,12 +43,18 @@ const env = { ...process.env, NODE_TEST_CONTEXT: undefined, npm_config_ignore_sc
 for (const name of Object.keys(env)) if (/^npm_config_(registry|.*prefix|global)$/i.test(name)) delete env[name]
 
 const start = promisify(execFile)
+/** Runs something to its end, whatever its exit code. */
+async function ended(command, args, cwd, more) {
+  const options = { cwd, env: { ...env, ...more }, timeout: 120_000, maxBuffer: 1e7 }
+  return start(command, args, options).then(
+    (said) => ({ code: 0, ...said }),
+    ({ code, signal, message, stdout, stderr }) => ({ code: signal ?? code ?? message, stdout, stderr }),
+  )
+}
 async function run(command, args, cwd) {
-  try {
-    return (await start(command, args, { cwd, env, timeout: 120_000, maxBuffer: 1e7 })).stdout
-  } catch (error) {
-    assert.fail(`${command} ${args.join(' ')} in ${cwd}: ${error.message}\n${error.stdout}\n${error.stderr}`)
-  }
+  const { code, stdout, stderr } = await ended(command, args, cwd)
+  assert.equal(code, 0, `${command} ${args.join(' ')} in ${cwd}: ended with ${code}\n${stdout}\n${stderr}`)
+  return stdout
 }
 const node = (args, cwd) => run(process.execPath, args, cwd)
 const tool = (path) => join(ROOT, 'node_modules', ...path.split('/'))
@@ -122,6 +139,24 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
     assert.equal(await node(['main.mjs'], await installed('remix')), 'exercised\n')
   })
 
+  test('the command: what it runs has the lock, a larger fence each time, and says how it ends', async () => {
+    const path = await installed('command')
+    const npx = (...words) =>
+      ended('npx', ['--no-install', 'leasehold', ...words], path, { LEASEHOLD_URL: `sqlite:${join(path, 'locks.db')}` })
+    assert.equal((await npx('--version')).stdout, `${manifest.version}\n`)
+    const fences = []
+    for (let turn = 0; turn < 2; turn++) {
+      const { code, stdout, stderr } = await npx('run', 'nightly', '--', process.execPath, 'job.cjs')
+      assert.equal(code, 7, stderr)
+      const { key, fence, rival } = JSON.parse(stdout)
+      assert.deepEqual({ key, rival }, { key: 'nightly', rival: 75 }, 'nobody else gets it')
+      fences.push(Number(fence))
+    }
+    assert.ok(0 < fences[0] && fences[0] < fences[1], `fences ${fences}`)
+    const { code, stdout } = await npx('inspect', 'nightly', '--json')
+    assert.deepEqual([code, JSON.parse(stdout)], [1, { key: 'nightly', held: false }])
+  })
+
   test('what is published runs nothing when it is installed, and brings nothing that only a checkout needs', async () => {
     const path = project('contents', {})
     for (const { name, file } of packed) {
@@ -145,7 +180,10 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
     await run('tar', ['-xzf', packed.find(({ name }) => name === own.name).file, '-C', path], path)
     const { size } = statSync(join(path, 'package', own.binary))
     assert.ok(size < MOST_BYTES, `the addon has ${size} bytes`)
-    assert.ok(packed.at(-1).size < 150_000, `the root has ${packed.at(-1).size} bytes`)
+    const { size: rootSize } = packed.at(-1)
+    assert.ok(rootSize < 150_000, `the root has ${rootSize} bytes`)
+    const [, told] = /root package has (\d+) kB packed/.exec(readFileSync(join(ROOT, 'docs', 'platforms.md'), 'utf8'))
+    assert.ok(Math.abs(rootSize / 1_000 - told) < 4, `docs/platforms.md says ${told} kB; it has ${rootSize} bytes`)
   })
 
   test('publint has nothing to say', async () => {

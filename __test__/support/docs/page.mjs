@@ -26,7 +26,7 @@ export const pages = () => {
  * comments before them as `declarations` and `tables` (each with a `text` and a `line`) and `output`.
  */
 export function readPage(name, source) {
-  const page = { name, blocks: [], modules: [], prose: '' }
+  const page = { name, source, blocks: [], modules: [], prose: '' }
   const forAll = []
   let next = { declarations: [], tables: [] }
   const lines = source.split('\n')

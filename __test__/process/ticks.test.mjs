@@ -1,0 +1,79 @@
+// Each tick once per cluster: as many runs as ticks, in processes whose clocks are wrong, whatever becomes of the servers.
+// It takes a minute and mostly waits: `npm test` runs it beside others (see run.mjs). Its servers are its own.
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { describe, test } from 'node:test'
+import { sleep, within } from '../support/clock.mjs'
+import { eventsOf, startScheduler, story } from '../support/schedulers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
+
+/** How many ticks, one a second. */
+const TICKS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 60)
+const SECOND = 1_000
+/** By how much the clocks are ahead. */
+const SHIFTS = [-2_000, 0, 2_000]
+
+/** Three processes whose clocks are 2 s apart run TICKS ticks; `disturb` happens after half of them. */
+async function runTicks(t, store, disturb) {
+  const name = randomUUID()
+  const children = SHIFTS.map((shift) => startScheduler(t, { store, name }, shift))
+  await Promise.all(children.map((child) => child.next('ready')))
+  const clocks = await Promise.all(children.map(async (child) => (await child.ask('clock')).clock))
+  for (const [i, clock] of clocks.entries()) {
+    assert.ok(Math.abs(clock - Date.now() - SHIFTS[i]) < 500, 'the clocks are shifted')
+  }
+  // All of them come to all of these ticks.
+  const first = Math.ceil(Math.max(...clocks) / SECOND) * SECOND + SECOND
+  const end = first + TICKS * SECOND
+  await sleep((TICKS / 2) * SECOND)
+  await disturb?.()
+  await sleep(end - Math.min(...SHIFTS) + SECOND - Date.now())
+  await Promise.all(children.map((child) => child.ask('stop')))
+  for (const child of children) assert.equal((await within('its end', child.ended)).code, 0, child.stderr)
+
+  const ran = eventsOf(children, 'ran').filter(({ tick }) => tick >= first && tick < end)
+  const ticks = Array.from({ length: TICKS }, (_, i) => first + i * SECOND)
+  assert.deepEqual(
+    ran.map(({ tick }) => tick).sort((a, b) => a - b),
+    ticks,
+    story(children),
+  )
+  const fences = ran.sort((a, b) => a.at - b.at).map(({ fence }) => fence)
+  assert.deepEqual(
+    fences,
+    fences.toSorted((a, b) => a - b),
+    'in the order in which they ran',
+  )
+  for (const what of ['unhandled', 'failed']) assert.deepEqual(eventsOf(children, what), [], story(children))
+  // Before that they begin in the middle of each other's ticks.
+  const skipped = eventsOf(children, 'skipped').filter(({ tick }) => tick >= first)
+  assert.deepEqual(skipped, [], story(children))
+  return children
+}
+
+// At once: each waits for the clock, and for nothing that another does.
+describe('process: ticks', { concurrency: 4, timeout: 600_000 }, () => {
+  test('three clocks 2 s apart: as many runs as ticks, none doubled', async (t) => {
+    const children = await runTicks(t, (await startRedis(t)).url())
+    assert.deepEqual(eventsOf(children, 'missed'), [], story(children))
+  })
+
+  test('three clocks 2 s apart, Redis killed and restarted with its data in between', async (t) => {
+    const server = await startRedis(t, { keep: true })
+    await runTicks(t, server.url(), () => server.restart())
+  })
+
+  test('three clocks 2 s apart, on the embedded store', async (t) => {
+    await runTicks(t, `sqlite:${temporaryFolder(t)}/locks.db`)
+  })
+
+  test('three clocks 2 s apart, on a quorum of which one server is killed in between', async (t) => {
+    const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))
+    await runTicks(
+      t,
+      servers.map((server) => server.url()),
+      () => servers[0].kill(),
+    )
+  })
+})
