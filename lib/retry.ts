@@ -29,7 +29,7 @@ const JITTER = 0.5
 
 export function parseRetry(given: unknown): Retry {
   if (given !== true && (typeof given !== 'object' || given === null || Array.isArray(given))) {
-    throw badType('retry', 'true or of type object', given)
+    throw badType('retry', 'true or an object of options, as in { retries: 3 }', given)
   }
   const options: api.RetryOptions = given === true ? {} : given
   checkOptions(options, RETRY_OPTIONS)
