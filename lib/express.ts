@@ -44,10 +44,20 @@ export function lockRequest(
     const own = refusal.status === 423 ? onBusy : onUnavailable
     // Somebody has begun an answer already; only an error can end that.
     if (response.headersSent) throw refusal.error
-    response.statusCode = refusal.status
-    for (const [name, value] of Object.entries(headersOf(refusal))) response.setHeader(name, value)
+    const takeBack = announce(refusal, response)
     if (own !== undefined) {
-      await own(refusal, request, response, next)
+      let hasPassed = false
+      const goOn: Next = (error) => {
+        hasPassed = true
+        next(error)
+      }
+      try {
+        await own(refusal, request, response, goOn)
+      } catch (error) {
+        // A mistake there is no 423. But whoever comes next may have set a status of its own.
+        if (!hasPassed && !response.headersSent) takeBack()
+        throw error
+      }
       return
     }
     response.setHeader('content-type', PROBLEM)
@@ -75,6 +85,22 @@ export function lockRequest(
 
 /** What runs under the lock of a middleware: whatever comes next. */
 const pass: Handler = (_request, _response, next) => next()
+
+/** Sets what every answer to a refusal has. Returns what undoes that. */
+function announce(refusal: Refusal, response: ServerResponse): () => void {
+  const { statusCode } = response
+  const headers = Object.entries(headersOf(refusal))
+  const before = headers.map(([name]) => [name, response.getHeader(name)] as const)
+  response.statusCode = refusal.status
+  for (const [name, value] of headers) response.setHeader(name, value)
+  return () => {
+    response.statusCode = statusCode
+    for (const [name, value] of before) {
+      if (value === undefined) response.removeHeader(name)
+      else response.setHeader(name, value)
+    }
+  }
+}
 
 function put(lease: api.Lease | api.MultiLease, request: Request): void {
   if ('leases' in lease) request.leases = lease

@@ -4,7 +4,7 @@ import type * as api from '../index'
 import type { RequestKeys } from '../types/http'
 import type { WithRequest, WithRequestLockOptions } from '../types/remix'
 import { badType, badValue, checkFunction } from './arguments'
-import { followBody, isResponse } from './http/body'
+import { dropBody, followBody, isResponse } from './http/body'
 import { headersOf, PROBLEM, problemOf } from './http/refusal'
 import { checkLocks, needsNone, parseRequestLock } from './http/request-lock'
 import { underLock } from './http/under-lock'
@@ -27,7 +27,7 @@ export function withRequestLock(
   if (until !== 'handler' && until !== 'body') throw badValue('The "until" option must be "handler" or "body"')
 
   return async function requestLock(...args) {
-    const { signal } = requestOf(args[0])
+    const { signal, method } = requestOf(args[0])
     const keys = await key(...args)
     if (needsNone(keys)) return handler(undefined, ...args)
     let deliver: (response: Response) => void = () => {}
@@ -38,6 +38,8 @@ export function withRequestLock(
       const outcome = await underLock({ locks, keys, options: asked, gone: signal }, async (lease) => {
         const result = await handler(lease, ...args)
         if (until === 'handler' || !isResponse(result) || result.body === null) return result
+        // Servers throw away the body of an answer to that, and do not say so: the lock would be held for ever.
+        if (method === 'HEAD') return dropBody(result)
         const { response, over } = followBody(result, [lease.signal, signal])
         deliver(response)
         await over

@@ -23,6 +23,7 @@ import { checkKeep, KEEP, markerOf, runOnce } from './once'
 import { guarded } from './rethrow'
 import { runWith } from './section'
 import { asError } from './thrown'
+import { Turn } from './turn'
 
 /** How long to sleep at most: a clock may be set, and a machine that was asleep has to notice. */
 const MAX_SLEEP = 5_000
@@ -77,7 +78,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
   /** Ends the asking, when it is stopped. */
   readonly #ended = new AbortController()
   /** What is being asked for or done; none of them rejects. */
-  readonly #turns = new Set<Promise<void>>()
+  readonly #turns = new Set<Turn>()
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
 
   static {
@@ -120,7 +121,13 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
 
   async stop(): Promise<void> {
     this.#end()
-    await Promise.all(this.#turns)
+    const own = Turn.current
+    if (own === undefined || !this.#turns.has(own)) {
+      await Promise.all([...this.#turns].map(({ over }) => over))
+      return
+    }
+    own.leave()
+    await Promise.all([...this.#turns].map(({ left }) => left))
   }
 
   /** Also called when the client is closed. */
@@ -161,12 +168,12 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
   }
 
   #begin(tick: number): void {
-    const turn = this.#turn(tick).finally(() => this.#turns.delete(turn))
+    const turn = new Turn((turn) => this.#turn(tick, turn).finally(() => this.#turns.delete(turn)))
     this.#turns.add(turn)
   }
 
   /** Asks for the tick, until the next one comes or it is too old, and does the job if nobody else has it. */
-  async #turn(tick: number): Promise<void> {
+  async #turn(tick: number, turn: Turn): Promise<void> {
     const { ttl, keep, catchUp } = this.#settings
     const end = Math.min(tick + catchUp, this.#cron.next(tick) ?? Number.POSITIVE_INFINITY)
     const { signal } = this.#ended
@@ -178,7 +185,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       signal,
       // What the job throws does not get that far: a failure here means that it was not begun.
       onFailure: 'forget' as const,
-      work: (lease: Lease) => this.#take(lease, tick, end),
+      work: (lease: Lease) => this.#take(lease, tick, end, turn),
       failed: (error: unknown) => this.#failed(error, tick),
     }
     try {
@@ -190,11 +197,11 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
   }
 
   /** The tick is this process's: whatever becomes of it is decided here. Rejects if nothing was. */
-  async #take(mark: Lease, tick: number, end: number): Promise<void> {
+  async #take(mark: Lease, tick: number, end: number, turn: Turn): Promise<void> {
     const date = new Date(tick)
     if (this.#settings.overlap) {
       guarded(() => this.emit('run', date, mark))
-      await this.#guard(tick, async () => this.#job(mark, date))
+      await this.#guard(tick, () => turn.run(() => this.#job(mark, date)))
       return
     }
     const lease = await this.#waitTurn(end)
@@ -203,7 +210,8 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       return
     }
     guarded(() => this.emit('run', date, lease))
-    await this.#guard(tick, () => runWith(this.#host, Promise.resolve(lease), (held) => this.#job(held, date)))
+    const work = (held: Lease) => turn.run(() => this.#job(held, date))
+    await this.#guard(tick, () => runWith(this.#host, Promise.resolve(lease), work))
   }
 
   /** Waits until no earlier run is under way any more; `null`: until `end` one was. */

@@ -49,9 +49,12 @@ export interface LockRequestOptions<
 > extends RequestLockOptions {
   /** Which lock a request needs. What it throws goes to the handler of errors. */
   key: (request: Request) => K | PromiseLike<K>
-  /** Answers 423 in its own way. `Retry-After` is set already. Default: a small `application/problem+json`. */
+  /**
+   * Answers 423 in its own way. The status and `Retry-After` are set already, and taken back if it throws or rejects before anything is
+   * sent: then the error goes to `next`. Default: a small `application/problem+json`.
+   */
   onBusy?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
-  /** Answers 503 in its own way. `Retry-After` is set already. Default: a small `application/problem+json`. */
+  /** Answers 503 in its own way, likewise. Default: a small `application/problem+json`. */
   onUnavailable?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
 }
 

@@ -59,8 +59,9 @@ export interface Schedule extends Emitter<ScheduleEvents> {
   /** The tick that is waited for; `null` if it is stopped, or there is none any more. */
   readonly next: Date | null
   /**
-   * Asks for no more ticks, and resolves when what runs here has ended. Never rejects. Other processes go on. The job must not
-   * wait for it.
+   * Asks for no more ticks, and resolves when what runs here has ended. Never rejects. Other processes go on. Called by the job
+   * itself (or by what it has begun) it does not wait for that run, which goes on, with its lock, until the job has ended; with
+   * `overlap` it waits for the other runs, but for those that do the same.
    */
   stop(): Promise<void>
   /** {@link stop}, for `await using`. */

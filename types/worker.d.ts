@@ -16,8 +16,8 @@ export interface LockWorker extends Emitter<LockWorkerEvents> {
   /** Begins to campaign. Does nothing if it does so already. While it stops, it starts again after that. */
   start(): this
   /**
-   * Ends the work, releases the lease, and resolves when that is done. Never rejects. It waits for `startWork` to settle,
-   * so `startWork` must not wait for it.
+   * Ends the work, releases the lease, and resolves when that is done. Never rejects. It waits for `startWork` and `stopWork` to
+   * settle, so neither may wait for it: that lasts for `stopTimeout`, and with `Infinity` for ever. To call it there is fine.
    */
   stop(): Promise<void>
   /** {@link stop}, for `await using`. */

@@ -6,7 +6,7 @@ import { describe, test } from 'node:test'
 import { withRequestLock } from 'leasehold/remix'
 import { until, within } from '../support/clock.mjs'
 import { gate } from '../support/gate.mjs'
-import { free, open } from '../support/http-servers.mjs'
+import { free, serve as http, open } from '../support/http-servers.mjs'
 import { lost } from '../support/leases.mjs'
 import { freePort } from '../support/ports.mjs'
 
@@ -174,6 +174,14 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     }
   }
   const headers = { 'x-mine': 'yes' }
+  /** Serves a handler that takes a Request, as adapters do: of an answer to HEAD they take no body, and leave it at that. */
+  const listen = (t, handler) =>
+    http(t, async ({ method, url }, response) => {
+      const answer = await handler(new Request(new URL(url, URL_), { method }))
+      response.writeHead(answer.status, Object.fromEntries(answer.headers))
+      if (method !== 'HEAD') for await (const part of answer.body) response.write(part)
+      response.end()
+    })
   const serve = (locks, stream, args = ask(), options = {}) =>
     withRequestLock(
       locks,
@@ -251,6 +259,40 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     for (const result of [new Response(null, { status: 204 }), { plain: true }, undefined, null]) {
       assert.equal(await withRequestLock(locks, { key: () => KEY, until: 'body' }, () => result)(ask()), result)
       assert.equal(await locks.inspect(KEY), null)
+    }
+  })
+
+  test('until: body — of an answer to HEAD nobody reads the body: it is cancelled, and the lock is free', async (t) => {
+    const locks = open(t)
+    const head = () => ({ request: new Request(URL_, { method: 'HEAD' }) })
+    const body = source()
+    const response = await serve(locks, body.stream, head())
+    assert.equal(await locks.inspect(KEY), null)
+    assert.equal((await body.cancelled).name, 'AbortError')
+    assert.deepEqual([response.status, response.headers.get('x-mine'), response.body], [201, 'yes', null])
+    assert.ok(response instanceof Response)
+
+    // One that is read already can't be cancelled; that is no reason to fail.
+    const read = source()
+    read.stream.getReader()
+    const key = () => KEY
+    const answer = { status: 200, headers: new Headers(), body: read.stream, constructor: Response }
+    assert.equal((await withRequestLock(locks, { key, until: 'body' }, () => answer)(head())).body, null)
+    assert.equal(await locks.inspect(KEY), null)
+
+    const whole = await withRequestLock(locks, { key }, () => new Response('data'))(head())
+    assert.equal(await whole.text(), 'data', 'what has its body without the lock keeps it')
+  })
+
+  test('until: body — a real server that answers HEAD without reading, and the next request', async (t) => {
+    const locks = open(t, { wait: 0 })
+    const handler = withRequestLock(locks, { key: () => KEY, until: 'body' }, () => new Response('body', { headers }))
+    const url = await listen(t, handler)
+    for (const method of ['HEAD', 'HEAD', 'GET', 'HEAD']) {
+      const response = await fetch(url, { method })
+      assert.deepEqual([response.status, response.headers.get('x-mine')], [200, 'yes'], method)
+      assert.equal(await response.text(), method === 'HEAD' ? '' : 'body')
+      await free(locks, KEY)
     }
   })
 })

@@ -124,6 +124,37 @@ for (const [name, listener] of Object.entries(frameworks)) {
       const pass = ({ error }, _request, _response, next) => next(error)
       const passed = await fetch(await start(t, busy, nothing, { onBusy: pass }))
       assert.deepEqual([passed.status, passed.headers.get('x-error')], [500, 'ERR_LOCK_TIMEOUT'])
+      assert.equal(passed.headers.get('x-status-found'), '423')
+    })
+
+    test('an answer of one’s own that fails is a mistake, not a refusal', async (t) => {
+      const busy = open(t, { wait: 0 })
+      await busy.acquire(KEY)
+      const down = open(t, { store: `redis://127.0.0.1:${await freePort()}`, wait: 50 })
+      const throws = () => {
+        throw new Error('a mistake')
+      }
+      const rejects = async () => throws()
+      for (const [locks, options] of [
+        [busy, { onBusy: throws }],
+        [busy, { onBusy: rejects }],
+        [down, { onUnavailable: throws }],
+      ]) {
+        const refuse = lockRequest(locks, { key: () => KEY, ...options })
+        const middleware = (request, response, next) => {
+          response.setHeader('cache-control', 'private')
+          return refuse(request, response, next)
+        }
+        const response = await fetch(
+          await serve(
+            t,
+            listener(middleware, () => assert.fail('ran without the lock')),
+          ),
+        )
+        const names = ['x-error', 'x-status-found', 'retry-after', 'cache-control']
+        const found = names.map((header) => response.headers.get(header))
+        assert.deepEqual([response.status, ...found], [500, 'a mistake', '200', null, 'private'])
+      }
     })
 
     test('gone while it waits: the waiting ends, and the handler never runs', async (t) => {

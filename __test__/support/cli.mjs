@@ -14,11 +14,11 @@ class Run {
   stderr = ''
   #heard = new Set()
 
-  constructor(file, args, env) {
+  constructor(file, args, env, stdin) {
     const clean = { ...process.env, NODE_TEST_CONTEXT: undefined, FORCE_COLOR: undefined, LEASEHOLD_URL: undefined }
     this.process = spawn(file, args, {
       env: { ...clean, REDIS_URL: undefined, ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: [stdin, 'pipe', 'pipe'],
     })
     this.pid = this.process.pid
     for (const name of ['stdout', 'stderr']) {
@@ -59,8 +59,8 @@ class Run {
 }
 
 /** Starts any program; it is killed when the test is over. */
-export function start(t, file, args, env = {}) {
-  const run = new Run(file, args, env)
+export function start(t, file, args, env = {}, stdin = 'ignore') {
+  const run = new Run(file, args, env, stdin)
   atEnd(t, async () => {
     run.process.kill('SIGKILL')
     await run.exited

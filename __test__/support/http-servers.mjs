@@ -11,6 +11,8 @@ import { atEnd } from './endings.mjs'
 const require = createRequire(import.meta.url)
 
 const failed = (error, response) => {
+  // Express answers with that where there is no handler of errors.
+  response.setHeader('x-status-found', response.statusCode)
   response.statusCode = 500
   response.setHeader('x-error', String(error.code ?? error.message))
   response.end()

@@ -59,10 +59,14 @@ async function main([name, ...args]: string[]): Promise<number> {
   return command.run(given)
 }
 
-// Whoever reads us may have had enough, as head(1).
+// Whoever reads us may have had enough, as head(1), or be a terminal that is closed. Then there is no use in an answer. But a
+// command that runs goes on: what it is for is not our output.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (process.argv[2] === run.name) return
   process.exit(error.code === 'EPIPE' ? Exit.Ok : 1)
 })
+// What is said there is said beside the work, and the exit code says the rest.
+process.stderr.on('error', () => {})
 
 /** Of one that nobody has thought of: somebody will want to know where it comes from. */
 const stackOf = (error: unknown): string => (error as Error)?.stack ?? String(error)

@@ -1,5 +1,6 @@
 // Taking a lock away from whoever holds it.
 
+import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import { type Command, flag } from './command'
 import { detailsOf } from './describe'
@@ -18,7 +19,7 @@ renewal, up to a third of its ttl later, and may go on with its work until then,
 Only storage that checks the fence refuses it at once.
 
 Shows who holds it and asks; --yes answers, and must, where there is no terminal. If somebody else holds
-it by then, nothing is done (exit code 75). Exit code 1 if nobody holds it.`,
+it by then, nothing is done (exit code 75). Exit code 1 if nobody holds it, or the answer is no (or Ctrl-C).`,
   examples: ['leasehold release nightly --force', 'leasehold release nightly --force --yes --json'],
   options: {
     ...STORE_OPTIONS,
@@ -64,12 +65,23 @@ it by then, nothing is done (exit code 75). Exit code 1 if nobody holds it.`,
   },
 }
 
+/** Who ends the question with Ctrl-C or Ctrl-D has not said yes. */
 async function isSure(): Promise<boolean> {
   const question = createInterface({ input: process.stdin, output: process.stderr })
+  const warning = 'Its holder may still be at work, and finds out only at its next renewal.'
+  // What becomes of the answer then differs between the versions of Node: an AbortError, or nothing for ever.
+  const closed = once(question, 'close').then(() => undefined)
+  const asked = question
+    .question(`${paint('yellow', warning, process.stderr)}\nTake it away? [y/N] `)
+    .catch((error: Error) => {
+      if (error.name !== 'AbortError') throw error
+    })
   try {
-    const warning = 'Its holder may still be at work, and finds out only at its next renewal.'
-    const answer = await question.question(`${paint('yellow', warning, process.stderr)}\nTake it away? [y/N] `)
-    return /^y(es)?$/i.test(answer.trim())
+    const answer = await Promise.race([asked, closed])
+    if (typeof answer === 'string') return /^y(es)?$/i.test(answer.trim())
+    // The line with the question has no end yet.
+    process.stderr.write('\n')
+    return false
   } finally {
     question.close()
   }

@@ -59,7 +59,19 @@ export function followBody(response: Response, signals: readonly AbortSignal[]):
     // Nothing is read ahead of whoever reads.
     { highWaterMark: 0 },
   )
+  return { response: withBody(response, body), over }
+}
+
+/** The same response without the body that it has, whose maker is told that nobody will read it. */
+export function dropBody(response: Response): Response {
+  const reason = new DOMException('This response is sent without its body', 'AbortError')
+  // What its maker says to that changes nothing, nor that somebody reads it already.
+  response.body?.cancel(reason).catch(() => {})
+  return withBody(response, null)
+}
+
+function withBody(response: Response, body: ReadableStream<Uint8Array> | null): Response {
   // Of its own class, which may be a polyfill's: servers look for that.
   const Same = response.constructor as typeof Response
-  return { response: new Same(body, response), over }
+  return new Same(body, response)
 }

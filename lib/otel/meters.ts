@@ -11,6 +11,7 @@ export const BOUNDARIES = [
   0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60,
 ]
 
+/** Calls get through to one that refuses, but locks do not come from it. */
 const breakerStates: Record<api.StoreHealth['state'], number> = { closed: 1, 'half-open': 0, open: 0, refusing: 0 }
 
 export class Meters {
@@ -58,7 +59,8 @@ export class Meters {
     })
     const available = meter.createObservableGauge('leasehold.store.available', {
       unit: '1',
-      description: 'Whether the circuit breaker lets calls through to a server of the store: 1 or 0',
+      description:
+        'Whether a server of the store is fit for use: 1, or 0 if it is out of reach or answers that it can not be used',
     })
     this.#observed = [held, waiting, waited, renewals, available]
     this.#observe = (result) => {

@@ -1,0 +1,145 @@
+// schedule.stop() from within its own job: it must not wait for what waits for it, and still for all else.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { until, within } from '../support/clock.mjs'
+import { gate } from '../support/gate.mjs'
+import { overStores } from '../support/stores.mjs'
+
+const EACH_SECOND = '* * * * * *'
+
+/** Whether `promise` has settled by when everything that is due has run. */
+async function isSettled(promise) {
+  let settled = false
+  promise.then(() => {
+    settled = true
+  })
+  await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+  return settled
+}
+
+overStores('schedule.stop() in its own job', (store) => {
+  test('it may be awaited: the run goes on with its lock, it is the last, and others wait for it', async (t) => {
+    const locks = store.client(t)
+    const [stopped, end] = [gate(), gate()]
+    let runs = 0
+    const schedule = locks.schedule(store.key(), EACH_SECOND, async (lease) => {
+      runs++
+      // As deep in as one likes.
+      await locks.ready()
+      await (async () => schedule.stop())()
+      assert.equal(lease.isHeld, true)
+      stopped.pass()
+      await end.passed
+      assert.equal(lease.isHeld, true)
+    })
+    schedule.on('error', (error) => assert.fail(error))
+    await within('stop()', stopped.passed)
+    assert.equal(schedule.next, null)
+    const outside = schedule.stop()
+    await locks.ready()
+    assert.equal(await isSettled(outside), false, 'the job still runs')
+    end.pass()
+    await within('the end of the job', outside)
+    assert.deepEqual([runs, locks.stats().held], [1, 0])
+  })
+
+  test('it may be left alone, and await using is no trap, either', async (t) => {
+    const locks = store.client(t)
+    for (const stop of [(schedule) => void schedule.stop(), (schedule) => schedule[Symbol.asyncDispose]()]) {
+      const ended = gate()
+      const schedule = locks.schedule(store.key(), EACH_SECOND, async () => {
+        await stop(schedule)
+        await locks.ready()
+        ended.pass()
+      })
+      await within('the end of the job', ended.passed)
+      await within('the stop', schedule.stop())
+      assert.equal(locks.stats().held, 0)
+    }
+  })
+
+  test('overlap: it waits for the other runs, but two that stop at once do not wait for each other', async (t) => {
+    const locks = store.client(t)
+    const runs = []
+    const job = () => {
+      const [stop, stopped, end] = [gate(), gate(), gate()]
+      runs.push({ stop: stop.pass, stopped: stopped.passed, end: end.pass })
+      return stop.passed
+        .then(() => schedule.stop())
+        .then(stopped.pass)
+        .then(() => end.passed)
+    }
+    const schedule = locks.schedule(store.key(), EACH_SECOND, job, { overlap: true })
+    await until('three runs at a time', () => runs.length >= 3)
+    const [first, second, ...rest] = runs
+    first.stop()
+    await until('the stop', () => schedule.next === null)
+    for (const run of rest) run.stop()
+    for (const { end } of rest) end()
+    await locks.ready()
+    assert.equal(await isSettled(first.stopped), false, 'the second runs, and has not called it')
+    second.stop()
+    await within('both stops', Promise.all([first.stopped, second.stopped]))
+    const outside = schedule.stop()
+    first.end()
+    await locks.ready()
+    assert.equal(await isSettled(outside), false, 'the second still runs')
+    second.end()
+    await within('the end', outside)
+    assert.equal(locks.stats().held, 0)
+  })
+
+  test('what an earlier run has left behind waits like anybody else', async (t) => {
+    const locks = store.client(t)
+    const [later, end] = [gate(), gate()]
+    let runs = 0
+    let stopping
+    const schedule = locks.schedule(store.key(), EACH_SECOND, async () => {
+      if (++runs > 1) await end.passed
+      else stopping = later.passed.then(() => schedule.stop())
+    })
+    await until('the second run', () => runs === 2)
+    later.pass()
+    await until('the stop', () => schedule.next === null)
+    await locks.ready()
+    assert.equal(await isSettled(stopping), false)
+    end.pass()
+    await within('the stop', stopping)
+  })
+
+  test('the job of another schedule waits like anybody else, also of one that was made in the job', async (t) => {
+    const locks = store.client(t)
+    const [called, end] = [gate(), gate()]
+    let other
+    const schedule = locks.schedule(store.key(), EACH_SECOND, async () => {
+      other ??= locks.schedule(store.key(), EACH_SECOND, async () => {
+        const stopping = schedule.stop()
+        called.pass({ stopping })
+        await stopping
+      })
+      await end.passed
+    })
+    const { stopping } = await within('the other job', called.passed)
+    await locks.ready()
+    assert.equal(await isSettled(stopping), false)
+    end.pass()
+    await within('the stops', Promise.all([stopping, other.stop()]))
+    assert.equal(locks.stats().held, 0)
+  })
+
+  test('close() in a job takes its lock away, and does not wait for it', async (t) => {
+    const locks = store.client(t)
+    const failures = []
+    locks.on('error', (error) => failures.push(error.reason))
+    const closed = gate()
+    const schedule = locks.schedule(store.key(), EACH_SECOND, async (lease) => {
+      await locks.close()
+      closed.pass(lease)
+    })
+    const lease = await within('close()', closed.passed)
+    assert.equal(lease.isHeld, false)
+    await within('stop()', schedule.stop())
+    assert.deepEqual(new Set(failures), new Set(['closed']))
+  })
+})

@@ -1,0 +1,129 @@
+// `leasehold` on a real terminal: what it asks, what it draws, and what Ctrl-C does; and without anybody who reads it.
+
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { isThere, leasehold } from '../support/cli.mjs'
+import { until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+import { CTRL_C, CTRL_D, onTerminal } from '../support/terminal.mjs'
+
+/** A client, the folder of its store, and the variables that lead `leasehold` there. */
+function open(t) {
+  const folder = temporaryFolder(t)
+  const store = `sqlite:${join(folder, 'locks.db')}`
+  const locks = createLockClient({ store, name: 'the test' })
+  atEnd(t, () => locks.close())
+  return { locks, folder, env: { LEASEHOLD_URL: store } }
+}
+
+const skip = process.platform === 'win32' && 'Windows has no such terminals'
+
+describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
+  for (const [what, typed, isTaken] of [
+    ['y', 'y\r', true],
+    ['Yes', 'Yes\r', true],
+    ['n', 'n\r', false],
+    ['nothing', '\r', false],
+    ['Ctrl-C', CTRL_C, false],
+    ['Ctrl-D', CTRL_D, false],
+    ['Ctrl-C behind a y', `y${CTRL_C}`, false],
+  ]) {
+    test(`release --force asks, and is answered ${what}`, async (t) => {
+      const { locks, env } = open(t)
+      const lease = await locks.acquire('nightly')
+      const asking = onTerminal(t, ['release', 'nightly', '--force'], env)
+      await asking.says(/the test.*Its holder may still be at work.*Take it away\? \[y\/N\] /s)
+      asking.type(typed)
+      const { code, stdout } = await within('its end', asking.ended)
+      const said = stdout.slice(stdout.indexOf('[y/N] ')).split('\r\n').slice(1)
+      const end = isTaken ? 'nightly was taken away' : 'nothing was done'
+      assert.deepEqual([code, said.at(-2), said.at(-1)], [isTaken ? 0 : 1, end, ''], stdout)
+      assert.doesNotMatch(stdout, /Error|\n +at /)
+      assert.equal((await locks.inspect('nightly')) === null, isTaken)
+      if (!isTaken) await lease.release()
+    })
+  }
+
+  test('watch draws a table, draws it anew when something changes, and ends with Ctrl-C and 0', async (t) => {
+    const { locks, env } = open(t)
+    const watching = onTerminal(t, ['watch', '--interval', '50ms'], env)
+    /** Clears the terminal, and draws a table whose rows are like that. */
+    const drawn = (held, rows) =>
+      watching.says(new RegExp(`\u001b\\[H\u001b\\[J[^\u001b]*${held} held\r\n\r\n${rows}(?=\u001b|$)`))
+    await drawn(0, '\r\n')
+    const lease = await locks.acquire('nightly')
+    await drawn(1, 'KEY[^\r]*\r\nnightly +alone +the test[^\r]*\r\n')
+    const other = await locks.acquire(`deploy:${'x'.repeat(100)}`)
+    const [table] = await drawn(2, '(KEY[^\r]*\r\n)deploy:x+…\r\nnightly [^\r]*\r\n')
+    for (const line of table.split('\r\n').slice(2)) assert.ok(line.length <= 70, line)
+    await Promise.all([lease.release(), other.release()])
+    const before = watching.stdout.length
+    await until('an empty table', () => / 0 held\r\n\r\n\r\n/.test(watching.stdout.slice(before)))
+    watching.type(CTRL_C)
+    const { code, signal } = await within('its end', watching.ended)
+    assert.deepEqual([code, signal], [0, null])
+  })
+
+  test('run: a terminal that is closed does not end a command that bears it, nor keep us from releasing', async (t) => {
+    const { locks, folder, env } = open(t)
+    const command = `trap '' HUP; cd ${folder}; echo $PPID ready; until [ -e go ]; do sleep 0.05; done; echo done > end`
+    const running = onTerminal(t, ['run', 'k', '--verbose', '--', 'sh', '-c', command], env)
+    const [, pid] = await running.says(/(\d+) ready/)
+    running.signal('SIGKILL')
+    await running.exited
+    writeFileSync(join(folder, 'go'), '')
+    await until('leasehold to end', () => !isThere(Number(pid)))
+    assert.equal(readFileSync(join(folder, 'end'), 'utf8'), 'done\n')
+    assert.equal(await locks.inspect('k'), null)
+  })
+})
+
+describe('leasehold whose words nobody reads', { timeout: 60_000 }, () => {
+  for (const how of ['--verbose', '--json']) {
+    test(`run ${how}: the command goes on, and its exit code is ours`, async (t) => {
+      const { locks, folder, env } = open(t)
+      const lease = await locks.acquire('k')
+      const command = `cd ${folder}; echo unread; until [ -e go ]; do sleep 0.05; done; echo done > end; exit 7`
+      const running = leasehold(t, ['run', 'k', how, '--', 'sh', '-c', `trap '' PIPE; ${command}`], env)
+      await running.says(/waiting/, 'stderr')
+      for (const name of ['stdout', 'stderr']) running.process[name].destroy()
+      await lease.release()
+      await until('the command to have the lock', async () => (await locks.inspect('k'))?.fence > lease.fence)
+      writeFileSync(join(folder, 'go'), '')
+      assert.deepEqual(await within('its end', running.exited), { code: 7, signal: null })
+      assert.ok(existsSync(join(folder, 'end')))
+      assert.equal(await locks.inspect('k'), null)
+    })
+  }
+
+  test('run: a lock that is lost still stops the command, and is 70', async (t) => {
+    const { locks, folder, env } = open(t)
+    const end = join(folder, 'end')
+    // A shell whose sleep is ended may want to say so.
+    const command = `trap '' PIPE; trap 'echo stopped > ${end}; exit 0' TERM; echo ready; while :; do sleep 0.05; done`
+    const running = leasehold(t, ['run', 'k', '--ttl', '500ms', '-v', '--', 'sh', '-c', command], env)
+    await running.says(/ready/)
+    for (const name of ['stdout', 'stderr']) running.process[name].destroy()
+    await locks.forceRelease('k')
+    assert.deepEqual(await within('its end', running.exited), { code: 70, signal: null })
+    assert.ok(existsSync(end))
+  })
+
+  test('others that fail have their exit code, and those that answer end with 0', async (t) => {
+    const { locks, env } = open(t)
+    const failing = leasehold(t, ['ls', '--store', 'redis://127.0.0.1:1', '--store-timeout', '200ms'])
+    failing.process.stderr.destroy()
+    assert.deepEqual(await within('its end', failing.exited), { code: 69, signal: null })
+    const lease = await locks.acquire('first')
+    const watching = leasehold(t, ['watch', '--interval', '50ms'], env)
+    await watching.says(/first held/)
+    watching.process.stdout.destroy()
+    // There is something to say.
+    await lease.release()
+    assert.deepEqual(await within('its end', watching.exited), { code: 0, signal: null })
+  })
+})
