@@ -154,8 +154,17 @@ describe('leasehold run', { timeout: 120_000 }, () => {
       const { code, stdout, stderr } = await run(t, ['run', 'k', '-s', store, ...words, '--', 'echo', 'run'])
       assert.deepEqual([code, stdout], [75, ''], stderr)
       assert.match(stderr, /^leasehold: .*"?k"?.*\n$/)
+      const quiet = await run(t, ['run', 'k', '-s', store, '-q', ...words, '--', 'echo', 'run'])
+      assert.deepEqual([quiet.code, quiet.stdout, quiet.stderr], [75, '', ''])
     }
     await lease.release()
+    const command = ['run', 'k', '-s', store, '--quiet', '--', 'sh', '-c', 'echo out; echo err >&2; exit 75']
+    const { code, stdout, stderr } = await run(t, command)
+    assert.deepEqual([code, stdout, stderr], [75, 'out\n', 'err\n'], "the command's own is heard")
+    const gone = await run(t, ['run', 'k', '-s', 'redis://127.0.0.1:1', '-q', '--try', '--', 'echo', 'run'])
+    assert.equal(gone.code, 69)
+    assert.match(gone.stderr, /^leasehold: .*127\.0\.0\.1/)
+    assert.equal((await run(t, ['run', 'k', '-s', store, '-q', '-v', '--', 'echo', 'run'])).code, 64)
   })
 
   test('SIGTERM while it waits: it ends of that, and leaves the queue', async (t) => {

@@ -6,7 +6,7 @@ import { LockLostError } from '../errors'
 import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
 import { formatDuration, parseDuration } from './duration'
-import { CliError, Exit, UsageError } from './exits'
+import { CliError, Exit, exitOf, UsageError } from './exits'
 import { failureOf } from './failure'
 import { openClient, STORE_OPTIONS } from './store'
 import { plain, sayJson, warn } from './terminal'
@@ -18,6 +18,8 @@ interface Settings {
   readonly wait: number
   readonly once: boolean
   readonly maxHold: number | undefined
+  /** That somebody else has the lock is told by the exit code alone. */
+  readonly quiet: boolean
   readonly grace: number
   /** Tells what happens, to people who want to know or to programs; always beside the command's own output. */
   tell(event: string, details: Record<string, unknown>, words: string): void
@@ -46,7 +48,7 @@ Exit code: that of the command, or the end by the same signal. 75 the lock was n
 the store is unavailable, 70 the lock was lost and the command stopped, 64 wrong usage, 126 and 127 the
 command can't be run, or is not there.`,
   examples: [
-    'leasehold run nightly --try -- ./backup.sh           # from cron on every machine: one does it',
+    'leasehold run nightly --try --quiet -- ./backup.sh   # from cron on every machine: one does it',
     'leasehold run deploy:web --wait 10m -- make deploy   # one deploy at a time',
     "leasehold run report -- sh -c 'psql -v fence=$LEASEHOLD_FENCE < report.sql'",
   ],
@@ -62,6 +64,7 @@ command can't be run, or is not there.`,
     'max-hold': { type: 'string', value: 'TIME', help: 'stop the command when it has held the lock for so long' },
     grace: { type: 'string', value: 'TIME', help: 'from SIGTERM to SIGKILL when the lock is lost. Default 5s' },
     verbose: { type: 'boolean', short: 'v', help: 'say on standard error what happens; --json: as one JSON a line' },
+    quiet: { type: 'boolean', short: 'q', help: 'say nothing if the lock was not to be had: the exit code 75 says it' },
     ...STORE_OPTIONS,
   },
   words: [1, 1],
@@ -69,7 +72,11 @@ command can't be run, or is not there.`,
     const settings = settingsOf(given)
     const locks = openClient(given)
     try {
-      const lease = await acquire(locks, settings)
+      const lease = await acquire(locks, settings).catch((error: unknown) => {
+        if (settings.quiet && exitOf(error) === Exit.Busy) return null
+        throw error
+      })
+      if (lease === null) return Exit.Busy
       const end = await runWith(lease, settings)
       return endAlike(end)
     } finally {
@@ -95,14 +102,15 @@ function settingsOf(given: Given): Settings {
   if (ttl !== undefined && maxHold !== undefined && maxHold < ttl) {
     throw new UsageError(`--max-hold takes no less than --ttl, which is ${text(given, 'ttl')}`)
   }
-  const [json, verbose] = [flag(given, 'json'), flag(given, 'verbose')]
+  const [json, verbose, quiet] = [flag(given, 'json'), flag(given, 'verbose'), flag(given, 'quiet')]
+  if (quiet && (json || verbose)) throw new UsageError(`--quiet and --${json ? 'json' : 'verbose'} exclude each other`)
   const say = (event: string, details: Record<string, unknown>, words: string) => {
     if (json) sayJson({ at: new Date().toISOString(), event, key, ...details }, process.stderr)
     else warn(words)
   }
   return {
     ...{ key, command: given.rest, once, wait: wait ?? Number.POSITIVE_INFINITY },
-    ...{ ttl, maxHold, grace: duration('grace') ?? 5_000 },
+    ...{ ttl, maxHold, quiet, grace: duration('grace') ?? 5_000 },
     tell: json || verbose ? say : () => {},
     warn: say,
   }
