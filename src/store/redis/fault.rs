@@ -30,12 +30,17 @@ fn is_of_rights(said: &str) -> bool {
     said.starts_with("NOPERM") || said.contains("user executing the script") || said.contains("ACL failure")
 }
 
+/// Whether that is the right to a key or a channel, and not to a command. Redis names the user too, who may be called anything.
+fn is_of_one_key(said: &str) -> bool {
+    said.contains(" to access ") || said.contains(" can't access ")
+}
+
 /// An error that the server answered to a request or to a whole group of them.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
     let Words { said, broken_off } = words(error);
     let (kind, advice) = match said.split(' ').next().unwrap_or_default() {
-        // Of a key or a channel: others may well have the rights to theirs.
-        _ if is_of_rights(&said) && said.contains("access") => (StoreErrorKind::Forbidden, RIGHTS.into()),
+        // Others may well have the rights to theirs.
+        _ if is_of_rights(&said) && is_of_one_key(&said) => (StoreErrorKind::Forbidden, RIGHTS.into()),
         _ if is_of_rights(&said) => (StoreErrorKind::Denied, RIGHTS.into()),
         "LOADING" => {
             (StoreErrorKind::Loading, "it is reading its data from disk and will answer soon".into())
@@ -115,4 +120,28 @@ pub fn not_a_redis(address: &RedisAddress, sent: bool) -> StoreError {
     let message =
         format!("what answers at {address} is not a Redis server that we understand; check host and port");
     StoreError { maybe_done: sent, ..StoreError::not_done(StoreErrorKind::Unsupported, message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_right_to_one_key_is_told_from_that_to_a_command_whatever_the_user_is_called() {
+        for (said, of_one_key) in [
+            ("NOPERM this user has no permissions to access one of the keys used as arguments", true),
+            ("NOPERM No permissions to access a key", true),
+            ("NOPERM User access has no permissions to access the 'k' key", true),
+            ("ERR The user executing the script can't access at least one of the keys mentioned", true),
+            ("ERR ACL failure in script: No permissions to access a channel", true),
+            ("NOPERM this user has no permissions to run the 'evalsha' command or its subcommand", false),
+            ("NOPERM User access-svc has no permissions to run the 'evalsha' command", false),
+            ("NOPERM User access has no permissions to run the 'evalsha' command", false),
+            ("ERR The user executing the script can't run this command or subcommand", false),
+            ("ERR ACL failure in script: User access has no permissions to run the 'get' command", false),
+        ] {
+            assert!(is_of_rights(said), "{said}");
+            assert_eq!(is_of_one_key(said), of_one_key, "{said}");
+        }
+    }
 }

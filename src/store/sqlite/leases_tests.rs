@@ -161,7 +161,8 @@ fn where_boots_have_no_names_a_lease_cannot_outlive_its_ttl_by_a_reboot() {
 }
 
 #[test]
-fn where_boots_have_no_names_a_lease_that_was_detached_for_longer_than_its_heir_wants_is_none_of_an_earlier_one() {
+fn where_boots_have_no_names_a_lease_that_was_detached_for_longer_than_its_heir_wants_is_none_of_an_earlier_one()
+ {
     let ledger = Ledger::new();
     let (nil, me) = (Uuid::nil(), ledger.owner());
     let (key, token, heir) = (Key::from("k"), Token::random(), Token::random());
