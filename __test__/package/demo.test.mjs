@@ -52,6 +52,20 @@ describe('npm run demo', { timeout: 120_000 }, () => {
     assert.match(output, /jobs done more than once: [1-9]\d* /)
   })
 
+  test('read by one who has had enough, as head(1): it ends without a word, and so do its processes', async () => {
+    const env = { ...process.env, NODE_TEST_CONTEXT: undefined }
+    const demo = spawn(process.execPath, [DEMO], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+    let said = ''
+    demo.stderr.setEncoding('utf8').on('data', (text) => {
+      said += text
+    })
+    await within('its first words', once(demo.stdout, 'data'))
+    demo.stdout.destroy()
+    // The processes have its standard error as well: it closes with the last of them.
+    const [code] = await within('the end', once(demo, 'close'), 20_000).finally(() => demo.stderr.destroy())
+    assert.deepEqual([code, said], [0, ''])
+  })
+
   for (const [what, words, message] of [
     ['an unknown option', ['--stroe', 'x'], /Unknown option/],
     ['a ttl that is none', ['--ttl', 'soon'], /"ttl" is out of range/],

@@ -82,7 +82,14 @@ async function main() {
     process.exitCode = code
   }
   process.once('SIGINT', () => end(130)).once('SIGTERM', () => end(143))
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  process.once('exit', () => {
+    for (const racer of racers) racer.kill()
+    rmSync(folder, { recursive: true, force: true })
+  })
+  // Whoever reads may have had enough, as head(1).
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', ({ code }) => process.exit(code === 'EPIPE' ? 0 : 1))
+  }
 
   const store = given ?? `sqlite:${join(folder, 'locks.db')}`
   const ledger = join(folder, 'ledger.jsonl')
