@@ -29,6 +29,9 @@ const ALONE = ['process', 'browser', 'chaos']
 /** Of these, what waits for the clock for a minute: it runs beside those that share the machine, if some of them run at all. */
 const BESIDE = ['process/ticks.test.mjs']
 
+/** On Node 20 also that of a whole file, whose tests of LEASEHOLD_TEST_SECONDS may run one after the other. */
+const MOST_MS = 300_000 + Number(process.env.LEASEHOLD_TEST_SECONDS ?? 0) * 20_000
+
 const given = process.argv.slice(2)
 const forNode = given.filter((word) => word.startsWith('--test'))
 const skipRust = given.includes('--skip-rust')
@@ -131,7 +134,7 @@ if (whole || chosen.includes('types')) {
 /** Runs test files, so many of them at a time. */
 async function stepOfNode(what, files, atOnce, options) {
   if (files.length === 0) return
-  const words = [`--test-concurrency=${atOnce}`, '--test-timeout=300000', '--test-reporter=spec', ...forNode]
+  const words = [`--test-concurrency=${atOnce}`, `--test-timeout=${MOST_MS}`, '--test-reporter=spec', ...forNode]
   const count = files.length === 1 ? '1 file' : `${files.length} files`
   await step(`Node ${process.version}: ${count} of ${what}`, process.execPath, ['--test', ...words, ...files], options)
 }

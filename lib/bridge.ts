@@ -27,7 +27,8 @@ const LENGTH = 7
 const ROOM = 512
 
 // A test that lets time stand still must not stop what the library does behind the scenes. So these are not the globals, which
-// fake clocks replace, some of them before this is loaded, and queueMicrotask() with the timers.
+// fake clocks replace, some of them before this is loaded, and queueMicrotask() with the timers. (Sinon's replaces what
+// `node:timers` has as well, and so has to be installed later.)
 const later = setImmediate
 const settled = Promise.resolve()
 const soon = (callback: () => void): void => void settled.then(callback)

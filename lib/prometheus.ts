@@ -22,7 +22,7 @@ export function collect(client: ClientType, options: api.CollectOptions = {}): a
     throw badValue(`"prefix" may have letters, digits and "_", and no digit first: ${JSON.stringify(prefix)}`)
   }
   checkLabels(labels)
-  const collector = collectorOf(register, prefix)
+  const collector = collectorOf(register, prefix, labels)
   const end = collector.add(client, { ...labels })
   let ended = false
   return {
@@ -36,7 +36,7 @@ export function collect(client: ClientType, options: api.CollectOptions = {}): a
   }
 }
 
-function collectorOf(register: Register, prefix: string): Collector {
+function collectorOf(register: Register, prefix: string, labels: Labels): Collector {
   let known = collectors.get(register)
   if (known === undefined) {
     known = new Map()
@@ -44,7 +44,7 @@ function collectorOf(register: Register, prefix: string): Collector {
   }
   let collector = known.get(prefix)
   // Of one that nobody collects with any more, as after a mistake in the labels, or whose registry was cleared, as between tests.
-  if (collector === undefined || collector.isEmpty || collector.isForgotten) {
+  if (collector === undefined || collector.isEmpty || collector.isForgotten || collector.isOverFor(labels)) {
     collector?.end()
     collector = new Collector(register, prefix)
     known.set(prefix, collector)

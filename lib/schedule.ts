@@ -121,12 +121,12 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
 
   async stop(): Promise<void> {
     this.#end()
-    const own = Turn.current
-    if (own === undefined || !this.#turns.has(own)) {
+    const caller = Turn.current
+    if (caller === undefined) {
       await Promise.all([...this.#turns].map(({ over }) => over))
       return
     }
-    own.leave()
+    caller.leave()
     await Promise.all([...this.#turns].map(({ left }) => left))
   }
 

@@ -1,5 +1,5 @@
-// One turn of a schedule, and whether the caller is a part of it: a job that waits for its own end would wait for ever, and keep its
-// lock for as long.
+// One turn of a schedule, and whether the caller is a part of one: a job that waits for its own end would wait for ever, and keep its
+// lock for as long; so would two that wait for each other's.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 
@@ -10,22 +10,26 @@ let jobs = 0
 export class Turn {
   /** Resolves when it has ended; never rejects. */
   readonly over: Promise<void>
-  /** Resolves when it has ended, or waits for other turns itself: two that waited for each other would never end. */
+  /** Resolves when it has ended, or waits for other turns itself. */
   readonly left: Promise<void>
   #leave: () => void = () => {}
+  #isOver = false
 
   /** @param work never rejects */
   constructor(work: (turn: Turn) => Promise<void>) {
     const waits = new Promise<void>((resolve) => {
       this.#leave = resolve
     })
-    this.over = work(this)
+    this.over = work(this).finally(() => {
+      this.#isOver = true
+    })
     this.left = Promise.race([this.over, waits])
   }
 
-  /** Whose job has called, itself or by what it has begun. It may have ended since. */
+  /** Whose job has called, itself or by what it has begun, if it is still under way; of whatever schedule it is. */
   static get current(): Turn | undefined {
-    return within.getStore()
+    const turn = within.getStore()
+    return turn === undefined || turn.#isOver ? undefined : turn
   }
 
   /** Runs its job. */

@@ -17,7 +17,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 OLDEST_GLIBC=2.28
-MOST_BYTES=4000000
 
 fail() {
   echo "$1" >&2
@@ -86,9 +85,8 @@ else
   [ -z "$others" ] || fail "$addon needs $others, which a musl system may not have"
 fi
 readelf --file-header "$addon" | grep -qi "machine:.*${machine/_/.}" || fail "$addon is not for $machine"
-bytes=$(stat -c %s "$addon")
-[ "$bytes" -lt $MOST_BYTES ] || fail "$addon has $bytes bytes, and must have less than $MOST_BYTES"
-echo "$addon: $bytes bytes, needs ${newest:-musl}"
+node scripts/check-size.mjs "$addon"
+echo "$addon: $(stat -c %s "$addon") bytes, needs ${newest:-musl}"
 
 [ -n "$try" ] || exit 0
 [ -f native.cjs ] && [ -f dist/index.js ] ||

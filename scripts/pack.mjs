@@ -16,10 +16,11 @@
 // - No addon: each is in the package of its platform.
 
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { tooLarge } from './check-size.mjs'
 import { platforms } from './platforms.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -27,10 +28,6 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const { values: options } = parseArgs({
   options: { all: { type: 'boolean' }, repository: { type: 'string' }, to: { type: 'string' } },
 })
-
-/** An addon is smaller than that, or is not published. */
-const MOST_BYTES = 4_000_000
-
 const to = resolve(options.to ?? join(ROOT, 'target', 'packages'))
 
 function fail(message) {
@@ -74,8 +71,8 @@ function packPlatform({ id, name, binary }) {
   const places = options.all ? [join('npm', id)] : [join('npm', id), '.']
   const path = places.map((place) => join(ROOT, place, binary)).find(existsSync)
   if (!path) return false
-  const { size } = statSync(path)
-  if (options.all && size >= MOST_BYTES) fail(`${path} has ${size} bytes, and must have less than ${MOST_BYTES}`)
+  const problem = options.all ? tooLarge(path) : undefined
+  if (problem !== undefined) fail(problem)
   packed(name, (folder) => {
     write(folder, read(join('npm', id, 'package.json')))
     cpSync(join(ROOT, 'npm', id, 'README.md'), join(folder, 'README.md'))

@@ -60,8 +60,8 @@ export interface Schedule extends Emitter<ScheduleEvents> {
   readonly next: Date | null
   /**
    * Asks for no more ticks, and resolves when what runs here has ended. Never rejects. Other processes go on. Called by the job
-   * itself (or by what it has begun) it does not wait for that run, which goes on, with its lock, until the job has ended; with
-   * `overlap` it waits for the other runs, but for those that do the same.
+   * itself (or by what it has begun) it does not wait for that run, which goes on, with its lock, until the job has ended. Called by
+   * any job it waits for the other runs, but for those that do the same, here or at another schedule.
    */
   stop(): Promise<void>
   /** {@link stop}, for `await using`. */

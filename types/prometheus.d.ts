@@ -16,7 +16,7 @@ export interface CollectOptions {
   labels?: Readonly<Record<string, string>> | undefined
 }
 
-/** What {@link collect} began. It ends with `unregister()`, or when the registry is cleared; not by closing the client. */
+/** What {@link collect} began. It ends with `unregister()`, not by closing the client; where the registry was cleared, with the next call there. */
 export interface Collection {
   /** Takes this client's series out of the registry; with those of the last client the metrics themselves. */
   unregister(): void

@@ -125,6 +125,20 @@ describe('prometheus: registries', () => {
     assert.equal((await scrape(register)).leasehold_granted_total, 2, 'the first one was taken out already')
   })
 
+  test('a client may have other labels than those who were closed, and then the metrics begin anew', async (t) => {
+    const register = new Registry()
+    const [first, second] = [open(t), open(t)]
+    const collection = collect(first, { register })
+    await first.withLock('a', () => {})
+    assert.throws(() => collect(second, { register, labels: { client: 'b' } }), /whose labels are none/)
+    await first.close()
+    collect(second, { register, labels: { client: 'b' } })
+    collection.unregister()
+    const now = await scrape(register)
+    assert.equal(now['leasehold_granted_total{client="b"}'], 0)
+    assert.equal(now.leasehold_granted_total, undefined)
+  })
+
   test('a registry that was cleared is begun anew, whatever its labels were', async (t) => {
     const register = new Registry()
     const locks = open(t)

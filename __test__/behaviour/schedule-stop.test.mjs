@@ -44,6 +44,26 @@ overStores('schedule.stop() in its own job', (store) => {
     assert.deepEqual([runs, locks.stats().held], [1, 0])
   })
 
+  test('two jobs that stop each other wait for neither', async (t) => {
+    const locks = store.client(t)
+    const [oneBegan, otherBegan, oneEnded, otherEnded] = Array.from({ length: 4 }, gate)
+    const one = locks.schedule(store.key(), EACH_SECOND, async () => {
+      oneBegan.pass()
+      await otherBegan.passed
+      await other.stop()
+      oneEnded.pass()
+    })
+    const other = locks.schedule(store.key(), EACH_SECOND, async () => {
+      otherBegan.pass()
+      await oneBegan.passed
+      await one.stop()
+      otherEnded.pass()
+    })
+    await within('both', Promise.all([oneEnded.passed, otherEnded.passed]))
+    await within('their ends', Promise.all([one.stop(), other.stop()]))
+    assert.equal(locks.stats().held, 0)
+  })
+
   test('it may be left alone, and await using is no trap, either', async (t) => {
     const locks = store.client(t)
     for (const stop of [(schedule) => void schedule.stop(), (schedule) => schedule[Symbol.asyncDispose]()]) {

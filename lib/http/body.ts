@@ -66,7 +66,8 @@ export function followBody(response: Response, signals: readonly AbortSignal[]):
 export function dropBody(response: Response): Response {
   const reason = new DOMException('This response is sent without its body', 'AbortError')
   // What its maker says to that changes nothing, nor that somebody reads it already.
-  response.body?.cancel(reason).catch(() => {})
+  // That of another library's Response may be a stream of Node's, which has none of this.
+  response.body?.cancel?.(reason)?.catch(() => {})
   return withBody(response, null)
 }
 

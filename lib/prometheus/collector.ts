@@ -50,14 +50,24 @@ export class Collector {
     return () => {
       if (this.#all.get(client) !== collected) return
       this.#drop(client)
-      if (!this.isEmpty) return
-      for (const own of metrics.all) if (this.#has(own)) this.#register.removeSingleMetric(own.name)
+      if (this.isEmpty) this.#leave()
     }
   }
 
-  /** Listens to nobody any more. */
+  /** Whether all that is left of it is what closed clients counted, under other labels than these. */
+  isOverFor(labels: Labels): boolean {
+    const names = Object.keys(labels).sort()
+    return names.join() !== this.#labelNames.join() && [...this.#all.keys()].every(LockClient.isClosed)
+  }
+
+  /** Listens to nobody any more, and leaves nothing in the registry. */
   end(): void {
     for (const client of [...this.#all.keys()]) this.#drop(client)
+    this.#leave()
+  }
+
+  #leave(): void {
+    for (const own of this.#metrics?.all ?? []) if (this.#has(own)) this.#register.removeSingleMetric(own.name)
   }
 
   #drop(client: api.LockClient): void {

@@ -196,7 +196,7 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
     let Some(name) = path.file_name() else { return Err(format!("sqlite:{given} names no file")) };
     let directory = path.parent().unwrap_or(Path::new("/"));
     // A directory that isn't there yet is an error of the store, told when it is first used.
-    Ok(directory.canonicalize().map_or_else(|_| path.clone(), |directory| directory.join(name)))
+    Ok(dunce::canonicalize(directory).map_or_else(|_| path.clone(), |directory| directory.join(name)))
 }
 
 /// `url` as far as it can be shown: what stands before an `@` may be a password, and so may a parameter.

@@ -16,7 +16,7 @@ use super::failure;
 pub fn default_path() -> Result<PathBuf, String> {
     let temporary = std::env::temp_dir();
     // Links in it are followed once, so that the same file has the same path for everyone.
-    let temporary = temporary.canonicalize().or_else(|_| std::path::absolute(&temporary));
+    let temporary = dunce::canonicalize(&temporary).or_else(|_| std::path::absolute(&temporary));
     let temporary =
         temporary.map_err(|error| format!("no temporary directory for the lock file: {error}"))?;
     Ok(temporary.join(own_name()).join("locks.db"))
