@@ -6,14 +6,18 @@ import { isHeard } from './channels'
 import { followed, type Source } from './following'
 import { Lease, type Observer, type Owner } from './lease'
 import { MultiLease } from './multi'
+import { Flag } from './native'
 import { type Asked, parseAcquire, parseTry } from './options'
 import { type Pauses, trying } from './retry'
 import { type Callback, callWith, runWith, type Work } from './section'
+import type { Sections } from './sections'
 import type { Ticket } from './ticket'
 
 /** Whose locks they are. */
 export interface Host extends Owner {
+  /** What is called when the client is closed. */
   readonly pauses: Pauses
+  readonly sections: Sections
   /** The names of the schedules that it has. */
   readonly schedules: Set<string>
   /** Who it is, to those who listen. */
@@ -38,11 +42,13 @@ export class Acquirer {
   readonly #host: Host
   readonly defaults: Asked
   readonly #tryDefaults: Asked
+  readonly #sectionDefaults: Asked
 
   constructor(host: Host, defaults: Asked) {
     this.#host = host
     this.defaults = defaults
     this.#tryDefaults = { ...defaults, wait: -1 }
+    this.#sectionDefaults = { ...defaults, flags: defaults.flags | Flag.Section }
   }
 
   /** The same for locks that are held by so many at a time; see `Most`. */
@@ -75,9 +81,13 @@ export class Acquirer {
   acquire(key: string, options?: Options): Promise<Lease>
   acquire(key: string | readonly string[], options?: Options): Promise<Held>
   acquire(key: string | readonly string[], options?: Options): Promise<Held> {
+    return this.#ask(key, options, this.defaults)
+  }
+
+  #ask(key: string | readonly string[], options: Options | undefined, defaults: Asked): Promise<Held> {
     try {
       const keys = checkKeys(key)
-      const asked = options === undefined ? this.defaults : parseAcquire(options, this.defaults)
+      const asked = options === undefined ? defaults : parseAcquire(options, defaults)
       if (!isHeard()) return this.#acquire(keys, asked)
       const calling = { source: this.#host.source, method: 'acquire', keys, asked } as const
       return followed(calling, (telling, again) => this.#acquire(keys, telling, again))
@@ -126,10 +136,10 @@ export class Acquirer {
     } catch (error) {
       return Promise.reject(error)
     }
-    const acquired = this.acquire(key, options as Options | undefined)
+    const acquire = () => this.#ask(key, options as Options | undefined, this.#sectionDefaults)
     if ((work as Work<Held, unknown>).length < CALLBACK)
-      return runWith(this.#host, acquired, work as Work<Held, unknown>)
-    callWith(this.#host, acquired, work as Callback<Held>)
+      return runWith(this.#host, acquire, work as Work<Held, unknown>)
+    callWith(this.#host, acquire, work as Callback<Held>)
     return undefined
   }
 }

@@ -17,6 +17,8 @@ const Operation = {
   Diagnose: 9,
   Break: 10,
   List: 11,
+  DrainClient: 12,
+  StopRenewing: 13,
 } as const
 
 /** Added to the code of an acquire or an adoption that is followed by a trace. */
@@ -71,6 +73,11 @@ export class Bridge {
       this.free(watch)
       throw error
     }
+  }
+
+  /** Refuses what waits for locks of the client from now on, and ends those of its leases that are no section's. */
+  drainClient(client: number): void {
+    this.#push(Operation.DrainClient, 0, client, 0, 0, 0, 0)
   }
 
   /** -> Done */
@@ -157,6 +164,11 @@ export class Bridge {
   /** -> Detached | RenewFailed, and it stays held here | Lost. None beside it or a renewal. `ttl` 0 is the lease's own. */
   detach(slot: number, ttl: number): void {
     this.#push(Operation.Detach, slot, ttl, 0, 0, 0, 0)
+  }
+
+  /** The lease can still be released and detached. */
+  stopRenewing(slot: number): void {
+    this.#push(Operation.StopRenewing, slot, 0, 0, 0, 0, 0)
   }
 
   /** -> Released | Failed | Lost */

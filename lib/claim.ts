@@ -5,12 +5,15 @@ import type * as api from '../index'
 import type { Acquirer } from './acquirer'
 import { LockLostError, mayPass } from './errors'
 import type { Lease } from './lease'
+import { Flag } from './native'
 import { type Pauses, type Retry, trying } from './retry'
+import type { Sections } from './sections'
 
 /** What is asked through. */
 export interface Desk {
   readonly acquirer: Acquirer
   readonly pauses: Pauses
+  readonly sections: Sections
   /** What the client is called at the store. */
   readonly name: string
   readonly isQuorum: boolean
@@ -39,7 +42,8 @@ const TAKEN = 'taken'
  */
 export async function claim(desk: Desk, { key, ttl, wait, signal }: Claim): Promise<Lease | null> {
   const { acquirer, pauses } = desk
-  const asked = { ...acquirer.defaults, ttl, wait: -1, signal }
+  const { defaults } = acquirer
+  const asked = { ...defaults, ttl, wait: -1, flags: defaults.flags | Flag.Section, signal }
   /** An acquire failed, and may have been carried out all the same: until its clean-up has come through, it is in the way. */
   let doubt: unknown
   const ask = async (): Promise<Lease | null> => {

@@ -4,6 +4,7 @@ import { badValue, checkKey } from './arguments'
 import { call } from './call'
 import { breaker } from './channels'
 import type { Desk } from './claim'
+import { Closing } from './closing'
 import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
 import * as errors from './errors'
@@ -12,10 +13,11 @@ import type { Source } from './following'
 import type { Lease } from './lease'
 import { bridge, type ClientConfig, open } from './native'
 import { parseOnce, runOnce } from './once'
-import { parseClient, parseList, parseTry } from './options'
+import { parseClient, parseClose, parseList, parseTry } from './options'
 import { guarded } from './rethrow'
 import { Schedule } from './schedule'
 import type { Work } from './section'
+import { Sections } from './sections'
 import { ReadWriteLock, Semaphore } from './shared'
 import { identify } from './store-identity'
 import { asError } from './thrown'
@@ -41,7 +43,8 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   readonly #prefix: string
   readonly #stores: readonly string[]
   #source: Source | undefined
-  #closing: Promise<void> | undefined
+  readonly #drain: number
+  #closing: Closing | undefined
   #lastStats: api.LockStats | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
 
@@ -50,7 +53,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   constructor(options?: string | readonly string[] | api.LockClientOptions) {
-    const { config, asked, releaseOnSignal } = parseClient(options)
+    const { config, asked, drain, releaseOnSignal } = parseClient(options)
     super()
     if (open()) releaseOnExit()
     const { client, watch: slot } = openClient(config)
@@ -58,22 +61,28 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     this.#name = config.name
     this.#prefix = config.prefix
     this.#stores = config.stores
+    this.#drain = drain
     watch(slot, (health) => {
       if (breaker.hasSubscribers) breaker.publish({ ...this.#identity(), health })
       guarded(() => this.emit('breaker', health))
     })
     this.#host = this.#asHost()
     this.#acquirer = new Acquirer(this.#host, asked)
-    const { pauses } = this.#host
+    const { pauses, sections } = this.#host
     const { name } = config
     const inspect = (key: string) => this.inspect(key)
-    this.#desk = { acquirer: this.#acquirer, pauses, name, isQuorum: this.#stores.length > 1, inspect }
+    this.#desk = { acquirer: this.#acquirer, pauses, sections, name, isQuorum: this.#stores.length > 1, inspect }
     closeOnSignals(this, releaseOnSignal)
   }
 
   /** The way to the locks of `client` for those who are no users of it. */
   static acquirerOf(client: LockClient): Acquirer {
     return client.#acquirer
+  }
+
+  /** What workers see of `client`. */
+  static hostOf(client: LockClient): Host {
+    return client.#host
   }
 
   /** Whether `client` was closed, or is being closed. */
@@ -178,24 +187,28 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     return JSON.parse(text as string)
   }
 
-  close(): Promise<void> {
-    if (this.#closing === undefined) {
-      this.#closing = this.#close()
-      // Whoever pauses is to find it closed.
-      for (const end of this.#host.pauses) end()
+  close(options?: api.CloseOptions): Promise<void> {
+    try {
+      const drain = parseClose(options)
+      if (this.#closing === undefined) {
+        this.#closing = this.#asClosing()
+        this.#closing.begin(drain ?? this.#drain)
+      } else if (drain !== undefined) {
+        this.#closing.limit(drain)
+      }
+      return this.#closing.over
+    } catch (error) {
+      return Promise.reject(error)
     }
-    return this.#closing
   }
 
-  async #close(): Promise<void> {
-    // Native code forgets the client now.
-    this.#lastStats = { ...this.stats(), held: 0, waiting: 0 }
-    try {
-      await call(bridge.closeClient(this.#id))
-    } catch (error) {
-      this.#host.failed(error)
-    }
-    forgetSignals(this)
+  #asClosing(): Closing {
+    return new Closing(this.#host, {
+      leaving: () => {
+        this.#lastStats = { ...this.stats(), held: 0, waiting: 0 }
+      },
+      left: () => forgetSignals(this),
+    })
   }
 
   #checkOpen(key?: string): void {
@@ -220,6 +233,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
       },
       id: this.#id,
       pauses: new Set(),
+      sections: new Sections(),
       schedules: new Set(),
       checkOpen: (key) => this.#checkOpen(key),
       hearsLosses: () => this.listenerCount('lost') > 0,

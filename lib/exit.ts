@@ -27,7 +27,10 @@ interface Closable {
   close(): Promise<void>
 }
 
-/** Who is to be closed upon a signal, and the one listener that does it. */
+/** Whether a signal has come, and clients drain. */
+let isDraining = false
+
+/** The clients that a signal closes, and the one listener that does it. */
 class Watch {
   readonly clients = new Set<Closable>()
   readonly #signal: NodeJS.Signals
@@ -43,10 +46,15 @@ class Watch {
   }
 
   readonly #listener = async (): Promise<void> => {
-    // Whoever else listens decides what becomes of the process.
+    // Another listener decides what becomes of the process.
     const alone = process.listenerCount(this.#signal) === 1
-    await Promise.all(Array.from(this.clients, (client) => client.close()))
-    if (!alone) return
+    // A second signal means now.
+    if (!(isDraining && alone)) {
+      isDraining = true
+      await Promise.all(Array.from(this.clients, (client) => client.close()))
+      isDraining = false
+      if (!alone) return
+    }
     this.end()
     process.kill(process.pid, this.#signal)
   }

@@ -38,6 +38,9 @@ interface Renewal extends Deferred<void> {
   readonly ttl: number | undefined
 }
 
+// A symbol, because the users of a lease must not see the method.
+export const letRunOut: unique symbol = Symbol('leasehold.letRunOut')
+
 export class Lease implements api.Lease, Slot, Abortable {
   readonly #owner: Owner
   readonly #key: string
@@ -56,6 +59,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   #released: Promise<boolean> | undefined
   #renewal: Renewal | undefined
   #detached = false
+  /** Its section has outlived its time: the lease is told lost and renewed no more, but the end of the section releases it. */
+  #runsOut = false
   #controller: AbortController | undefined
   #loss: api.LockLostError | undefined
   /** How its last renewal had failed when it was lost, as native code says it; `undefined` until that has told the loss. */
@@ -86,6 +91,11 @@ export class Lease implements api.Lease, Slot, Abortable {
     if (signal?.aborted) throw errors.aborted(ticket.key, signal.reason)
     const lease = new Lease(owner, ticket.key, asked, undefined)
     return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags, trace))
+  }
+
+  /** Lets the leases that a client still has run out. */
+  static runOut(client: number): void {
+    for (const slot of slots) if (slot instanceof Lease && slot.#owner.id === client) slot[letRunOut]()
   }
 
   #begin<T>(slot: number): Promise<T> {
@@ -123,17 +133,22 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   get isHeld(): boolean {
+    return this.#isAlive && !this.#runsOut
+  }
+
+  /** Whether the store still lets nobody else in. */
+  get #isAlive(): boolean {
     return this.#phase === Phase.Held && bridge.isHeld(this.#slot)
   }
 
   get remaining(): number {
-    return this.#phase === Phase.Held ? bridge.remaining(this.#slot) : 0
+    return this.#phase === Phase.Held && !this.#runsOut ? bridge.remaining(this.#slot) : 0
   }
 
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
-      if (this.#look() >= Phase.FirstLoss) this.#controller.abort(this.#lossTold())
+      if (this.#look() >= Phase.FirstLoss || this.#runsOut) this.#controller.abort(this.#lossTold())
     }
     return this.#controller.signal
   }
@@ -144,6 +159,7 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   async renew(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl)
+    this.assertHeld()
     const renew = () => this.#renewed(() => bridge.renew(this.#slot, ttl ?? 0), ttl)
     await (this.#following?.renew(ttl ?? this.#ttl, renew) ?? renew())
   }
@@ -158,7 +174,7 @@ export class Lease implements api.Lease, Slot, Abortable {
   /** What `ask` asks for, one such question after the other: two answers could not be told apart. */
   async #renewed(ask: () => void, ttl: number | undefined): Promise<void> {
     while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
-    this.assertHeld()
+    if (!this.#isAlive) throw this.#ended()
     ask()
     this.#renewal = { ...defer<void>(), ttl }
     await this.#renewal.promise.catch(raise)
@@ -199,6 +215,7 @@ export class Lease implements api.Lease, Slot, Abortable {
   /** Why it is not held. */
   #ended(): api.LockError {
     const phase = this.#look()
+    if (this.#runsOut && phase !== Phase.Released) return this.#lossTold()
     if (phase === Phase.Released) return this.#detached ? errors.detached(this.#key) : errors.released(this.#key)
     return this.#lost(phase)
   }
@@ -214,6 +231,16 @@ export class Lease implements api.Lease, Slot, Abortable {
   #lossTold(): api.LockLostError {
     this.#loss ??= this.#lost(this.#phase)
     return this.#loss
+  }
+
+  [letRunOut](): void {
+    if (this.#runsOut || this.#look() !== Phase.Held || !this.#handedOver) return
+    this.#loss = errors.lost(this.#key, Phase.Closed - Phase.FirstLoss, null, 0)
+    this.#runsOut = true
+    bridge.stopRenewing(this.#slot)
+    this.#following?.lost(this.#loss)
+    this.#controller?.abort(this.#loss)
+    guarded(() => this.#owner.lost(this, this.#lossTold()))
   }
 
   [follow](following: Following): void {
@@ -339,7 +366,8 @@ export class Lease implements api.Lease, Slot, Abortable {
     if (this.#controller === undefined && this.#observer === undefined && !this.#owner.hearsLosses()) return
     const error = this.#lossTold()
     this.#controller?.abort(error)
-    guarded(() => this.#owner.lost(this, error))
+    // Of one that ran out the owner has heard.
+    if (!this.#runsOut) guarded(() => this.#owner.lost(this, error))
     guarded(() => this.#observer?.lost(this, error))
   }
 

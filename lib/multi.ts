@@ -7,12 +7,15 @@ import { checkTtl } from './arguments'
 import { defineDispose } from './dispose'
 import * as errors from './errors'
 import { Lease, type Owner } from './lease'
+import { Flag } from './native'
 import type { Asked } from './options'
 import { ignore } from './promise'
 
 export class MultiLease implements api.MultiLease, Abortable {
   readonly #owner: Owner
   readonly #keys: readonly string[]
+  /** Whether a section runs under it. */
+  readonly #isSection: boolean
   #leases: readonly Lease[] = []
   #fences: Readonly<Record<string, number>> = {}
   /** Whether whoever asked for it has it. */
@@ -24,8 +27,9 @@ export class MultiLease implements api.MultiLease, Abortable {
   #controller: AbortController | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
 
-  private constructor(owner: Owner, keys: readonly string[]) {
+  private constructor(owner: Owner, keys: readonly string[], { flags }: Asked) {
     this.#owner = owner
+    this.#isSection = (flags & Flag.Section) !== 0
     this.#keys = Object.freeze(keys)
   }
 
@@ -36,7 +40,7 @@ export class MultiLease implements api.MultiLease, Abortable {
    */
   static async request(owner: Owner, keys: readonly string[], asked: Asked): Promise<MultiLease | null> {
     const { signal } = asked
-    const multi = new MultiLease(owner, keys)
+    const multi = new MultiLease(owner, keys, asked)
     if (signal?.aborted) throw errors.aborted(keys[0] as string, signal.reason)
     if (signal !== undefined) watch(signal, multi)
     const leases: Lease[] = []
@@ -105,8 +109,8 @@ export class MultiLease implements api.MultiLease, Abortable {
     this.#loss = error
     this.#waiting.abort(error)
     this.#controller?.abort(error)
-    // One without the others is of no use to its holder, but to somebody else.
-    giveBack(this.#owner, this.#leases)
+    // One without the others is of no use to its holder, but to somebody else. A section gives them back when it ends.
+    if (!this.#isSection) giveBack(this.#owner, this.#leases)
   }
 
   [onAbort](signal: AbortSignal): void {

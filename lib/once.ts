@@ -19,7 +19,6 @@ import {
 import { type Claim, claim, type Desk } from './claim'
 import { LockError, LockLostError } from './errors'
 import type { Lease } from './lease'
-import { bridge } from './native'
 
 /** How long it is remembered, unless somebody says otherwise. */
 export const KEEP = 3_600_000
@@ -93,15 +92,15 @@ export function markerOf(key: unknown, id: unknown): string {
 }
 
 export async function runOnce<T>(desk: Desk, deed: Deed<T>): Promise<api.OnceOutcome<T>> {
-  const lease = await claim(desk, deed)
-  if (lease === null) return { ran: false }
-  // This promise is pending, whatever the work waits for.
-  bridge.hold()
+  // Also keeps the process alive: this promise is pending, whatever the work waits for.
+  desk.sections.begin()
   try {
+    const lease = await claim(desk, deed)
+    if (lease === null) return { ran: false }
     const value = await attempted(deed, lease)
     return { ran: true, value, kept: await keepMark(deed, lease) }
   } finally {
-    bridge.unhold()
+    desk.sections.end()
   }
 }
 

@@ -27,6 +27,12 @@ import { resolveStores } from './store-urls'
 import { parseTls } from './tls'
 
 const MIN_STALL = 100
+/**
+ * How long close() waits for sections. `docker stop` kills after 10 s, which is the shortest of the usual limits (Kubernetes and Heroku
+ * 30 s): at 8 s, work that hears of its end by its signal has 2 s to stop and to release its lock. Longer, and it is killed
+ * unheard; shorter, and work is cut off that would have ended in time.
+ */
+const DRAIN = 8_000
 /** From, to; in ms. */
 export const STORE_TIMEOUTS = [10, 60_000] as const
 export const MOST_REPLICAS = 100
@@ -57,6 +63,8 @@ export function asking(ttl: number, wait: number): Asked {
 export interface ClientSettings {
   readonly config: ClientConfig
   readonly asked: Asked
+  /** How long close() waits for sections, in ms or `Infinity`. */
+  readonly drain: number
   readonly releaseOnSignal: readonly NodeJS.Signals[]
 }
 
@@ -75,6 +83,7 @@ const CLIENT_OPTIONS = [
   'maxStall',
   'storeTimeout',
   'handOffs',
+  'drain',
   'releaseOnSignal',
 ] as const satisfies (keyof api.LockClientOptions)[]
 
@@ -88,7 +97,8 @@ export function parseClient(given: unknown): ClientSettings {
   const options: api.LockClientOptions = isStore ? { store: given } : given
   checkOptions(options, CLIENT_OPTIONS)
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
-  const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0, releaseOnSignal = [] } = options
+  const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0 } = options
+  const { drain = DRAIN, releaseOnSignal = [] } = options
   checkText('prefix', prefix, 0, 255)
   checkName('name', name)
   checkMs('ttl', ttl, MIN_TTL)
@@ -97,6 +107,7 @@ export function parseClient(given: unknown): ClientSettings {
   checkMs('storeTimeout', storeTimeout, ...STORE_TIMEOUTS)
   checkNumber('handOffs', handOffs, 0, 1_000, true)
   checkNumber('minReplicas', minReplicas, 0, MOST_REPLICAS, true)
+  checkMsOrInfinity('drain', drain, 0)
   checkSignalNames(releaseOnSignal)
   const stores = resolveStores(options.store)
   const config: ClientConfig = { stores, prefix, name, maxStall, storeTimeout, handOffs, minReplicas }
@@ -121,8 +132,18 @@ export function parseClient(given: unknown): ClientSettings {
   return {
     config,
     asked: asking(ttl, wait),
+    drain,
     releaseOnSignal: [...releaseOnSignal],
   }
+}
+
+/** What close() is told to wait, if it is told. */
+export function parseClose(given: unknown): number | undefined {
+  if (given === undefined) return undefined
+  checkOptions(given, ['drain'] as const satisfies (keyof api.CloseOptions)[])
+  const { drain }: api.CloseOptions = given
+  if (drain !== undefined) checkMsOrInfinity('drain', drain, 0)
+  return drain
 }
 
 function defaultName(): string {

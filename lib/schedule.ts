@@ -19,6 +19,7 @@ import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
 import { LockAbortedError, LockClosedError, LockTimeoutError, quote } from './errors'
 import type { Lease } from './lease'
+import { Flag } from './native'
 import { checkKeep, KEEP, markerOf, runOnce } from './once'
 import { guarded } from './rethrow'
 import { runWith } from './section'
@@ -211,14 +212,16 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     }
     guarded(() => this.emit('run', date, lease))
     const work = (held: Lease) => turn.run(() => this.#job(held, date))
-    await this.#guard(tick, () => runWith(this.#host, Promise.resolve(lease), work))
+    await this.#guard(tick, () => runWith(this.#host, async () => lease, work))
   }
 
   /** Waits until no earlier run is under way any more; `null`: until `end` one was. */
   async #waitTurn(end: number): Promise<Lease | null> {
     const { acquirer } = this.#desk
     const wait = this.#until(end)
-    const asked = { ...acquirer.defaults, ttl: this.#settings.ttl, wait, signal: this.#ended.signal }
+    const { defaults } = acquirer
+    const flags = defaults.flags | Flag.Section
+    const asked = { ...defaults, ttl: this.#settings.ttl, wait, flags, signal: this.#ended.signal }
     try {
       return await acquirer.request(this.name, asked)
     } catch (error) {

@@ -2,8 +2,8 @@
 
 import { LockLostError } from './errors'
 import type { Owner } from './lease'
-import { bridge } from './native'
 import { guarded, rethrow } from './rethrow'
+import type { Sections } from './sections'
 
 /** A lease, or several. */
 interface Holding {
@@ -11,7 +11,7 @@ interface Holding {
   release(): Promise<boolean>
 }
 
-type Reporter = Pick<Owner, 'failed'>
+type Reporter = Pick<Owner, 'failed'> & { readonly sections: Sections }
 
 export type Work<L, T> = (lease: L) => T | PromiseLike<T>
 
@@ -20,23 +20,28 @@ type Done = (first?: unknown, second?: unknown) => void
 
 export type Callback<L> = (error: unknown, lease: L | undefined, done: Done) => unknown
 
-/** Runs `work` with the lease, and releases that. */
+/** Runs `work` with the lease that `acquire` gets, and releases that. */
 export async function runWith<L extends Holding, T>(
   reporter: Reporter,
-  acquired: Promise<L>,
+  acquire: () => Promise<L>,
   work: Work<L, T>,
 ): Promise<T> {
-  const lease = await acquired
+  // Also keeps the process alive: this promise is pending, whatever the work waits for.
+  reporter.sections.begin()
+  try {
+    return await runUnder(reporter, await acquire(), work)
+  } finally {
+    reporter.sections.end()
+  }
+}
+
+async function runUnder<L extends Holding, T>(reporter: Reporter, lease: L, work: Work<L, T>): Promise<T> {
   let result: T
-  // This promise is pending, whatever fn waits for.
-  bridge.hold()
   try {
     result = await work(lease)
   } catch (error) {
     await lease.release().catch((failure) => reporter.failed(failure))
     throw error
-  } finally {
-    bridge.unhold()
   }
   let given: boolean
   try {
@@ -50,16 +55,21 @@ export async function runWith<L extends Holding, T>(
   return result
 }
 
-/** Hands the lease to `callback`, which says when to release it. */
-export function callWith<L extends Holding>(reporter: Reporter, acquired: Promise<L>, callback: Callback<L>): void {
-  acquired.then(
+/** Hands the lease that `acquire` gets to `callback`, which says when to release it. */
+export function callWith<L extends Holding>(
+  reporter: Reporter,
+  acquire: () => Promise<L>,
+  callback: Callback<L>,
+): void {
+  const { sections } = reporter
+  sections.begin()
+  acquire().then(
     (lease) => {
-      // As a promise would be that is pending until then.
-      bridge.hold()
-      const section = new Section(reporter, () => giveBack(lease).finally(() => bridge.unhold()))
+      const section = new Section(reporter, () => giveBack(lease).finally(() => sections.end()))
       section.run(() => callback(null, lease, section.done))
     },
     (error) => {
+      sections.end()
       const section = new Section(reporter, () => Promise.resolve())
       section.run(() => callback(error, undefined, section.done))
     },

@@ -1,5 +1,7 @@
 // The work of one tenure of a worker: begun once, ended once, and what it throws in between.
 
+import { clearTimeout, setTimeout } from 'node:timers'
+
 import type * as api from '../index'
 import { LockTimeoutError, quote } from './errors'
 
@@ -9,10 +11,12 @@ const ENDED: readonly unknown[] = ['ERR_LOCK_LOST', 'ERR_LOCK_RELEASED']
 export interface Work {
   start(lease: api.Lease, signal: AbortSignal): unknown
   stop(reason: api.StopReason): unknown
-  /** How long to wait for its end, in ms or `Infinity`. */
+  /** How long its end may take before it is {@link overdue}, in ms or `Infinity`. */
   readonly patience: number
   /** It failed by itself. */
   failed(error: unknown): void
+  /** It has not ended in time. */
+  overdue(): void
   /** Something else went wrong. */
   report(error: unknown): void
 }
@@ -48,27 +52,21 @@ export class Tenure {
     if (error !== signal.reason && name !== 'AbortError' && !ENDED.includes(code)) this.#work.report(error)
   }
 
-  /** Resolves when the work has ended, or its time is over; never rejects. */
+  /** Resolves when the work has ended; never rejects. */
   async end(reason: api.StopReason, cause: unknown): Promise<void> {
     this.#controller.abort(cause)
     const { patience } = this.#work
-    const ended = Promise.all([this.#stop(reason), this.#done])
-    if (patience === Number.POSITIVE_INFINITY) {
-      await ended
-      return
-    }
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(() => {
-        const what = `the work under ${quote(this.lease.key)} did not end within ${patience} ms`
-        this.#work.report(
-          new LockTimeoutError(`${what}; its lock may go to somebody else now`, { key: this.lease.key }),
-        )
-        resolve()
-      }, patience)
-    })
-    await Promise.race([ended, late])
+    const timer = patience === Number.POSITIVE_INFINITY ? undefined : setTimeout(() => this.#late(), patience)
+    await Promise.all([this.#stop(reason), this.#done])
     clearTimeout(timer)
+  }
+
+  #late(): void {
+    const { key } = this.lease
+    const what = `the work under ${quote(key)} did not end within ${this.#work.patience} ms`
+    const then = 'its lease is renewed no more: the lock is free when the work ends, or when the ttl is over'
+    this.#work.report(new LockTimeoutError(`${what}; ${then}`, { key }))
+    this.#work.overdue()
   }
 
   async #stop(reason: api.StopReason): Promise<void> {

@@ -9,13 +9,14 @@ import * as channels from './channels'
 import { LockClient } from './client'
 import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
-import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote, released } from './errors'
-import type { Lease, Observer } from './lease'
+import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, closed, quote, released } from './errors'
+import { type Lease, letRunOut, type Observer } from './lease'
 import { bridge, createMachine, Flag, type WorkerMachine } from './native'
 import { parseWorker, type WorkerSettings } from './options'
 import { ignore } from './promise'
 import { guarded } from './rethrow'
 import { assertNotLost } from './section'
+import type { Sections } from './sections'
 import { Tenure, type Work } from './tenure'
 import { asError } from './thrown'
 
@@ -56,6 +57,12 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   readonly #happened: number[] = []
   #handling = false
   #keepingAlive = false
+  /** Those of the client, one of which is the work of the tenure. */
+  #sections: Sections | undefined
+  /** Whether it was started, and not stopped since. */
+  #isWanted = false
+  /** Whether the work that it ends has outlived `stopTimeout`. */
+  #isOverdue = false
   #lease: Lease | null = null
   #tenure: Tenure | undefined
   /** Why the work of the tenure is ended, if it is not a stop. */
@@ -95,6 +102,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   }
 
   start(): this {
+    this.#isWanted = true
     this.#send(Event.Start)
     return this
   }
@@ -102,8 +110,43 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   stop(): Promise<void> {
     return new Promise((resolve) => {
       this.#stopped.push(resolve)
-      this.#send(Event.Stop)
+      this.#stop()
     })
+  }
+
+  #stop(): void {
+    this.#isWanted = false
+    this.#send(Event.Stop)
+    if (this.#isOverdue) this.#giveUp()
+  }
+
+  /** Whoever waits for the stop, and the process, wait no longer for work that is overdue. */
+  #giveUp(): void {
+    if (this.#isWanted) return
+    this.#keepAlive(false)
+    this.#closeOwn({ drain: 0 })
+    this.#tellStopped()
+  }
+
+  /** What is left of the work still finds the store there, to release its lease. */
+  #closeOwn(options?: api.CloseOptions): void {
+    if (this.#settings.client !== undefined || this.#client === undefined) return
+    this.#closing = this.#client.close(options)
+    this.#client = undefined
+  }
+
+  #tellStopped(): void {
+    const stopped = this.#stopped
+    this.#stopped = []
+    this.#closing.then(() => {
+      for (const resolve of stopped) resolve()
+    })
+  }
+
+  /** The client is being closed, and gives no locks any more. */
+  readonly #clientClosed = (): void => {
+    this.#end ??= { reason: 'closed', cause: closed(this.#settings.key) }
+    this.#stop()
   }
 
   #openClient(): LockClient {
@@ -128,7 +171,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     const previous = this.state
     const effects = this.#machine.send(event)
     const state = this.state
-    this.#keepAlive(state !== 'idle')
+    this.#keepAlive(state !== 'idle' && (this.#isWanted || !this.#isOverdue))
     if (state !== previous) this.#tellState(state, previous)
     for (const effect of effects) this.#act(effect)
   }
@@ -183,8 +226,10 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     try {
       this.#client ??= this.#openClient()
       const acquirer = LockClient.acquirerOf(this.#client)
+      LockClient.hostOf(this.#client).pauses.add(this.#clientClosed)
       const { key, ttl = acquirer.defaults.ttl } = this.#settings
-      const asked = { ...acquirer.defaults, ttl, wait, flags: Flag.ReportRenewals, signal }
+      const flags = Flag.ReportRenewals | Flag.Section
+      const asked = { ...acquirer.defaults, ttl, wait, flags, signal }
       return (await acquirer.request(key, asked, this.#observer)) ?? [Event.Busy]
     } catch (error) {
       if (error instanceof LockTimeoutError || error instanceof LockLostError) return [Event.Busy]
@@ -233,6 +278,8 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   #startWork(): void {
     const lease = this.#lease as Lease
     guarded(() => this.emit('acquired', lease))
+    this.#sections = LockClient.hostOf(this.#client as LockClient).sections
+    this.#sections.beginAside()
     this.#tenure = new Tenure(lease, this.#work)
     this.#tenure.start()
   }
@@ -245,6 +292,15 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     const { reason, cause } = this.#end ?? stopped
     await this.#tenure?.end(reason, cause)
     this.#tenure = undefined
+    this.#isOverdue = false
+    // Lost: there is nothing left to release.
+    if (this.#lease === null) this.#sections?.endAside()
+  }
+
+  #overdue(): void {
+    this.#isOverdue = true
+    this.#lease?.[letRunOut]()
+    this.#giveUp()
   }
 
   async #release(): Promise<void> {
@@ -258,18 +314,13 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       else this.#report(error)
     }
     this.#lease = null
+    this.#sections?.endAside()
   }
 
   #rest(): void {
-    const stopped = this.#stopped
-    this.#stopped = []
-    if (this.#settings.client === undefined && this.#client !== undefined) {
-      this.#closing = this.#client.close()
-      this.#client = undefined
-    }
-    this.#closing.then(() => {
-      for (const resolve of stopped) resolve()
-    })
+    if (this.#client !== undefined) LockClient.hostOf(this.#client).pauses.delete(this.#clientClosed)
+    this.#closeOwn()
+    this.#tellStopped()
   }
 
   #workOf(settings: WorkerSettings): Work {
@@ -282,6 +333,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
         this.#end = { reason: 'failed', cause: error }
         this.#send(Event.WorkFailed)
       },
+      overdue: () => this.#overdue(),
       report: (error) => this.#report(error),
     }
   }

@@ -245,14 +245,33 @@ export interface LockClient extends Emitter<LockClientEvents> {
   ready(): Promise<void>
 
   /**
-   * Ends the client. What is pending rejects with {@link LockClosedError}; what is held is released, and its
-   * holder told with a {@link LockLostError} of reason `closed`. Resolves when that is done, or after 500 ms at
-   * an unreachable store. Never rejects; a second call returns the same promise.
+   * Ends the client. Calls that wait for a lock, and later ones, reject with {@link LockClosedError}. Leases from a bare
+   * {@link acquire}, {@link tryAcquire} or {@link adopt} are released, and their holder is told with a
+   * {@link LockLostError} of reason `closed`.
+   *
+   * **Sections keep their locks until they end**: {@link withLock} in both forms, a request under `lockRequest` or
+   * `withRequestLock`, {@link once}, the job of a {@link schedule}, and the work of a worker, which is told to stop. A section
+   * that is still running after `drain` ms is told by its lease: `signal` aborts with reason `closed`, and `isHeld` is
+   * false. Its lease is then renewed no more; the end of the section releases it, or its ttl ends it.
+   *
+   * Resolves when all is released, or `drain` is over, and at the latest 500 ms later if the store can't be reached. A
+   * second call returns the same promise; with a `drain` that ends sooner, it shortens the first one's.
+   *
+   * @throws {TypeError} only for a bad option; then nothing was closed
+   * @throws {RangeError} likewise
    */
-  close(): Promise<void>
+  close(options?: CloseOptions): Promise<void>
 
-  /** {@link close}, for `await using`. */
+  /** {@link close} with the client's own `drain`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
+}
+
+/** What {@link LockClient.close} takes. */
+export interface CloseOptions {
+  /**
+   * How long sections may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default: the client's `drain`.
+   */
+  drain?: number | undefined
 }
 
 /** The events of a {@link LockClient}. */
@@ -329,8 +348,13 @@ export interface LockClientOptions {
    */
   handOffs?: number | undefined
   /**
-   * Signals upon which the client is closed, and its leases thereby released. If nobody else listens to the
-   * signal, the process then ends of it, as it would have. Main thread only. Default none.
+   * How long {@link LockClient.close} waits for sections to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default 8000:
+   * `docker stop` kills after 10 s, so work that outlives the drain has 2 s left to stop when its signal aborts.
+   */
+  drain?: number | undefined
+  /**
+   * Signals on which the client is closed, as by {@link LockClient.close}: sections end first, for at most `drain` ms. If nothing
+   * else listens to the signal, the process then ends by it; a second signal ends it at once. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
 }

@@ -18,6 +18,7 @@ export interface LockWorker extends Emitter<LockWorkerEvents> {
   /**
    * Ends the work, releases the lease, and resolves when that is done. Never rejects. It waits for `startWork` and `stopWork` to
    * settle, so neither may wait for it: that lasts for `stopTimeout`, and with `Infinity` for ever. To call it there is fine.
+   * If the work outlives `stopTimeout`, it resolves then: see {@link LockWorkerOptions.stopTimeout}.
    */
   stop(): Promise<void>
   /** {@link stop}, for `await using`. */
@@ -63,7 +64,12 @@ export interface LockWorkerOptions {
   retryInterval?: number | undefined
   /** Tells this worker from others; 1 to 255 bytes, without U+001F. Names the worker's own client. Default: a random UUID. */
   workerId?: string | undefined
-  /** How long the end of the work is waited for: 0 to 2 147 483 647, or `Infinity`. Default 10 000. */
+  /**
+   * How long the work may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default 10 000. Work that takes longer is an
+   * `'error'` event. {@link LockWorker.stop} resolves then, but **the lock is not released while the work still runs**: its lease
+   * is renewed no more, `lease.signal` aborts with reason `closed`, and the lock is free when the work ends or the ttl is over. Until
+   * the work has ended, this worker does not ask for the lock again.
+   */
   stopTimeout?: number | undefined
   /**
    * Begins the work; called once per tenure. Its promise may be that of the beginning or that of the whole
@@ -76,7 +82,7 @@ export interface LockWorkerOptions {
   startWork(lease: Lease, signal: AbortSignal): unknown
   /**
    * Ends the work; called once for each `startWork`. The lease is neither released nor campaigned for again until
-   * its promise and that of `startWork` have settled, or `stopTimeout` is over (an `'error'` event).
+   * its promise and that of `startWork` have settled.
    */
   stopWork?: ((reason: StopReason) => unknown) | undefined
 }

@@ -19,6 +19,8 @@ const NO_AUTO_RENEW: u32 = 16;
 const REPORT_RENEWALS: u32 = 32;
 /// Added to the code of an acquire that says in which trace it is.
 const TRACED: u32 = 64;
+/// Added to the code of an acquire under whose lease a section runs.
+const SECTION: u32 = 256;
 
 const ACQUIRE: u32 = 0;
 const RELEASE: u32 = 1;
@@ -103,6 +105,8 @@ impl Bridge {
                 let wanted = Wanted { prefix, pattern: keys.next()?.into(), limit: b as u32 };
                 Command::List { op, client, wanted }
             }
+            12 => Command::DrainClient { client: a as ClientId },
+            13 => Command::StopRenewing { op },
             _ => {
                 self.slots.open(slot, None);
                 let client = a as ClientId;
@@ -136,6 +140,7 @@ impl Bridge {
             max_hold: (max_hold > 0.0).then(|| span(max_hold)),
             auto_renew: code & NO_AUTO_RENEW == 0,
             report: code & REPORT_RENEWALS != 0,
+            section: code & SECTION != 0,
             holder: None,
             state,
         })

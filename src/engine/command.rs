@@ -74,6 +74,8 @@ pub struct AcquireCommand {
     pub auto_renew: bool,
     /// Whether each automatic renewal is reported.
     pub report: bool,
+    /// Whether the caller's code runs under the lease as a section, which a draining client lets end.
+    pub section: bool,
     /// What the store shows of the holder in place of the client's name.
     pub holder: Option<Arc<str>>,
     /// What both threads know of the lease.
@@ -134,6 +136,12 @@ pub enum Command {
         batch: usize,
         /// What it was opened with.
         settings: ClientSettings,
+    },
+    /// Lets a client run dry: pending acquires and those to come are [`Outcome::Closed`], leases that are no section's are lost
+    /// and released. Sections keep theirs until they release them or the client is closed.
+    DrainClient {
+        /// Which.
+        client: ClientId,
     },
     /// Ends a client: pending acquires are [`Outcome::Closed`], leases lost and released, then [`Outcome::Done`].
     CloseClient {
@@ -220,6 +228,11 @@ pub enum Command {
         /// Its new ttl, if it shall have another.
         ttl: Option<Ttl>,
     },
+    /// Let a lease run out: it is not renewed any more. Its holder can still release or detach it.
+    StopRenewing {
+        /// The lease.
+        op: OpId,
+    },
     /// Give a lease back, whose state says so already.
     Release {
         /// The lease.
@@ -243,8 +256,12 @@ impl Command {
             | Command::Cancel { op }
             | Command::Detach { op, .. }
             | Command::Renew { op, .. }
+            | Command::StopRenewing { op }
             | Command::Release { op } => Some(*op),
-            Command::OpenEnv { .. } | Command::CloseEnv { .. } | Command::OpenClient { .. } => None,
+            Command::OpenEnv { .. }
+            | Command::CloseEnv { .. }
+            | Command::OpenClient { .. }
+            | Command::DrainClient { .. } => None,
         }
     }
 }

@@ -23,6 +23,15 @@ pub fn deadline(sent: Instant, ttl: Ttl) -> Instant {
     sent + (ttl.as_duration() - drift(ttl))
 }
 
+/// Returns the shortest ttl, in whole milliseconds, whose [`deadline`] is not before `until` when it is asked for at `sent`.
+pub fn ttl_until(sent: Instant, until: Instant) -> Ttl {
+    // ttl − (ttl / 100 + 2 ms) ≥ span, solved for the ttl.
+    let span = until.since(sent).as_micros() + 2_000;
+    let ms = (span * 100).div_ceil(99 * 1_000);
+    let ms = u32::try_from(ms).unwrap_or(u32::MAX).clamp(Ttl::MIN.as_millis(), Ttl::MAX.as_millis());
+    Ttl::from_millis(ms).expect("it was just brought into the range")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,6 +41,20 @@ mod tests {
         let sent = Instant::from_micros(1_000_000);
         let ttl = Ttl::from_millis(10_000).unwrap();
         assert_eq!(deadline(sent, ttl), Instant::from_micros(1_000_000 + 9_898_000));
+    }
+
+    #[test]
+    fn a_ttl_that_is_to_reach_an_instant_reaches_it_and_no_shorter_one_does() {
+        let sent = Instant::from_micros(5_000_000);
+        for span_us in [0, 1, 7_900, 8_000, 99_999, 1_000_000, 3_600_000_123] {
+            let until = Instant::from_micros(5_000_000 + span_us);
+            let ttl = ttl_until(sent, until);
+            assert!(deadline(sent, ttl) >= until, "{span_us} µs");
+            if let Some(shorter) = Ttl::from_millis(ttl.as_millis() - 1) {
+                assert!(deadline(sent, shorter) < until, "{span_us} µs");
+            }
+        }
+        assert_eq!(ttl_until(sent, Instant::from_micros(u64::MAX >> 4)), Ttl::MAX);
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Core {
     pub(super) fn adopt(&mut self, command: AdoptCommand) {
         let AdoptCommand { asked, from, fence } = command;
         let op = asked.op;
-        let Some(client) = self.open_client(asked.client) else { return self.settle(op, Outcome::Closed) };
+        let Some(client) = self.asking_client(asked.client) else { return self.settle(op, Outcome::Closed) };
         let (store, stats) = (client.store, client.settings.stats.clone());
         let until = self.now + asked.ttl.as_duration();
         let heir = Waiter::new(asked, store, stats, self.now);

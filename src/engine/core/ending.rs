@@ -124,15 +124,35 @@ impl Core {
         self.envs.remove(&env);
     }
 
+    /// Refuses what the client waits for and releases what it holds, but for the leases of sections: those end by themselves.
+    pub(super) fn drain_client(&mut self, client: ClientId) {
+        let Some(known) = self.clients.get_mut(&client) else { return };
+        known.draining = true;
+        self.end_all(&[client], |tenure| !tenure.section);
+    }
+
     /// Ends everything of `clients`; whoever `waits` is told when their leases are released, or `patience` is over.
     fn close(&mut self, clients: Vec<ClientId>, patience: Duration, waits: Waits) {
+        self.end_all(&clients, |_| true);
+        let id = self.next_serial();
+        let until = self.now + patience;
+        self.barriers.insert(id, Barrier { clients: clients.clone(), until, waits });
+        self.timers.schedule(until, Wake::Barrier(id));
+        for client in clients {
+            self.forget_client(client);
+        }
+        self.lift_barriers();
+    }
+
+    /// Ends all that `clients` wait for, and those of their leases that `ends` chooses.
+    fn end_all(&mut self, clients: &[ClientId], ends: impl Fn(&Tenure) -> bool) {
         let is_ours = |client: &ClientId| clients.contains(client);
         let waiting: Vec<OpId> =
             self.waiters.iter().filter(|(_, w)| is_ours(&w.asked.client)).map(|(op, _)| *op).collect();
         let adopting: Vec<OpId> =
             self.adoptions.iter().filter(|(_, a)| is_ours(&a.client())).map(|(op, _)| *op).collect();
         let held: Vec<OpId> =
-            self.tenures.iter().filter(|(_, t)| is_ours(&t.client)).map(|(op, _)| *op).collect();
+            self.tenures.iter().filter(|(_, t)| is_ours(&t.client) && ends(t)).map(|(op, _)| *op).collect();
         // First whoever waits, so that nothing is handed to them.
         for op in waiting {
             self.end_waiter(op, Outcome::Closed);
@@ -146,14 +166,6 @@ impl Core {
                 self.clean_up_after(tenure);
             }
         }
-        let id = self.next_serial();
-        let until = self.now + patience;
-        self.barriers.insert(id, Barrier { clients: clients.clone(), until, waits });
-        self.timers.schedule(until, Wake::Barrier(id));
-        for client in clients {
-            self.forget_client(client);
-        }
-        self.lift_barriers();
     }
 
     fn forget_client(&mut self, client: ClientId) {

@@ -27,6 +27,8 @@ pub struct Tenure {
     pub(super) end: Option<Instant>,
     pub(super) auto_renew: bool,
     pub(super) report: bool,
+    /// Whether a section runs under it.
+    pub(super) section: bool,
     /// Whether the thread was asked for a sign of life ahead of the next renewal.
     pub(super) questioned: bool,
     /// When the store lets the lease expire at the latest, renewals without an answer included.
@@ -116,6 +118,7 @@ impl Core {
             end,
             auto_renew: asked.auto_renew,
             report: asked.report,
+            section: asked.section,
             questioned: false,
             store_expiry: grant.store_expiry,
             deadline: grant.deadline,
@@ -135,15 +138,13 @@ impl Core {
         }
     }
 
-    /// The lease is lost: tells its holder, and gives back what the store may still keep of it.
+    /// Tells the holder that its lease is lost. What the store may still keep of the lease ends by its ttl: the holder's
+    /// work may still run, and a release would let the next holder in beside it.
     pub(super) fn lose(&mut self, op: OpId, reason: LossReason) {
         let Some(tenure) = self.end_tenure(op) else { return };
         tenure.stats.lost.up();
         self.settle(op, Outcome::Lost(reason));
         self.leave_line(op, &tenure);
-        if matches!(reason, LossReason::Expired | LossReason::Stalled) {
-            self.clean_up_after(tenure);
-        }
     }
 
     /// Takes a tenure out of the books.

@@ -89,6 +89,8 @@ struct Client {
     outstanding: usize,
     /// The operation that is told how the store's servers are.
     watch: Option<OpId>,
+    /// It takes no more questions for locks; what it holds may come to its end.
+    draining: bool,
     /// It takes no more commands, and is forgotten with its last outstanding request.
     closed: bool,
 }
@@ -176,9 +178,11 @@ impl Core {
                 link.clients += 1;
                 link.most = batch;
                 link.health.iter().for_each(|health| settings.stats.servers.tell(health.clone()));
-                let known = Client { store, settings, outstanding: 0, watch: None, closed: false };
+                let known =
+                    Client { store, settings, outstanding: 0, watch: None, draining: false, closed: false };
                 self.clients.insert(client, known);
             }
+            Command::DrainClient { client } => self.drain_client(client),
             Command::CloseClient { client, op, patience } => self.close_client(client, op, patience),
             Command::Ping { op, client } => self.ask(op, client, Request::Ping, Tag::Ping(op, client)),
             Command::Diagnose { op, client, ttl } => {
@@ -199,6 +203,7 @@ impl Core {
             Command::Adopt(adopt) => self.adopt(adopt),
             Command::Detach { op, ttl } => self.renew_now(op, Purpose::Detach, ttl),
             Command::Renew { op, ttl } => self.renew_now(op, Purpose::Asked, ttl),
+            Command::StopRenewing { op } => self.stop_renewing(op),
             Command::Release { op } => self.release(op),
         }
     }
@@ -364,6 +369,11 @@ impl Core {
     /// A client that may still ask for something.
     fn open_client(&self, client: ClientId) -> Option<&Client> {
         self.clients.get(&client).filter(|client| !client.closed)
+    }
+
+    /// A client that may still ask for locks.
+    fn asking_client(&self, client: ClientId) -> Option<&Client> {
+        self.open_client(client).filter(|client| !client.draining)
     }
 
     fn count_error(&self, client: ClientId) {

@@ -121,10 +121,25 @@ impl Core {
         }
     }
 
+    /// Lets the lease run out.
+    pub(super) fn stop_renewing(&mut self, op: OpId) {
+        let Some(tenure) = self.tenures.get_mut(&op) else { return };
+        tenure.auto_renew = false;
+        tenure.hand_off = None;
+        self.schedule_tenure(op);
+    }
+
     /// Asks the store to renew, for the lease's own ttl unless another is asked for.
     pub(super) fn send_renewal(&mut self, op: OpId, purpose: Purpose, asked: Option<Ttl>) {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
-        let (key, token, ttl) = (tenure.key.clone(), tenure.token, asked.unwrap_or(tenure.ttl));
+        let (key, token) = (tenure.key.clone(), tenure.token);
+        let ttl = match (asked, tenure.end, purpose) {
+            // The store is not to keep it for much longer than its holder may: nobody releases it then.
+            (None, Some(end), Purpose::Keep | Purpose::TakeUp | Purpose::Reserve) => {
+                tenure.ttl.min(validity::ttl_until(self.now, end))
+            }
+            _ => asked.unwrap_or(tenure.ttl),
+        };
         let fence = tenure.fence;
         tenure.renewing |= matches!(purpose, Purpose::Keep | Purpose::TakeUp);
         let left = tenure.early.then(|| tenure.deadline.since(self.now));

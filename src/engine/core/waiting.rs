@@ -62,7 +62,7 @@ fn looks_once(wait: Wait) -> bool {
 impl Core {
     pub(super) fn acquire(&mut self, asked: AcquireCommand) {
         let op = asked.op;
-        let Some(client) = self.open_client(asked.client) else { return self.settle(op, Outcome::Closed) };
+        let Some(client) = self.asking_client(asked.client) else { return self.settle(op, Outcome::Closed) };
         let (store, stats) = (client.store, client.settings.stats.clone());
         let give_up = match asked.wait {
             Wait::For(span) if !span.is_zero() => Some(self.now + span),

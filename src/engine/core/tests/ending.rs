@@ -67,6 +67,66 @@ fn nothing_is_released_for_longer_than_the_lease_can_live() {
     assert!(world.now.since(began) <= Duration::from_millis(TTL.into()));
 }
 
+/// A lease of a section, held.
+fn hold_section(world: &mut World) -> Asked {
+    let section = world.acquire_with(Wait::Forever, |asked| {
+        asked.section = true;
+        asked.key = "lock:section".into();
+    });
+    world.exchange();
+    section
+}
+
+#[test]
+fn a_draining_client_keeps_the_leases_of_sections_and_ends_all_else() {
+    let mut world = World::new();
+    let section = hold_section(&mut world);
+    let bare = world.acquire(Wait::Forever);
+    let waiter = world.acquire(Wait::Forever);
+    world.exchange();
+    world.settled();
+    world.give(Command::DrainClient { client: CLIENT });
+    let settled = world.settled();
+    assert!(settled.iter().any(|s| s.op == waiter.op && matches!(s.outcome, Outcome::Closed)));
+    assert!(
+        settled.iter().any(|s| s.op == bare.op && matches!(s.outcome, Outcome::Lost(LossReason::Closed)))
+    );
+    assert_eq!(settled.len(), 2);
+    world.exchange();
+    assert_eq!(world.table.len(), 1, "the section's lease");
+
+    let late = world.acquire(Wait::Never);
+    assert!(matches!(world.outcome_of(late.op), Outcome::Closed));
+    for _ in 0..3 {
+        world.pass_until_due();
+        world.pulse.beat(world.now);
+        assert!(matches!(world.exchange()[..], [Request::Renew { .. }]), "it is renewed as before");
+    }
+    world.release(&section);
+    world.exchange();
+    assert!(matches!(world.outcome_of(section.op), Outcome::Released(true)));
+    assert!(world.table.is_empty());
+}
+
+#[test]
+fn a_lease_that_is_renewed_no_more_can_still_be_released_and_ends_by_its_ttl() {
+    let mut world = World::new();
+    let (released, expired) = (hold_section(&mut world), world.acquire(Wait::Forever));
+    world.exchange();
+    world.settled();
+    for section in [&released, &expired] {
+        world.give(Command::StopRenewing { op: section.op });
+    }
+    world.pass(u64::from(TTL) / 2);
+    assert!(world.exchange().is_empty(), "nothing is renewed");
+    world.release(&released);
+    assert!(matches!(world.exchange()[..], [Request::Release { .. }]));
+    assert!(matches!(world.outcome_of(released.op), Outcome::Released(true)));
+    world.pass_until_due();
+    assert!(matches!(world.outcome_of(expired.op), Outcome::Lost(LossReason::Expired)));
+    assert!(world.exchange().is_empty(), "nothing releases it while its work may run");
+}
+
 #[test]
 fn closing_ends_waiters_and_leases_and_waits_for_the_releases() {
     let mut world = World::new();
