@@ -159,8 +159,10 @@ export class Lease implements api.Lease, Slot, Abortable {
 
   async renew(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl)
-    this.assertHeld()
-    const renew = () => this.#renewed(() => bridge.renew(this.#slot, ttl ?? 0), ttl)
+    const renew = async () => {
+      this.assertHeld()
+      await this.#renewed(() => bridge.renew(this.#slot, ttl ?? 0), ttl)
+    }
     await (this.#following?.renew(ttl ?? this.#ttl, renew) ?? renew())
   }
 

@@ -148,18 +148,24 @@ overStores('schedule.stop() in its own job', (store) => {
     assert.equal(locks.stats().held, 0)
   })
 
-  test('close() in a job takes its lock away, and does not wait for it', async (t) => {
+  test('close() that a job awaits waits for its drain, tells the lease, and leaves its lock to the job', async (t) => {
     const locks = store.client(t)
+    const other = store.client(t)
     const failures = []
     locks.on('error', (error) => failures.push(error.reason))
-    const closed = gate()
+    const [closed, end] = [gate(), gate()]
     const schedule = locks.schedule(store.key(), EACH_SECOND, async (lease) => {
-      await locks.close()
+      await locks.close({ drain: 100 })
       closed.pass(lease)
+      await end.passed
     })
     const lease = await within('close()', closed.passed)
     assert.equal(lease.isHeld, false)
+    assert.equal(lease.signal.reason.reason, 'closed')
+    assert.equal(await other.tryAcquire(schedule.name), null)
+    end.pass()
     await within('stop()', schedule.stop())
-    assert.deepEqual(new Set(failures), new Set(['closed']))
+    assert.ok(await other.tryAcquire(schedule.name))
+    assert.deepEqual(failures, [])
   })
 })

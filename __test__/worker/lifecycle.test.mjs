@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { EventEmitter, once } from 'node:events'
 import { describe, test } from 'node:test'
-import { createLockClient, createLockWorker, LockTimeoutError } from 'leasehold'
+import { createLockClient, createLockWorker } from 'leasehold'
 import { sleep, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { overStores } from '../support/stores.mjs'
@@ -215,16 +215,6 @@ overStores('worker', (store) => {
     assert.ok(await locks.tryAcquire(key))
   })
 
-  test('a stopWork that never ends is left behind after stopTimeout', async (t) => {
-    const { worker, key, errors } = startWorker(t, store.url, {
-      stopTimeout: 200,
-      stopWork: () => new Promise(() => {}),
-    })
-    await once(worker, 'acquired')
-    await within('stop()', worker.stop(), 10_000)
-    assert.ok(errors[0] instanceof LockTimeoutError, String(errors[0]))
-    assert.ok(await store.client(t).tryAcquire(key))
-  })
 
   test('start, stop, start; start and stop twice; stop in every state', async (t) => {
     const key = store.key()
