@@ -270,7 +270,10 @@ overStores('drain', (store) => {
       assert.equal(overlaps, false)
       assert.ok(await other.tryAcquire(key), 'nothing is left behind')
     }
-    assert.deepEqual([...new Set(outcomes)].filter((outcome) => !['ran', 'ERR_LOCK_CLOSED'].includes(outcome)), [])
+    assert.deepEqual(
+      [...new Set(outcomes)].filter((outcome) => !['ran', 'ERR_LOCK_CLOSED'].includes(outcome)),
+      [],
+    )
   })
 
   test('a client that is closed under a worker stops it, and its work ends first', async (t) => {

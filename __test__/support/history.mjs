@@ -10,6 +10,8 @@ export function openHistory(path) {
   const file = openSync(path, 'a')
   return {
     write: (tenure) => writeSync(file, `${JSON.stringify(tenure)}\n`),
+    /** Says that work of that `id` begins, for those who want to know of work that was cut off: { id, who }. */
+    begin: (work) => writeSync(file, `${JSON.stringify({ ...work, began: true })}\n`),
     close: () => closeSync(file),
   }
 }

@@ -215,7 +215,6 @@ overStores('worker', (store) => {
     assert.ok(await locks.tryAcquire(key))
   })
 
-
   test('start, stop, start; start and stop twice; stop in every state', async (t) => {
     const key = store.key()
     const { worker, calls } = startWorker(t, store.url, { key, retryInterval: 50 })

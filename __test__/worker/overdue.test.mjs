@@ -40,7 +40,11 @@ overStores('worker: overdue', (store) => {
   }
 
   test('work that never ends leaves the lock to its ttl', async (t) => {
-    const { worker, key, lost: losses } = startWorker(t, store.url, {
+    const {
+      worker,
+      key,
+      lost: losses,
+    } = startWorker(t, store.url, {
       ttl: 300,
       stopTimeout: 50,
       stopWork: () => new Promise(() => {}),

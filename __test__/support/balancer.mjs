@@ -1,0 +1,56 @@
+// A small load balancer: sends requests to one server after the other, over connections that it keeps.
+
+import { Agent, request } from 'node:http'
+
+/** What says that a server has not taken a request: its port is closed, or the connection that was kept. */
+const NOT_TAKEN = ['ECONNREFUSED', 'ECONNRESET']
+
+export class Balancer {
+  #agent = new Agent({ keepAlive: true, maxSockets: Infinity })
+  #next = 0
+  /** The ports of the servers. */
+  ports = []
+  /** Which requests were sent again, and why. */
+  again = []
+
+  /** The answer to a POST of `path`, whichever server gives it: { status, body, tries }. Rejects if all have refused it. */
+  async post(path, deadline = 30_000) {
+    const end = Date.now() + deadline
+    let last
+    for (let tries = 1; Date.now() < end; tries++) {
+      const port = this.ports[this.#next++ % this.ports.length]
+      try {
+        const answer = await this.#post(port, path)
+        // It is shutting down: another one may do it.
+        if (answer.status !== 503) return { ...answer, tries }
+        last = new Error('503')
+      } catch (error) {
+        if (!NOT_TAKEN.includes(error.code)) throw error
+        last = error
+      }
+      this.again.push({ path, port, why: last.code ?? last.message })
+      await new Promise((resolve) => setTimeout(resolve, 5))
+    }
+    throw new Error(`${path} was not answered: ${last?.message}`)
+  }
+
+  #post(port, path) {
+    return new Promise((resolve, reject) => {
+      const sent = request({ host: '127.0.0.1', port, path, method: 'POST', agent: this.#agent })
+      sent.on('error', reject)
+      sent.on('response', (response) => {
+        const parts = []
+        response.on('data', (part) => parts.push(part))
+        response.on('error', (error) =>
+          reject(Object.assign(new Error(`cut off: ${error.message}`), { code: 'CUT_OFF' })),
+        )
+        response.on('end', () => resolve({ status: response.statusCode, body: Buffer.concat(parts).toString() }))
+      })
+      sent.end()
+    })
+  }
+
+  close() {
+    this.#agent.destroy()
+  }
+}
