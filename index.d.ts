@@ -58,6 +58,6 @@ export function createLockClient(store?: string | readonly string[] | LockClient
  *   },
  * })
  * worker.start()
- * server.on('close', () => worker.stop())
+ * process.once('SIGTERM', () => worker.stop())
  */
 export function createLockWorker(options: LockWorkerOptions): LockWorker

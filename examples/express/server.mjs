@@ -7,6 +7,7 @@ import express from 'express'
 import { createLockClient } from 'leasehold'
 import { lockRequest } from 'leasehold/express'
 import { createClient } from 'redis'
+import { closeServer } from '../shared/close-server.mjs'
 import { readConfig } from '../shared/config.mjs'
 import { Jobs, TooManyJobsError } from '../shared/jobs.mjs'
 import { openJournal } from '../shared/journal.mjs'
@@ -65,12 +66,13 @@ const server = app.listen(config.port, (error) => {
   worker.start()
 })
 
-/** The lock goes to another server before this process does. A second signal ends it at once. */
+/** Answers the requests in flight, ends the job in hand, and then gives the locks back. A second signal ends it at once. */
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
-  server.close()
+  await closeServer(server)
   await worker.stop()
-  await Promise.all([locks.close(), jobs.close()])
+  await locks.close()
+  await jobs.close()
 }
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, shutDown)

@@ -32,7 +32,7 @@ nightly.on('missed', (tick, error) => log('missed', tick.toISOString(), error?.m
 nightly.on('error', (error, tick) => log('failed at the mail of', tick.toISOString(), error.message))
 log('waits for', nightly.next.toISOString())
 
-/** The mails in hand go out before this process ends. A second signal ends it at once. */
+/** Sends the mails in hand, and then gives the lock back. A second signal ends it at once. */
 async function shutDown() {
   await nightly.stop()
   await locks.close()

@@ -8,6 +8,7 @@ import { createRequestHandler } from '@remix-run/express'
 import express from 'express'
 import { createLockClient } from 'leasehold'
 import { createClient } from 'redis'
+import { closeServer } from '../shared/close-server.mjs'
 import { readConfig } from '../shared/config.mjs'
 import { Jobs } from '../shared/jobs.mjs'
 import { openJournal } from '../shared/journal.mjs'
@@ -55,13 +56,14 @@ server.listen(config.port, () => {
   worker.start()
 })
 
-/** The lock goes to another server before this process does. A second signal ends it at once. */
+/** Answers the requests in flight, ends the job in hand, and then gives the locks back. A second signal ends it at once. */
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
-  server.close()
+  await Promise.all([closeServer(server), vite?.close()])
   await worker.stop()
-  await Promise.all([locks.close(), jobs.close(), vite?.close()])
+  await locks.close()
+  await jobs.close()
 }
 // Vite ends the process at once, in the middle of a job.
 if (vite) process.removeAllListeners('SIGTERM')
