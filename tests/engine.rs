@@ -129,6 +129,7 @@ impl Environment {
             max_hold: None,
             auto_renew: true,
             report: false,
+            outlives_process: false,
             holder: None,
             state: Arc::new(KnownLease::default()),
         });

@@ -19,6 +19,8 @@ const NO_AUTO_RENEW: u32 = 16;
 const REPORT_RENEWALS: u32 = 32;
 /// Added to the code of an acquire that says in which trace it is.
 const TRACED: u32 = 64;
+/// Added to the code of an acquire whose lease lives until its ttl ends even if this process is gone.
+const OUTLIVES_PROCESS: u32 = 128;
 
 const ACQUIRE: u32 = 0;
 const RELEASE: u32 = 1;
@@ -136,6 +138,7 @@ impl Bridge {
             max_hold: (max_hold > 0.0).then(|| span(max_hold)),
             auto_renew: code & NO_AUTO_RENEW == 0,
             report: code & REPORT_RENEWALS != 0,
+            outlives_process: code & OUTLIVES_PROCESS != 0,
             holder: None,
             state,
         })

@@ -74,6 +74,8 @@ pub struct AcquireCommand {
     pub auto_renew: bool,
     /// Whether each automatic renewal is reported.
     pub report: bool,
+    /// Whether the lease lives until its ttl ends even if this process is gone.
+    pub outlives_process: bool,
     /// What the store shows of the holder in place of the client's name.
     pub holder: Option<Arc<str>>,
     /// What both threads know of the lease.

@@ -238,6 +238,7 @@ impl Process {
                 max_hold,
                 auto_renew,
                 report: false,
+                outlives_process: false,
                 holder: None,
                 state: state.clone(),
             }),
@@ -288,6 +289,7 @@ impl Process {
             max_hold: None,
             auto_renew: true,
             report: false,
+            outlives_process: false,
             holder: None,
             state,
         };

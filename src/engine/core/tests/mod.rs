@@ -116,6 +116,7 @@ impl World {
             max_hold: None,
             auto_renew: true,
             report: false,
+            outlives_process: false,
             holder: None,
             state: Arc::default(),
         }
