@@ -6,6 +6,7 @@ import { isHeard } from './channels'
 import { followed, type Source } from './following'
 import { Lease, type Observer, type Owner } from './lease'
 import { MultiLease } from './multi'
+import { Flag } from './native'
 import { type Asked, parseAcquire, parseTry } from './options'
 import { type Pauses, trying } from './retry'
 import { type Callback, callWith, runWith, type Work } from './section'
@@ -48,6 +49,11 @@ export class Acquirer {
   /** The same for locks that are held by so many at a time; see `Most`. */
   shared(most: number): Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, most })
+  }
+
+  /** The same for leases that outlive this process; see `Flag`. */
+  outliving(): Acquirer {
+    return new Acquirer(this.#host, { ...this.defaults, flags: this.defaults.flags | Flag.OutlivesProcess })
   }
 
   /** What acquire() and tryAcquire() do, of what was checked already. A worker has the lease observed. */

@@ -2,13 +2,15 @@
 
 import type * as api from '../../index'
 import { MIN_TTL } from '../arguments'
+import { LockClient } from '../client'
 import { LockLostError } from '../errors'
+import { Most } from '../native'
 import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
 import { formatDuration, parseDuration } from './duration'
 import { CliError, Exit, exitOf, UsageError } from './exits'
 import { failureOf } from './failure'
-import { openClient, STORE_OPTIONS } from './store'
+import { clientOptions, openClient, STORE_OPTIONS } from './store'
 import { plain, sayJson, warn } from './terminal'
 
 interface Settings {
@@ -70,14 +72,15 @@ command can't be run, or is not there.`,
   words: [1, 1],
   async run(given) {
     const settings = settingsOf(given)
-    const locks = openClient(given)
+    const options = clientOptions(given)
+    const locks = openClient(options)
     try {
       const lease = await acquire(locks, settings).catch((error: unknown) => {
         if (settings.quiet && exitOf(error) === Exit.Busy) return null
         throw error
       })
       if (lease === null) return Exit.Busy
-      const end = await runWith(lease, settings)
+      const end = await runWith(lease, settings, options)
       return endAlike(end)
     } finally {
       await locks.close()
@@ -116,7 +119,7 @@ function settingsOf(given: Given): Settings {
   }
 }
 
-async function acquire(locks: api.LockClient, settings: Settings): Promise<api.Lease> {
+async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease> {
   const { key, once, wait, tell } = settings
   const gone = new AbortController()
   let ended: NodeJS.Signals | undefined
@@ -130,11 +133,12 @@ async function acquire(locks: api.LockClient, settings: Settings): Promise<api.L
   })
   const options: api.TryAcquireOptions = { signal: gone.signal }
   if (settings.ttl !== undefined) options.ttl = settings.ttl
-  if (settings.maxHold !== undefined) options.maxHold = settings.maxHold
+  // The command may live longer than this process: the lock must not be free until the guard has it.
+  const acquirer = LockClient.acquirerOf(locks).outliving()
   const start = performance.now()
   try {
     if (!once) tell('waiting', {}, `waiting for ${plain(key)}`)
-    const lease = once ? await locks.tryAcquire(key, options) : await locks.acquire(key, { ...options, wait })
+    const lease = once ? await acquirer.tryAcquire(key, options) : await acquirer.acquire(key, { ...options, wait })
     if (lease === null) throw new CliError(Exit.Busy, `somebody else has ${JSON.stringify(key)}`)
     const waited = performance.now() - start
     tell('acquired', { fence: lease.fence, waited }, `acquired, fence ${lease.fence}, after ${formatDuration(waited)}`)
@@ -152,32 +156,48 @@ async function acquire(locks: api.LockClient, settings: Settings): Promise<api.L
 }
 
 /** Runs the command, and resolves when it is gone and the lock released. */
-async function runWith(lease: api.Lease, settings: Settings): Promise<End> {
-  const { key, command, grace, tell } = settings
+async function runWith(lease: api.Lease, settings: Settings, options: api.LockClientOptions): Promise<End> {
+  const { key, command, grace, maxHold, tell } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
+  const { token, fence, ttl } = lease
+  const held = { options, ticket: { key, token, fence, ttl, most: Most.Exclusive }, grace }
   let child: Child | undefined
-  let loss: LockLostError | undefined
-  const lost = () => {
-    loss = lease.signal.reason as LockLostError
-    tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
-    child?.stop(grace)
+  /** Why the command does not end by itself. */
+  let why: { error: unknown } | undefined
+  const stop = (error: unknown) => {
+    why ??= { error }
+    child?.stop()
   }
+  const lost = () => {
+    const loss = lease.signal.reason as LockLostError
+    stop(new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss }))
+    tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
+  }
+  // Not left to the lease: that would end while the command still cleans up.
+  const overdue = () => {
+    const limit = formatDuration(maxHold as number)
+    stop(new CliError(Exit.Lost, `the command was stopped: it had held the lock for ${limit} (--max-hold)`))
+    tell('overdue', {}, `held for ${limit} (--max-hold): stopping the command`)
+  }
+  const timer = maxHold === undefined ? undefined : setTimeout(overdue, maxHold)
+  // An error of ours would end this process, and free the lock, while the command works.
+  process.on('uncaughtException', stop)
   try {
-    child = new Child(command, env, grace)
+    child = new Child(command, env, held)
     const { pid } = child
     child.started.then(() => tell('started', { pid }, `the command runs as ${pid}`))
     if (lease.signal.aborted) lost()
     else lease.signal.addEventListener('abort', lost, { once: true })
     const end = await child.ended
     tell('ended', { ...end }, `the command ended: ${end.signal ?? `exit code ${end.code}`}`)
-    if (loss !== undefined) {
-      throw new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss })
-    }
+    if (why !== undefined) throw why.error
     return end
   } finally {
+    clearTimeout(timer)
+    process.off('uncaughtException', stop)
     lease.signal.removeEventListener('abort', lost)
     // Nobody is served later than need be, whatever became of the command. What fails ends with the ttl.
-    if (loss === undefined) await lease.release().catch((error) => unreleased(error, settings))
+    await lease.release().catch((error) => unreleased(error, settings))
   }
 }
 

@@ -398,3 +398,7 @@ mod tests;
 #[cfg(test)]
 #[path = "queue_tests.rs"]
 mod queue_tests;
+
+#[cfg(test)]
+#[path = "outliving_tests.rs"]
+mod outliving_tests;
