@@ -33,7 +33,7 @@ echo watching
 if read -r _; then exit 0; fi
 kill -s TERM -- "$target" 2>/dev/null
 there=$?
-[ -z "$takeover" ] || echo "$takeover" | (cd -- "$folder"; exec "$@") >/dev/null 2>&1 &
+if [ -n "$takeover" ]; then echo "$takeover" | (cd -- "$folder"; exec "$@") >/dev/null 2>&1 & fi
 [ "$there" -eq 0 ] || exit 0
 while [ "$left" -gt 0 ] && kill -s 0 -- "$target" 2>/dev/null; do sleep 1; left=$((left - 1)); done
 kill -s KILL -- "$target" 2>/dev/null
