@@ -43,11 +43,15 @@ what the command writes to can refuse one that comes too late. It is run without
 variables write sh -c '…'. Signals are passed on to it (on a terminal Ctrl-C reaches it by itself).
 
 If the lock is lost (the store is gone for longer than the ttl, or somebody released it by force), the
-command gets SIGTERM, and SIGKILL after --grace: all of its process group where there is no terminal. If
-leasehold itself is killed with SIGKILL, a guard does the same, and a command that has not begun never runs.
+command gets SIGTERM, and SIGKILL after --grace: all of its process group where there is no terminal.
+--max-hold stops it the same way, and the lock is held until it has ended.
+
+If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard renews the lock
+until the command has ended, and releases it then. A command that has not begun never runs. If the guard is
+killed as well, the lock is free after its --ttl, on every store.
 
 Exit code: that of the command, or the end by the same signal. 75 the lock was not to be had in time, 69
-the store is unavailable, 70 the lock was lost and the command stopped, 64 wrong usage, 126 and 127 the
+the store is unavailable, 70 the lock was lost, or held for --max-hold, and the command stopped, 64 wrong usage, 126 and 127 the
 command can't be run, or is not there.`,
   examples: [
     'leasehold run nightly --try --quiet -- ./backup.sh   # from cron on every machine: one does it',
@@ -62,9 +66,13 @@ command can't be run, or is not there.`,
       help: 'give up after so long, with exit code 75. Default: never',
     },
     try: { type: 'boolean', help: 'do not wait at all: exit code 75 if somebody else has the lock' },
-    ttl: { type: 'string', value: 'TIME', help: 'how long the lock outlives a machine that is gone. Default 10s' },
+    ttl: {
+      type: 'string',
+      value: 'TIME',
+      help: 'how long the lock outlives a machine, or a leasehold and its guard. Default 10s',
+    },
     'max-hold': { type: 'string', value: 'TIME', help: 'stop the command when it has held the lock for so long' },
-    grace: { type: 'string', value: 'TIME', help: 'from SIGTERM to SIGKILL when the lock is lost. Default 5s' },
+    grace: { type: 'string', value: 'TIME', help: 'from SIGTERM to SIGKILL when the command is stopped. Default 5s' },
     verbose: { type: 'boolean', short: 'v', help: 'say on standard error what happens; --json: as one JSON a line' },
     quiet: { type: 'boolean', short: 'q', help: 'say nothing if the lock was not to be had: the exit code 75 says it' },
     ...STORE_OPTIONS,

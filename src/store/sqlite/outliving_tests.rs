@@ -78,3 +78,18 @@ fn a_waiter_ends_with_its_process_whatever_its_lease_would_do_also_when_it_was_h
         assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
     }
 }
+
+#[test]
+fn a_waiter_that_has_taken_its_lease_up_keeps_it_for_the_ttl_though_its_process_is_gone() {
+    let ledger = Ledger::new();
+    let (holder, dying, me, boot) = (ledger.owner(), ledger.owner(), ledger.owner(), Uuid::new_v4());
+    let (first, next) = (Token::random(), Token::random());
+    ledger.ask(holder.id(), boot, 0, &ask(first, false, None));
+    ledger.ask(dying.id(), boot, 1, &ask(next, true, Some(7)));
+    ledger.ask(holder.id(), boot, 2, &Request::Release { key: "k".into(), token: first });
+    let reply = ledger.ask(dying.id(), boot, 3, &ask(next, true, Some(8)));
+    assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
+    drop(dying);
+    let reply = ledger.ask(me.id(), boot, 4, &ask(Token::random(), false, None));
+    assert_eq!(remaining(&reply), Some(Duration::from_millis(999)));
+}
