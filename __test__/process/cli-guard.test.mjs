@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs'
 import { describe, test } from 'node:test'
 import { isThere } from '../support/cli.mjs'
 import { now, until } from '../support/clock.mjs'
-import { assertCleanedUp, assertInTurn, contend, processes, SOON } from '../support/contend.mjs'
+import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
@@ -24,11 +24,11 @@ const takenOver = ({ locks, key, holder }) =>
   until('the lock to be taken over', async () => (await locks.inspect(key))?.holder !== holder)
 
 /** Asserts that the second begins when the ttl that began at `start` at the latest is over. */
-async function assertFreeAfter(ttl, start, { second, journal }) {
+async function assertFreeAfter(ttl, start, { second, journal, soon }) {
   assert.equal((await second.ended).code, 0)
   const waited = journal.span('second').begin - start
   // Two thirds of the ttl are left at the least when its renewal stops.
-  assert.ok(waited > ttl / 2 && waited < ttl + SOON, `${waited} ms`)
+  assert.ok(waited > ttl / 2 && waited < ttl + soon, `${waited} ms`)
 }
 
 overStores(

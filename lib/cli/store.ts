@@ -2,7 +2,8 @@
 
 import { readFileSync } from 'node:fs'
 import type * as api from '../../index'
-import { LockClient } from '../client'
+import type { LockClient } from '../client'
+import { createLockClient } from '../index'
 import { MOST_REPLICAS, STORE_TIMEOUTS } from '../options'
 import { count, type Given, type OptionSpec, text } from './command'
 import { parseDuration } from './duration'
@@ -49,7 +50,7 @@ export function clientOptions(given: Given, more: api.LockClientOptions = {}): a
 
 /** A client with these options. */
 export function openClient(options: api.LockClientOptions): LockClient {
-  const locks = new LockClient(options)
+  const locks = createLockClient(options) as LockClient
   // What matters is told by the calls themselves.
   locks.on('error', () => {})
   return locks
