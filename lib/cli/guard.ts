@@ -11,7 +11,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { SHELL } from './gate'
-import { encodeTakeover, successorCommand, type Takeover } from './takeover'
+import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeover'
 
 /**
  * Where the lock lives shorter than this, in ms, the successor is started with the command. Two thirds of it are left at the
@@ -74,7 +74,7 @@ export class Guard {
 
   /** The command is over: there is nothing to guard any more. */
   dismiss(): void {
-    for (const process of [this.#successor, this.#shell]) process?.stdin?.end('over\n')
+    for (const process of [this.#successor, this.#shell]) process?.stdin?.end(`${OVER}\n`)
   }
 }
 

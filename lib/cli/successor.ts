@@ -6,7 +6,7 @@
 
 import { createInterface } from 'node:readline'
 import { LockClient } from '../client'
-import { decodeTakeover, type Takeover } from './takeover'
+import { decodeTakeover, OVER, type Takeover } from './takeover'
 import { isGoneWithin, isRunning, kill } from './target'
 
 /**
@@ -37,7 +37,8 @@ async function hold(locks: LockClient, { ticket, grace, target }: Takeover): Pro
 async function main(): Promise<void> {
   const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
   const first = await lines.next()
-  if (first.done || first.value === '') return
+  // The command could not be started.
+  if (first.done || first.value === OVER) return
   const takeover = decodeTakeover(first.value)
   // Before it is needed: this loads the addon, and connects to nothing.
   const locks = new LockClient(takeover.options)

@@ -14,6 +14,9 @@ export interface Takeover {
   readonly target: number
 }
 
+/** What the guard and the successor are told when the command has ended; no takeover looks like that. */
+export const OVER = 'over'
+
 /** Returns it as one line that any shell reads and prints unchanged. */
 export function encodeTakeover(takeover: Takeover): string {
   return Buffer.from(JSON.stringify(takeover)).toString('base64url')
