@@ -51,8 +51,8 @@ until the command has ended, and releases it then. A command that has not begun 
 killed as well, the lock is free after its --ttl, on every store.
 
 Exit code: that of the command, or the end by the same signal. 75 the lock was not to be had in time, 69
-the store is unavailable, 70 the lock was lost, or held for --max-hold, and the command stopped, 64 wrong usage, 126 and 127 the
-command can't be run, or is not there.`,
+the store is unavailable, 70 the lock was lost, or held for --max-hold, and the command stopped, 64 wrong
+usage, 126 and 127 the command can't be run, or is not there.`,
   examples: [
     'leasehold run nightly --try --quiet -- ./backup.sh   # from cron on every machine: one does it',
     'leasehold run deploy:web --wait 10m -- make deploy   # one deploy at a time',
