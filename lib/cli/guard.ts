@@ -15,7 +15,7 @@ import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeove
 
 /**
  * Where the lock lives shorter than this, in ms, the successor is started with the command. Two thirds of it are left at the
- * least when leasehold is killed. Less and a busy machine starts the successor too late; more and it costs its 40 MB of memory
+ * least when leasehold is killed. Less and a busy machine starts the successor too late; more and it costs its 50 MB of memory
  * more often.
  */
 const SHORT_TTL = 3_000
