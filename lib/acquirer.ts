@@ -56,6 +56,11 @@ export class Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, most })
   }
 
+  /** The same for leases that outlive this process; see `Flag`. */
+  outliving(): Acquirer {
+    return new Acquirer(this.#host, { ...this.defaults, flags: this.defaults.flags | Flag.OutlivesProcess })
+  }
+
   /** What acquire() and tryAcquire() do, of what was checked already. A worker has the lease observed. */
   request(key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     const host = this.#host

@@ -98,8 +98,11 @@ export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 
 /** How many hold a lock at a time, as an acquire says it: 0 one, alone; n up to n, together; or all who like to. */
 export const Most = { Exclusive: 0, Readers: 4_294_967_295 } as const
 
-/** What may be added to the code of an acquire or an adoption. The bit 64 is bridge.ts' own. */
-export const Flag = { NoRenewal: 16, ReportRenewals: 32, Section: 256 } as const
+/**
+ * What may be added to the code of an acquire or an adoption. The bit 64 is bridge.ts' own. A lease with `OutlivesProcess`
+ * lives until its ttl ends even if this process is gone; without it, the embedded store frees it at once then.
+ */
+export const Flag = { NoRenewal: 16, ReportRenewals: 32, OutlivesProcess: 128, Section: 256 } as const
 
 // Symbols, because a Lease is a slot and its users must not see these methods.
 export const note: unique symbol = Symbol('leasehold.note')

@@ -130,6 +130,7 @@ impl Environment {
             auto_renew: true,
             report: false,
             section: false,
+            outlives_process: false,
             holder: None,
             state: Arc::new(KnownLease::default()),
         });

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import type * as api from '../../index'
 import { type Command, count, flag, text } from './command'
 import { formatDuration, parseDuration } from './duration'
-import { openClient, STORE_OPTIONS } from './store'
+import { clientOptions, openClient, STORE_OPTIONS } from './store'
 import { paint, say, sayJson, table } from './terminal'
 
 interface Measured {
@@ -34,7 +34,8 @@ the release to the next holder's first line.`,
     const time = parseDuration('time', text(given, 'time') ?? '1s', 100, 60_000)
     const parallel = count(given, 'parallel', 64, 2, 1_000)
     // Each by itself: local hand-offs would measure this process, not the store.
-    const clients = [openClient(given, { handOffs: 0 }), openClient(given, { handOffs: 0 })] as const
+    const options = clientOptions(given, { handOffs: 0 })
+    const clients = [openClient(options), openClient(options)] as const
     try {
       await Promise.all(clients.map((locks) => locks.ready()))
       const run = `leasehold-bench:${randomUUID()}`

@@ -6,7 +6,8 @@ import { constants } from 'node:os'
 import { whyNot } from './executable'
 import { CliError, Exit } from './exits'
 import { gateOf, isGated, openGate, SHELL } from './gate'
-import { Guard } from './guard'
+import { Guard, type Held } from './guard'
+import { isGoneWithin, kill } from './target'
 
 /** How it ended: one of the two. */
 export interface End {
@@ -18,22 +19,34 @@ export interface End {
 const PASSED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const
 /** What a terminal sends by itself to all that run in front. */
 const OF_TERMINAL: readonly string[] = ['SIGINT', 'SIGQUIT']
+/** Those that ask a command to end. SIGHUP asks many to read their settings again. */
+const ENDING: readonly string[] = ['SIGINT', 'SIGTERM', 'SIGQUIT']
+/** How long a process that is killed may take to go, in ms. Only one that waits for a disk takes longer. */
+const KILLED_WITHIN = 1_000
 const ON_WINDOWS = process.platform === 'win32'
 
 export class Child {
   readonly #process: ChildProcess
   readonly #guard: Guard | undefined
   readonly #onTerminal: boolean
+  readonly #grace: number
   readonly #listeners: [NodeJS.Signals, () => void][] = []
   #killer: NodeJS.Timeout | undefined
+  #stopped = false
+  /** Whether a signal was passed on that asks it to end. */
+  #asked = false
   #over = false
   /** Resolves when it is guarded and runs; not at all if it could not be started. */
   readonly started: Promise<void>
-  /** Resolves when it is gone. Rejects with a {@link CliError} if it could not be started. */
+  /**
+   * Resolves when it is gone; if it did not end by itself, and has a group of its own, when all of that is gone. Rejects with
+   * a {@link CliError} if it could not be started.
+   */
   readonly ended: Promise<End>
 
   /** @throws {CliError} if there is no such command, or it can't be run. */
-  constructor(command: readonly string[], env: NodeJS.ProcessEnv, grace: number) {
+  constructor(command: readonly string[], env: NodeJS.ProcessEnv, held: Held) {
+    this.#grace = held.grace
     const [file = '', ...args] = command
     const code = ON_WINDOWS ? undefined : whyNot(file, env)
     if (code !== undefined) throw notStarted(file, code, 'it is no file, or none that may be executed')
@@ -43,7 +56,7 @@ export class Child {
     const detached = !this.#onTerminal && !ON_WINDOWS
     // Before there is anything to end: a signal that comes while it starts would else end us alone.
     for (const signal of PASSED) this.#listen(signal)
-    this.#guard = ON_WINDOWS ? undefined : new Guard(grace)
+    this.#guard = ON_WINDOWS ? undefined : new Guard(held)
     const options = { env, detached, windowsHide: true }
     const gated = isGated(file, env)
     this.#process = gated
@@ -66,8 +79,10 @@ export class Child {
         reject(notStarted(file, error.code, error.message))
       })
       this.#process.once('exit', (code, signal) => {
-        this.#end()
-        resolve({ code, signal })
+        this.#groupGone(signal !== null).then(() => {
+          this.#end()
+          resolve({ code, signal })
+        })
       })
     })
   }
@@ -77,22 +92,24 @@ export class Child {
     return this.#process.pid
   }
 
-  /** Ends it: SIGTERM, and SIGKILL `grace` ms later if it is still there. */
-  stop(grace: number): void {
-    if (this.#over || this.#killer !== undefined) return
-    if (grace === 0) {
+  /** Ends it: SIGTERM, and SIGKILL if it is still there after its grace. */
+  stop(): void {
+    if (this.#over || this.#stopped) return
+    this.#stopped = true
+    if (this.#grace === 0) {
       this.#signal('SIGKILL')
       return
     }
     this.#signal('SIGTERM')
     // One that is stopped takes its SIGTERM only when it goes on.
     if (!ON_WINDOWS) this.#signal('SIGCONT')
-    this.#killer = setTimeout(() => this.#signal('SIGKILL'), grace)
+    this.#killer = setTimeout(() => this.#signal('SIGKILL'), this.#grace)
   }
 
   #listen(signal: NodeJS.Signals): void {
     const pass = () => {
       if (this.#onTerminal && OF_TERMINAL.includes(signal)) return
+      if (ENDING.includes(signal)) this.#asked = true
       this.#signal(signal)
     }
     try {
@@ -106,18 +123,26 @@ export class Child {
   #signal(signal: NodeJS.Signals): void {
     const { pid } = this.#process
     if (pid === undefined || this.#over) return
-    try {
-      process.kill(this.#onTerminal || ON_WINDOWS ? pid : -pid, signal)
-    } catch {
-      // It is gone.
+    kill(this.#onTerminal || ON_WINDOWS ? pid : -pid, signal)
+  }
+
+  /**
+   * The command itself has ended. Resolves when nothing works any more that it has left behind in its group, unless it ended by
+   * itself: then it has left that on purpose. If a signal ended it, or asked it to end, the others have their grace to do so, too.
+   */
+  async #groupGone(bySignal: boolean): Promise<void> {
+    const { pid } = this.#process
+    if (pid === undefined || this.#onTerminal || ON_WINDOWS) return
+    if (!this.#stopped) {
+      if (!this.#asked && !bySignal) return
+      if (await isGoneWithin(-pid, this.#grace)) return
     }
+    kill(-pid, 'SIGKILL')
+    await isGoneWithin(-pid, KILLED_WITHIN)
   }
 
   #end(): void {
-    const killed = this.#killer !== undefined
     clearTimeout(this.#killer)
-    // What it has left behind of its group must not go on without the lock.
-    if (killed) this.#signal('SIGKILL')
     this.#over = true
     for (const [signal, pass] of this.#listeners) process.off(signal, pass)
     this.#guard?.dismiss()

@@ -2,13 +2,15 @@
 
 import type * as api from '../../index'
 import { MIN_TTL } from '../arguments'
+import { LockClient } from '../client'
 import { LockLostError } from '../errors'
+import { Most } from '../native'
 import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
 import { formatDuration, parseDuration } from './duration'
 import { CliError, Exit, exitOf, UsageError } from './exits'
 import { failureOf } from './failure'
-import { openClient, STORE_OPTIONS } from './store'
+import { clientOptions, openClient, STORE_OPTIONS } from './store'
 import { plain, sayJson, warn } from './terminal'
 
 interface Settings {
@@ -41,12 +43,16 @@ what the command writes to can refuse one that comes too late. It is run without
 variables write sh -c '…'. Signals are passed on to it (on a terminal Ctrl-C reaches it by itself).
 
 If the lock is lost (the store is gone for longer than the ttl, or somebody released it by force), the
-command gets SIGTERM, and SIGKILL after --grace: all of its process group where there is no terminal. If
-leasehold itself is killed with SIGKILL, a guard does the same, and a command that has not begun never runs.
+command gets SIGTERM, and SIGKILL after --grace: all of its process group where there is no terminal.
+--max-hold stops it the same way, and the lock is held until it has ended.
+
+If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard renews the lock
+until the command has ended, and releases it then. A command that has not begun never runs. If the guard is
+killed as well, the lock is free after its --ttl, on every store.
 
 Exit code: that of the command, or the end by the same signal. 75 the lock was not to be had in time, 69
-the store is unavailable, 70 the lock was lost and the command stopped, 64 wrong usage, 126 and 127 the
-command can't be run, or is not there.`,
+the store is unavailable, 70 the lock was lost, or held for --max-hold, and the command stopped, 64 wrong
+usage, 126 and 127 the command can't be run, or is not there.`,
   examples: [
     'leasehold run nightly --try --quiet -- ./backup.sh   # from cron on every machine: one does it',
     'leasehold run deploy:web --wait 10m -- make deploy   # one deploy at a time',
@@ -60,9 +66,13 @@ command can't be run, or is not there.`,
       help: 'give up after so long, with exit code 75. Default: never',
     },
     try: { type: 'boolean', help: 'do not wait at all: exit code 75 if somebody else has the lock' },
-    ttl: { type: 'string', value: 'TIME', help: 'how long the lock outlives a machine that is gone. Default 10s' },
+    ttl: {
+      type: 'string',
+      value: 'TIME',
+      help: 'how long the lock outlives a machine, or a leasehold and its guard. Default 10s',
+    },
     'max-hold': { type: 'string', value: 'TIME', help: 'stop the command when it has held the lock for so long' },
-    grace: { type: 'string', value: 'TIME', help: 'from SIGTERM to SIGKILL when the lock is lost. Default 5s' },
+    grace: { type: 'string', value: 'TIME', help: 'from SIGTERM to SIGKILL when the command is stopped. Default 5s' },
     verbose: { type: 'boolean', short: 'v', help: 'say on standard error what happens; --json: as one JSON a line' },
     quiet: { type: 'boolean', short: 'q', help: 'say nothing if the lock was not to be had: the exit code 75 says it' },
     ...STORE_OPTIONS,
@@ -70,14 +80,15 @@ command can't be run, or is not there.`,
   words: [1, 1],
   async run(given) {
     const settings = settingsOf(given)
-    const locks = openClient(given)
+    const options = clientOptions(given)
+    const locks = openClient(options)
     try {
       const lease = await acquire(locks, settings).catch((error: unknown) => {
         if (settings.quiet && exitOf(error) === Exit.Busy) return null
         throw error
       })
       if (lease === null) return Exit.Busy
-      const end = await runWith(lease, settings)
+      const end = await runWith(lease, settings, options)
       return endAlike(end)
     } finally {
       await locks.close()
@@ -116,7 +127,7 @@ function settingsOf(given: Given): Settings {
   }
 }
 
-async function acquire(locks: api.LockClient, settings: Settings): Promise<api.Lease> {
+async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease> {
   const { key, once, wait, tell } = settings
   const gone = new AbortController()
   let ended: NodeJS.Signals | undefined
@@ -130,11 +141,12 @@ async function acquire(locks: api.LockClient, settings: Settings): Promise<api.L
   })
   const options: api.TryAcquireOptions = { signal: gone.signal }
   if (settings.ttl !== undefined) options.ttl = settings.ttl
-  if (settings.maxHold !== undefined) options.maxHold = settings.maxHold
+  // The command may live longer than this process: the lock must not be free until the guard has it.
+  const acquirer = LockClient.acquirerOf(locks).outliving()
   const start = performance.now()
   try {
     if (!once) tell('waiting', {}, `waiting for ${plain(key)}`)
-    const lease = once ? await locks.tryAcquire(key, options) : await locks.acquire(key, { ...options, wait })
+    const lease = once ? await acquirer.tryAcquire(key, options) : await acquirer.acquire(key, { ...options, wait })
     if (lease === null) throw new CliError(Exit.Busy, `somebody else has ${JSON.stringify(key)}`)
     const waited = performance.now() - start
     tell('acquired', { fence: lease.fence, waited }, `acquired, fence ${lease.fence}, after ${formatDuration(waited)}`)
@@ -152,32 +164,48 @@ async function acquire(locks: api.LockClient, settings: Settings): Promise<api.L
 }
 
 /** Runs the command, and resolves when it is gone and the lock released. */
-async function runWith(lease: api.Lease, settings: Settings): Promise<End> {
-  const { key, command, grace, tell } = settings
+async function runWith(lease: api.Lease, settings: Settings, options: api.LockClientOptions): Promise<End> {
+  const { key, command, grace, maxHold, tell } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
+  const { token, fence, ttl } = lease
+  const held = { options, ticket: { key, token, fence, ttl, most: Most.Exclusive }, grace }
   let child: Child | undefined
-  let loss: LockLostError | undefined
-  const lost = () => {
-    loss = lease.signal.reason as LockLostError
-    tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
-    child?.stop(grace)
+  /** Why the command does not end by itself. */
+  let why: { error: unknown } | undefined
+  const stop = (error: unknown) => {
+    why ??= { error }
+    child?.stop()
   }
+  const lost = () => {
+    const loss = lease.signal.reason as LockLostError
+    stop(new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss }))
+    tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
+  }
+  // Not left to the lease: that would end while the command still cleans up.
+  const overdue = () => {
+    const limit = formatDuration(maxHold as number)
+    stop(new CliError(Exit.Lost, `the command was stopped: it had held the lock for ${limit} (--max-hold)`))
+    tell('overdue', {}, `held for ${limit} (--max-hold): stopping the command`)
+  }
+  const timer = maxHold === undefined ? undefined : setTimeout(overdue, maxHold)
+  // An error of ours would end this process, and free the lock, while the command works.
+  process.on('uncaughtException', stop)
   try {
-    child = new Child(command, env, grace)
+    child = new Child(command, env, held)
     const { pid } = child
     child.started.then(() => tell('started', { pid }, `the command runs as ${pid}`))
     if (lease.signal.aborted) lost()
     else lease.signal.addEventListener('abort', lost, { once: true })
     const end = await child.ended
     tell('ended', { ...end }, `the command ended: ${end.signal ?? `exit code ${end.code}`}`)
-    if (loss !== undefined) {
-      throw new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss })
-    }
+    if (why !== undefined) throw why.error
     return end
   } finally {
+    clearTimeout(timer)
+    process.off('uncaughtException', stop)
     lease.signal.removeEventListener('abort', lost)
     // Nobody is served later than need be, whatever became of the command. What fails ends with the ttl.
-    if (loss === undefined) await lease.release().catch((error) => unreleased(error, settings))
+    await lease.release().catch((error) => unreleased(error, settings))
   }
 }
 

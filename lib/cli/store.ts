@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import type * as api from '../../index'
+import type { LockClient } from '../client'
 import { createLockClient } from '../index'
 import { MOST_REPLICAS, STORE_TIMEOUTS } from '../options'
 import { count, type Given, type OptionSpec, text } from './command'
@@ -29,8 +30,8 @@ export const STORE_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   'tls-key': { type: 'string', value: 'FILE', help: 'its private key (PEM)' },
 }
 
-/** A client as the command line wants it; `more` are the command's own defaults. */
-export function openClient(given: Given, more: api.LockClientOptions = {}): api.LockClient {
+/** The options of a client as the command line wants it; `more` are the command's own defaults. */
+export function clientOptions(given: Given, more: api.LockClientOptions = {}): api.LockClientOptions {
   const options: api.LockClientOptions = { ...more }
   const stores = given.values.store as string[] | undefined
   if (stores !== undefined) options.store = stores.length === 1 ? (stores[0] as string) : stores
@@ -44,7 +45,12 @@ export function openClient(given: Given, more: api.LockClientOptions = {}): api.
   if (replicas > 0) options.minReplicas = replicas
   const tls = { ca: read(given, 'tls-ca'), cert: read(given, 'tls-cert'), key: read(given, 'tls-key') }
   if (Object.values(tls).some((pem) => pem !== undefined)) options.tls = tls
-  const locks = createLockClient(options)
+  return options
+}
+
+/** A client with these options. */
+export function openClient(options: api.LockClientOptions): LockClient {
+  const locks = createLockClient(options) as LockClient
   // What matters is told by the calls themselves.
   locks.on('error', () => {})
   return locks
@@ -56,7 +62,7 @@ export async function withClient(
   more: api.LockClientOptions,
   work: (locks: api.LockClient) => Promise<number>,
 ): Promise<number> {
-  const locks = openClient(given, more)
+  const locks = openClient(clientOptions(given, more))
   try {
     return await work(locks)
   } finally {

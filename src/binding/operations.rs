@@ -21,6 +21,8 @@ const REPORT_RENEWALS: u32 = 32;
 const TRACED: u32 = 64;
 /// Added to the code of an acquire under whose lease a section runs.
 const SECTION: u32 = 256;
+/// Added to the code of an acquire whose lease lives until its ttl ends even if this process is gone.
+const OUTLIVES_PROCESS: u32 = 128;
 
 const ACQUIRE: u32 = 0;
 const RELEASE: u32 = 1;
@@ -141,6 +143,7 @@ impl Bridge {
             auto_renew: code & NO_AUTO_RENEW == 0,
             report: code & REPORT_RENEWALS != 0,
             section: code & SECTION != 0,
+            outlives_process: code & OUTLIVES_PROCESS != 0,
             holder: None,
             state,
         })

@@ -76,6 +76,8 @@ pub struct AcquireCommand {
     pub report: bool,
     /// Whether the caller's code runs under the lease as a section, which a draining client lets end.
     pub section: bool,
+    /// Whether the lease lives until its ttl ends even if this process is gone.
+    pub outlives_process: bool,
     /// What the store shows of the holder in place of the client's name.
     pub holder: Option<Arc<str>>,
     /// What both threads know of the lease.

@@ -106,12 +106,16 @@ pub struct Ask {
     pub fences: u32,
     /// Where to stand in line if the lease can't be granted now; `None`: nowhere.
     pub place: Option<Place>,
+    /// Whether the lease lives until its ttl ends even if its process is gone. Without it, a store that sees the end of a
+    /// process may free the lease at once. A place in the queue always ends with its process.
+    pub outlives_process: bool,
 }
 
 impl Ask {
     /// For an exclusive lease with one fence, or nothing.
     pub fn new(key: Key, token: Token, ttl: Ttl, holder: Arc<str>) -> Self {
-        Self { key, token, ttl, holder, mode: Mode::Exclusive, fences: 1, place: None }
+        let (mode, fences, place, outlives_process) = (Mode::Exclusive, 1, None, false);
+        Self { key, token, ttl, holder, mode, fences, place, outlives_process }
     }
 }
 
@@ -164,6 +168,8 @@ pub enum Request {
         ttl: Ttl,
         /// The new holder's name.
         holder: Arc<str>,
+        /// As [`Ask::outlives_process`].
+        outlives_process: bool,
     },
     /// As [`Request::Renew`] without fences; and from now on only the ttl ends the lease, or whoever knows the token:
     /// a store that frees what a process held when the process ends leaves this one alone.

@@ -239,6 +239,7 @@ impl Process {
                 auto_renew,
                 report: false,
                 section: false,
+                outlives_process: false,
                 holder: None,
                 state: state.clone(),
             }),
@@ -290,6 +291,7 @@ impl Process {
             auto_renew: true,
             report: false,
             section: false,
+            outlives_process: false,
             holder: None,
             state,
         };

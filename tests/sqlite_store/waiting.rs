@@ -301,7 +301,14 @@ fn a_detached_lease_outlives_its_process_and_dies_with_the_one_that_adopts_it() 
             assert!(is_busy(&store, KEY).await, "{how}");
             heir.adopt(token);
             let (ttl, holder) = (Ttl::from_millis(60_000).unwrap(), "late".into());
-            let late = Request::Adopt { key: KEY.into(), token, heir: Token::random(), ttl, holder };
+            let late = Request::Adopt {
+                key: KEY.into(),
+                token,
+                heir: Token::random(),
+                ttl,
+                holder,
+                outlives_process: false,
+            };
             assert!(matches!(ask(&store, late).await, Reply::NotHeld(_)), "one heir only");
             assert!(is_busy(&store, KEY).await, "{how}");
             let killed = now();

@@ -45,7 +45,14 @@ pub fn release(key: &Key, token: Token) -> Request {
 }
 
 pub fn adopt(key: &Key, token: Token, heir: Token, ttl_ms: u32) -> Request {
-    Request::Adopt { key: key.clone(), token, heir, ttl: ttl(ttl_ms), holder: "heir".into() }
+    Request::Adopt {
+        key: key.clone(),
+        token,
+        heir,
+        ttl: ttl(ttl_ms),
+        holder: "heir".into(),
+        outlives_process: false,
+    }
 }
 
 /// Lets a lease have that many fences from `fence` on.

@@ -81,7 +81,7 @@ fn random_request(random: &mut fastrand::Rng, key: &str, tokens: &mut [Token]) -
                 tokens[number] = heir;
             }
             let (ttl, holder) = (random_ttl(random), format!("holder {number}").into());
-            Request::Adopt { key: key.into(), token, heir, ttl, holder }
+            Request::Adopt { key: key.into(), token, heir, ttl, holder, outlives_process: false }
         }
         2 | 3 => Request::Renew { key: key.into(), token, ttl: random_ttl(random), fences: random.u32(..3) },
         4..7 => release(key, token),

@@ -2,6 +2,7 @@
 // where it would first ask the store, or start another program, it ends with exit code 0.
 
 const childProcess = require('node:child_process')
+const { LockClient } = require('../../../dist/client.js')
 const library = require('../../../dist/index.js')
 
 const end = () => process.exit(0)
@@ -11,5 +12,6 @@ const createDryClient = (options) =>
   new Proxy(createLockClient(options), { get: (_, name) => (['on', 'close'].includes(name) ? () => {} : end) })
 
 require.cache[require.resolve('../../../dist/index.js')].exports = { ...library, createLockClient: createDryClient }
+LockClient.acquirerOf = end
 childProcess.spawn = end
 process.stdin.isTTY = process.stderr.isTTY = true

@@ -45,11 +45,12 @@ impl Core {
         let (token, store) = (adoption.from, adoption.heir.store);
         let asked = &adoption.heir.asked;
         let (client, key, heir, ttl) = (asked.client, asked.key.clone(), asked.token, asked.ttl);
+        let outlives_process = asked.outlives_process;
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.outstanding += 1;
         let holder = asked.holder.as_ref().unwrap_or(&known.settings.name).clone();
         let timeout = known.settings.store_timeout;
-        let request = Request::Adopt { key: key.clone(), token, heir, ttl, holder };
+        let request = Request::Adopt { key: key.clone(), token, heir, ttl, holder, outlives_process };
         self.send(store, request, Tag::Adopt(AdoptTag { op, client, key, heir, ttl }), timeout);
     }
 

@@ -53,6 +53,7 @@ pub struct Wanted {
     pub token: Token,
     pub ttl: Ttl,
     pub mode: Mode,
+    pub outlives_process: bool,
     pub stats: Arc<Stats>,
 }
 
@@ -173,7 +174,7 @@ impl Core {
             ticket.look_again = true;
             return;
         }
-        let Wanted { client, store, token, ttl, mode, .. } = ticket.wanted;
+        let Wanted { client, store, token, ttl, mode, outlives_process, .. } = ticket.wanted;
         let Some(known) = self.clients.get_mut(&client) else { return };
         (ticket.looking, ticket.look_again, ticket.wake) = (true, false, None);
         ticket.sent += 1;
@@ -185,7 +186,7 @@ impl Core {
         let key = ticket.wanted.key.clone();
         let fences = if crowd { BLOCK } else { 1 };
         let place = waits.then_some(Place { number: called });
-        let ask = Ask { key: key.clone(), token, ttl, holder, mode, fences, place };
+        let ask = Ask { key: key.clone(), token, ttl, holder, mode, fences, place, outlives_process };
         let tag = AcquireTag { ticket: number, number: called, client, key, token, ttl, fences };
         self.send(store, Request::Acquire(ask), Tag::Acquire(tag), timeout);
     }

@@ -42,11 +42,11 @@ impl Waiter {
 
     /// What a ticket for it asks for.
     pub(super) fn wanted(&mut self) -> Wanted {
-        let AcquireCommand { client, token, ttl, mode, .. } = self.asked;
+        let AcquireCommand { client, token, ttl, mode, outlives_process, .. } = self.asked;
         // Its token may have served a ticket before; what cleans up after that must not meet the next.
         let token = if std::mem::replace(&mut self.spent, true) { Token::random() } else { token };
         let (store, key, stats) = (self.store, self.asked.key.clone(), self.stats.clone());
-        Wanted { client, store, key, token, ttl, mode, stats }
+        Wanted { client, store, key, token, ttl, mode, outlives_process, stats }
     }
 
     /// Whether it looks once and takes what it sees.
@@ -71,10 +71,12 @@ impl Core {
         // The store answers within its time-out, and only then is there something to wait for; a timer for
         // every acquire that is granted at once would cost more than the acquire.
         let timer_now = give_up.filter(|at| at.since(self.now) < client.settings.store_timeout);
-        // A lease that is handed on lives as long as the one before: it has to be one that is renewed.
+        // A lease that is handed on lives as long as the one before: it has to be one that is renewed, and that ends with the
+        // process like the others.
         let may_line_up = client.settings.hand_offs > 0
             && !asked.mode.is_shared()
             && asked.auto_renew
+            && !asked.outlives_process
             && !looks_once(asked.wait);
         stats.waiting.up();
         self.arrivals += 1;

@@ -320,7 +320,8 @@ fn who_is_next_at_a_node_where_the_lease_is_about_to_end_asks_it_again_before_it
 fn an_heir_of_too_few_nodes_gives_them_back() {
     let (mut chamber, heir) = (Chamber::of(4), Token::random());
     let (key, token, holder) = ("k".into(), Token::random(), "h".into());
-    chamber.submit(1, vec![Request::Adopt { key, token, heir, ttl: Ttl::MIN, holder }]);
+    chamber
+        .submit(1, vec![Request::Adopt { key, token, heir, ttl: Ttl::MIN, holder, outlives_process: false }]);
     chamber.answer_one(0, Reply::Adopted);
     chamber.answer_one(1, Reply::NotHeld(Absence::Taken));
     chamber.answer_one(2, Reply::NotHeld(Absence::Taken));
@@ -440,7 +441,8 @@ fn an_heir_that_a_node_may_have_from_an_earlier_attempt_is_taken_back_from_it() 
     let away = || vec![Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))];
     let (mut chamber, heir) = (Chamber::of(3), Token::random());
     let (key, token, holder) = ("k".into(), Token::random(), "h".into());
-    chamber.submit(1, vec![Request::Adopt { key, token, heir, ttl: Ttl::MIN, holder }]);
+    chamber
+        .submit(1, vec![Request::Adopt { key, token, heir, ttl: Ttl::MIN, holder, outlives_process: false }]);
     chamber.answer_one(1, Reply::NotHeld(Absence::Taken));
     chamber.answer_one(2, Reply::NotHeld(Absence::Taken));
     assert_eq!(chamber.settled_one(1), Reply::NotHeld(Absence::Taken));

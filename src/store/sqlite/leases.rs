@@ -128,7 +128,8 @@ impl<'a> Turn<'a> {
                 let reply = self.act(&ask.key, |lock, turn| lock.acquire(ask, turn))?;
                 match reply {
                     Reply::Acquired { .. } => {
-                        self.own(&ask.key, ask.token, me.owner, ask.ttl.as_duration())?
+                        let owner = me.owner_of(ask.outlives_process);
+                        self.own(&ask.key, ask.token, owner, ask.ttl.as_duration())?
                     }
                     Reply::Queued { .. } => {
                         let origin = self.load(&ask.key)?.place(ask.token, me.owner, me.boot);
@@ -146,7 +147,8 @@ impl<'a> Turn<'a> {
                 let reply = self.act(key, |lock, turn| lock.renew(*token, *ttl, *fences, turn))?;
                 if matches!(reply, Reply::Renewed { .. }) {
                     // The owner too: should its file have been deleted, the lease names the new one from now on.
-                    self.own(key, *token, me.owner, ttl.as_duration())?;
+                    let outlives_process = self.load(key)?.entry(*token, me.owner, me.boot).owner.is_nil();
+                    self.own(key, *token, me.owner_of(outlives_process), ttl.as_duration())?;
                 }
                 Ok(reply)
             }
@@ -157,12 +159,13 @@ impl<'a> Turn<'a> {
                 }
                 Ok(reply)
             }
-            Request::Adopt { key, token, heir, ttl, holder } => {
+            Request::Adopt { key, token, heir, ttl, holder, outlives_process } => {
                 // It has what its ticket gave it, if that is more.
                 let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
                 let reply = self.act(key, |lock, turn| lock.adopt(*token, *heir, *ttl, holder, turn))?;
                 if reply == Reply::Adopted {
-                    self.own(key, *heir, me.owner, given.max(ttl.as_duration()))?;
+                    let owner = me.owner_of(*outlives_process);
+                    self.own(key, *heir, owner, given.max(ttl.as_duration()))?;
                 }
                 Ok(reply)
             }
@@ -395,3 +398,7 @@ mod tests;
 #[cfg(test)]
 #[path = "queue_tests.rs"]
 mod queue_tests;
+
+#[cfg(test)]
+#[path = "outliving_tests.rs"]
+mod outliving_tests;

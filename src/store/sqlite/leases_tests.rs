@@ -170,7 +170,14 @@ fn where_boots_have_no_names_a_lease_that_was_detached_for_longer_than_its_heir_
     let ask = |ms, request| ledger.ask(me.id(), nil, ms, &request);
     granted(&ask(0, Request::Acquire(Ask::new(key.clone(), token, ttl(1_000), "h".into()))));
     ask(1, Request::Detach { key: key.clone(), token, ttl: ttl(60_000) });
-    let adopt = Request::Adopt { key: key.clone(), token, heir, ttl: ttl(1_000), holder: "i".into() };
+    let adopt = Request::Adopt {
+        key: key.clone(),
+        token,
+        heir,
+        ttl: ttl(1_000),
+        holder: "i".into(),
+        outlives_process: false,
+    };
     assert_eq!(ask(2, adopt), Reply::Adopted);
     ledger.sweep(me.id(), nil, 3);
     let renewed = ask(3, Request::Renew { key, token: heir, ttl: ttl(1_000), fences: 0 });

@@ -21,6 +21,13 @@ pub struct Me<'a> {
     pub owners: &'a Path,
 }
 
+impl Me<'_> {
+    /// Whose a new lease is: nobody's if it outlives its process, so that only time ends it.
+    pub fn owner_of(&self, outlives_process: bool) -> Uuid {
+        if outlives_process { Uuid::nil() } else { self.owner }
+    }
+}
+
 /// The owners of rows, each looked at no more than once.
 #[derive(Debug)]
 pub struct Peers<'a> {

@@ -34,7 +34,14 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
             let heir = Token::random();
             tokens.remove(fastrand::usize(..tokens.len()));
             tokens.push(heir);
-            Request::Adopt { key: key.into(), token, heir, ttl, holder: "heir".into() }
+            Request::Adopt {
+                key: key.into(),
+                token,
+                heir,
+                ttl,
+                holder: "heir".into(),
+                outlives_process: false,
+            }
         }
         2 => Request::Renew { key: key.into(), token, ttl, fences: fastrand::u32(..3) },
         3 => Request::Detach { key: key.into(), token, ttl },
@@ -167,7 +174,14 @@ fn a_detached_lease_is_nobodys_until_it_is_adopted_and_goes_with_its_boot() {
     drop(old);
     let wanted = |key| ask(key, Token::random(), Mode::Exclusive, 1_000, None);
     assert!(matches!(ledger.ask(me.id(), boot, 2, &wanted("k")), Reply::Busy { .. }));
-    let adopt = Request::Adopt { key: "k".into(), token, heir: next, ttl, holder: "heir".into() };
+    let adopt = Request::Adopt {
+        key: "k".into(),
+        token,
+        heir: next,
+        ttl,
+        holder: "heir".into(),
+        outlives_process: false,
+    };
     assert_eq!(ledger.ask(heir.id(), boot, 3, &adopt), Reply::Adopted);
     drop(heir);
     assert!(matches!(ledger.ask(me.id(), boot, 4, &wanted("k")), Reply::Acquired { .. }));

@@ -117,6 +117,7 @@ impl World {
             auto_renew: true,
             report: false,
             section: false,
+            outlives_process: false,
             holder: None,
             state: Arc::default(),
         }

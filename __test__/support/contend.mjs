@@ -1,0 +1,59 @@
+// Two commands that want the same lock by `leasehold run`: what the first does, and when the second begins.
+
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { createLockClient } from 'leasehold'
+import { leasehold } from './cli.mjs'
+import { now, until } from './clock.mjs'
+import { atEnd } from './endings.mjs'
+import { Journal } from './journal.mjs'
+
+/** What runs: { pid, parent, args } of each. */
+export function processes() {
+  const lines = execFileSync('ps', ['-A', '-ww', '-o', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n')
+  return lines.flatMap((line) => {
+    const found = /^\s*(\d+)\s+(\d+)\s(.*)$/.exec(line)
+    return found ? [{ pid: Number(found[1]), parent: Number(found[2]), args: found[3] }] : []
+  })
+}
+
+/**
+ * Starts `first`, which works until SIGTERM and then cleans up for `clean` ms, and `second`, which waits for the lock. `words` are
+ * the first one's options, `wrap` what it runs its command by.
+ */
+export async function contend(t, url, key, { clean = 0, words = [], wrap = [], env = {} }) {
+  const journal = new Journal(t)
+  const start = (command, more, given) => leasehold(t, ['run', key, ...more, '--', ...command], given)
+  const environment = { LEASEHOLD_URL: url }
+  const spawned = now()
+  const first = start([...wrap, ...journal.command('first', { clean })], words, { ...environment, ...env })
+  const { pid, at } = await journal.seen('first', 'begin')
+  // How long after the end of one command the next may begin: two Nodes may have to start, on a machine that is as busy as now.
+  const soon = 1_000 + 4 * (at - spawned)
+  const second = start(journal.command('second', { work: 0 }), [], environment)
+  const locks = createLockClient(url)
+  atEnd(t, () => locks.close())
+  const info = await until('the second to wait', async () => {
+    const found = await locks.inspect(key)
+    return found.waiters.length === 1 && found
+  })
+  return { journal, first, second, pid, locks, key, holder: info.holder, soon }
+}
+
+/** Asserts that the second begins after the first has ended, and soon. Returns when the first began and ended. */
+export async function assertInTurn(t, { journal, second, soon }) {
+  assert.equal((await second.ended).code, 0)
+  const [one, two] = [journal.span('first'), journal.span('second')]
+  const pause = two.begin - one.end
+  t.diagnostic(`the second began ${Math.round(pause)} ms after the end of the first; ${Math.round(soon)} are allowed`)
+  assert.ok(pause > 0, `the second began ${-pause} ms before the first had ended`)
+  assert.ok(pause < soon, `${pause} ms`)
+  return one
+}
+
+/** Asserts that the first was not disturbed while it cleaned up. */
+export async function assertCleanedUp({ journal }, { ended, end }, clean) {
+  assert.ok(ended, 'it had its time')
+  const { at } = await journal.seen('first', 'clean')
+  assert.ok(end - at >= clean - 10, `${end - at} ms`)
+}
