@@ -27,7 +27,11 @@ import { same } from './equal'
 const locks: LockClient = createLockClient()
 createLockClient('redis://localhost')
 createLockClient({ store: 'memory:tests', ttl: 5_000, wait: Number.POSITIVE_INFINITY, releaseOnSignal: ['SIGTERM'] })
-createLockClient({ store: 'memory:tests', handOffs: 0 })
+createLockClient({ store: 'memory:tests', handOffs: 0, drain: Number.POSITIVE_INFINITY })
+same<ReturnType<LockClient['close']>, Promise<void>>()
+locks.close({ drain: 0 })
+// @ts-expect-error: no such option
+locks.close({ timeout: 0 })
 createLockClient({ store: 'rediss://localhost', tls: { ca: ['-----BEGIN', Buffer.from('')], servername: 'redis' } })
 createLockClient({ store: 'redis-sentinel://one,two/mymaster', sentinelPassword: 'secret', minReplicas: 1 })
 // @ts-expect-error: verification can't be switched off
