@@ -1,5 +1,6 @@
 // The sections of one client: the user's code that runs under its leases. A client that is closed waits for them.
 
+// Not the globals: under a fake clock that stands still a test would wait for its client for ever.
 import { clearTimeout, setTimeout } from 'node:timers'
 import { bridge } from './native'
 

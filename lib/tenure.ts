@@ -1,7 +1,5 @@
 // The work of one tenure of a worker: begun once, ended once, and what it throws in between.
 
-import { clearTimeout, setTimeout } from 'node:timers'
-
 import type * as api from '../index'
 import { LockTimeoutError, quote } from './errors'
 
