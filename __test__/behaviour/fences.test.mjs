@@ -1,0 +1,48 @@
+// Fences stay at the clock: a store that loses its data goes on by the clock, and no fence may be given twice then.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { overStores } from '../support/stores.mjs'
+
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
+/** By how many µs a fence may be ahead. What hands a lock on within a process reserves 64 fences, and uses them as it goes. */
+const MOST_AHEAD = 1_000
+
+const wallMicros = () => (performance.timeOrigin + performance.now()) * 1_000
+
+/**
+ * Contenders of two clients take turns at each of `keys` locks, so that leases are handed on within a client and between both.
+ * Returns by how many µs a fence was ahead of the wall clock at most, and how many leases there were.
+ */
+async function compete(t, store, keys, contenders) {
+  const clients = [store.client(t), store.client(t)]
+  const end = performance.now() + SECONDS * 1_000
+  let [ahead, grants] = [Number.NEGATIVE_INFINITY, 0]
+  const contend = async (locks, key) => {
+    while (performance.now() < end) {
+      const lease = await locks.acquire(key, { wait: 60_000 })
+      ahead = Math.max(ahead, lease.fence - wallMicros())
+      grants++
+      await lease.release()
+    }
+  }
+  const names = Array.from({ length: keys }, () => store.key())
+  const all = names.flatMap((key) => Array.from({ length: contenders }, (_, i) => contend(clients[i % 2], key)))
+  await Promise.all(all)
+  return { ahead: Math.round(ahead), grants }
+}
+
+overStores('fences stay at the clock', (store) => {
+  for (const [title, keys, contenders] of [
+    ['64 keys with 4 contenders each', 64, 4],
+    ['one key with 32 contenders', 1, 32],
+    ['64 keys with one each', 64, 1],
+  ]) {
+    test(title, async (t) => {
+      const { ahead, grants } = await compete(t, store, keys, contenders)
+      t.diagnostic(`${grants} leases, at most ${ahead} µs ahead`)
+      assert.ok(grants > 1_000, `${grants} leases`)
+      assert.ok(ahead <= MOST_AHEAD, `${ahead} µs ahead of the clock after ${grants} leases`)
+    })
+  }
+})
