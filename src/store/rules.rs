@@ -1,6 +1,32 @@
 //! The contract's rules for one lock, pure: who holds it, who waits for it, who is next.
 //!
 //! For stores that carry out the requests themselves. Time comes in as an argument, and fences are handed in.
+//!
+//! **Why fences grow.** A store keeps two things. Each lease keeps the last of the fences that were reserved with it. One
+//! number for all keys, the floor, is the largest fence of leases that have ended. A reservation for a key begins above the
+//! floor and above what is reserved with the key's live leases. It does not move the floor. A fence is given under a key only
+//! out of a reservation of one of its leases, so at any time every fence given so far is
+//!
+//! - one of a live lease: then it is not above that lease's last one;
+//! - or one of a lease that has ended: then it is not above the floor. Whoever takes a lease out of a lock raises the floor to
+//!   the lease's last fence in the same step, whatever ended the lease: its ttl, [`Lock::break_all`], the end of its process, or
+//!   another lease of the same token.
+//!
+//! So the next reservation is above all of them, and no clock is needed for that. What a holder does with its reservation
+//! after its lease ended makes no difference: a process that hands on a lease that was broken, before it hears of that, stays
+//! below the floor.
+//!
+//! Only a release may raise the floor to less than the last fence: to the last one that was *used*, as the holder's process
+//! says. After that release the process uses no fence of that token again. It sends the release when it ends the lease, and it
+//! never uses a token for a second lease. It counts what JavaScript threads have handed on by themselves, because it takes those hand-offs in
+//! before it looks at the release. A refill that is still on its way then can reserve fences, but nobody is left to use them. A
+//! release that is repeated, or that comes after the lease ended, finds no lease and changes nothing. A process that adopted
+//! a lease does not know what was used before and says nothing, so the last fence counts. Of several shared leases each has
+//! its own fences, and they all count in full.
+//!
+//! Why so much ado: with one counter that every reservation moves, 64 keys that are handed over run ahead of the wall clock by
+//! hundreds of milliseconds, and by as much fences go back once the store's data is lost. This way the numbers advance by
+//! what is used, and stay at the wall clock below a million leases per second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +47,20 @@ pub struct Held {
     /// Its fence; `None` until whoever was handed a shared one has taken it up. An exclusive one has its fence with the
     /// grant, so that the notice can tell it.
     pub fence: Option<Fence>,
+    /// The last fence that was reserved with it; [`Fence::NONE`] as long as it has none.
+    pub last: Fence,
     /// When it ends unless it is renewed.
     pub ends: Instant,
+}
+
+impl Held {
+    /// The last fence that was used under it, if its holder gives it back and says that it `used` none after that one.
+    fn last_used(&self, used: Option<Fence>) -> Fence {
+        match (self.mode, used) {
+            (Mode::Exclusive, Some(used)) => used.max(self.fence.unwrap_or(self.last)).min(self.last),
+            _ => self.last,
+        }
+    }
 }
 
 /// Someone who waits.
@@ -58,9 +96,9 @@ pub struct Lock {
 pub struct Turn<'a> {
     /// The instant of the request.
     pub now: Instant,
-    /// Reserves so many fences in a row, larger than all before, and tells the first.
-    pub fences: &'a mut dyn FnMut(u32) -> Fence,
-    /// Lets the next fence be larger than that one.
+    /// Reserves so many fences in a row, larger than that one and than the floor, and tells the first. See the module.
+    pub fences: &'a mut dyn FnMut(Fence, u32) -> Fence,
+    /// Raises the floor to that fence: a lease has ended.
     pub raise: &'a mut dyn FnMut(Fence),
     /// Takes those who were handed a lease, and its fence if it has one.
     pub handed: &'a mut dyn FnMut(&Waiting, Option<Fence>),
@@ -78,11 +116,31 @@ impl Lock {
         ends.max().unwrap_or_default()
     }
 
+    /// The last fence that is reserved with any of its leases.
+    pub fn last_fence(&self) -> Fence {
+        self.held.iter().map(|held| held.last).max().unwrap_or(Fence::NONE)
+    }
+
+    /// Reserves so many fences, and tells the first.
+    fn reserve(&self, count: u32, turn: &mut Turn<'_>) -> Fence {
+        (turn.fences)(self.last_fence(), count)
+    }
+
+    /// Takes out the leases that have run out.
+    fn expire(&mut self, turn: &mut Turn<'_>) {
+        self.held.retain(|held| {
+            let lives = turn.now < held.ends;
+            if !lives {
+                (turn.raise)(held.last);
+            }
+            lives
+        });
+        self.queue.retain(|waiting| turn.now < waiting.until);
+    }
+
     /// Forgets what has run out, and hands on what that made room for; `but` is asking, and takes it by itself.
     fn refresh(&mut self, turn: &mut Turn<'_>, but: Option<Token>) {
-        let now = turn.now;
-        self.held.retain(|held| now < held.ends);
-        self.queue.retain(|waiting| now < waiting.until);
+        self.expire(turn);
         self.hand_on(turn, but);
     }
 
@@ -93,11 +151,12 @@ impl Lock {
                 return;
             }
             let next = self.queue.remove(0);
-            let fence = (next.mode == Mode::Exclusive).then(|| (turn.fences)(GRANT_FENCES));
+            let fence = (next.mode == Mode::Exclusive).then(|| self.reserve(GRANT_FENCES, turn));
             (turn.handed)(&next, fence);
             let Waiting { token, holder, mode, grant, .. } = next;
             let ends = turn.now + if fence.is_some() { grant } else { GRANT_TTL };
-            self.held.push(Held { token, holder, mode, fence, ends });
+            let last = fence.map_or(Fence::NONE, |fence| fence.last_of(GRANT_FENCES));
+            self.held.push(Held { token, holder, mode, fence, last, ends });
         }
     }
 
@@ -121,22 +180,24 @@ impl Lock {
         self.refresh(turn, Some(ask.token));
         let waiting = |lock: &Lock| u32::try_from(lock.queue.len()).unwrap_or(u32::MAX);
         let others = waiting(self);
+        let known_last = self.last_fence();
         if let Some(held) = self.held.iter_mut().find(|held| held.token == ask.token) {
             let ends = now + ask.ttl.as_duration();
             // A shared one that was handed over lived for GRANT_TTL: the ttl of whoever takes it up may be shorter.
             held.ends = if held.fence.is_none() { ends } else { held.ends.max(ends) };
             if ask.fences > 1 || held.fence.is_none() {
-                held.fence = Some((turn.fences)(ask.fences));
+                let first = (turn.fences)(known_last, ask.fences);
+                (held.fence, held.last) = (Some(first), first.last_of(ask.fences));
             }
             return Reply::Acquired { fence: held.fence.expect("just set"), waiting: others };
         }
         let place = self.queue.iter().position(|waiting| waiting.token == ask.token);
         if place.unwrap_or(self.queue.len()) == 0 && self.fits(ask.mode) {
-            let fence = (turn.fences)(ask.fences);
-            let ends = now + ask.ttl.as_duration();
+            let fence = self.reserve(ask.fences, turn);
+            let (last, ends) = (fence.last_of(ask.fences), now + ask.ttl.as_duration());
             self.queue.retain(|waiting| waiting.token != ask.token);
             let Ask { token, ref holder, mode, .. } = *ask;
-            self.held.push(Held { token, holder: holder.clone(), mode, fence: Some(fence), ends });
+            self.held.push(Held { token, holder: holder.clone(), mode, fence: Some(fence), last, ends });
             // Whoever is next may fit, too.
             self.hand_on(turn, None);
             return Reply::Acquired { fence, waiting: waiting(self) };
@@ -168,33 +229,39 @@ impl Lock {
     pub fn renew(&mut self, token: Token, ttl: Ttl, fences: u32, turn: &mut Turn<'_>) -> Reply {
         self.refresh(turn, None);
         let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        let known_last = self.last_fence();
         let Some(held) = self.held.iter_mut().find(|held| held.token == token) else {
             return self.absence();
         };
         held.ends = held.ends.max(turn.now + ttl.as_duration());
-        Reply::Renewed { block: (fences > 0).then(|| ((turn.fences)(fences), waiting)) }
+        let block = (fences > 0).then(|| {
+            let first = (turn.fences)(known_last, fences);
+            held.last = first.last_of(fences);
+            (first, waiting)
+        });
+        Reply::Renewed { block }
     }
 
     /// [`Request::Release`](super::Request::Release).
-    pub fn release(&mut self, token: Token, turn: &mut Turn<'_>) -> Reply {
+    pub fn release(&mut self, token: Token, used: Option<Fence>, turn: &mut Turn<'_>) -> Reply {
         self.queue.retain(|waiting| waiting.token != token);
         self.refresh(turn, None);
         let is_its = |held: &Held| held.token == token || mutants::is(Mutant::ReleaseWithoutToken);
         let Some(index) = self.held.iter().position(is_its) else {
             return self.absence();
         };
-        self.held.remove(index);
+        let held = self.held.remove(index);
+        (turn.raise)(held.last_used(used));
         self.hand_on(turn, None);
         Reply::Released
     }
 
     /// [`Request::Break`](super::Request::Break).
     pub fn break_all(&mut self, turn: &mut Turn<'_>) -> Reply {
-        let now = turn.now;
         // Only what is held now: whoever is handed the lock by this is not to lose it again.
-        self.held.retain(|held| now < held.ends);
-        self.queue.retain(|waiting| now < waiting.until);
+        self.expire(turn);
         let was_held = !self.held.is_empty();
+        (turn.raise)(self.last_fence());
         self.held.clear();
         self.hand_on(turn, None);
         if was_held { Reply::Released } else { Reply::NotHeld(Absence::Missing) }
@@ -226,7 +293,8 @@ impl Lock {
             return self.absence();
         };
         held.fence = Some(fence);
-        (turn.raise)(fence.last_of(count));
+        // Another node's proposal may be below what this one has reserved.
+        held.last = held.last.max(fence.last_of(count));
         Reply::Accepted
     }
 

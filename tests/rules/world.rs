@@ -126,7 +126,8 @@ impl World {
         // What dead tokens left behind ends by itself.
         self.now = self.now + Duration::from_secs(10);
         let stranger = Token::random();
-        let reply = self.carry_out(&Request::Release { key: self.key.clone(), token: stranger })?;
+        let reply =
+            self.carry_out(&Request::Release { key: self.key.clone(), token: stranger, used: None })?;
         demand!(reply == Reply::NotHeld(Absence::Missing), "a lease was left behind: {reply:?}");
         demand!(self.lock.is_empty(), "left behind: {:?}", self.lock);
         Ok(self.seen)
@@ -273,7 +274,7 @@ impl World {
         let reply = match request {
             Request::Acquire(ask) => lock.acquire(ask, &mut turn),
             Request::Renew { token, ttl, fences, .. } => lock.renew(*token, *ttl, *fences, &mut turn),
-            Request::Release { token, .. } => lock.release(*token, &mut turn),
+            Request::Release { token, used, .. } => lock.release(*token, *used, &mut turn),
             Request::Adopt { token, heir, ttl, holder, .. } => {
                 lock.adopt(*token, *heir, *ttl, holder, &mut turn)
             }

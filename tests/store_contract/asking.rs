@@ -41,7 +41,7 @@ pub fn renew_block(key: &Key, token: Token, ttl_ms: u32, fences: u32) -> Request
 }
 
 pub fn release(key: &Key, token: Token) -> Request {
-    Request::Release { key: key.clone(), token }
+    Request::Release { key: key.clone(), token, used: None }
 }
 
 pub fn adopt(key: &Key, token: Token, heir: Token, ttl_ms: u32) -> Request {

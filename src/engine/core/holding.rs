@@ -45,6 +45,8 @@ pub struct Tenure {
     pub(super) reserving: bool,
     /// Whether it is being detached: whatever renewed it meanwhile would take it back.
     pub(super) detaching: bool,
+    /// Whether it was [adopted](super::adopting).
+    pub(super) adopted: bool,
     pub(super) failures: u32,
     pub(super) wake: Instant,
 }
@@ -53,6 +55,12 @@ impl Tenure {
     /// How long it lives without another renewal.
     pub(super) fn term(&self) -> Ttl {
         if self.early { self.ttl.min(grant_ttl()) } else { self.ttl }
+    }
+
+    /// The last fence that was given to anybody under its token, if that is known. Each hand-off gives a larger one than the
+    /// one before. That of an adopted lease is what a ticket says, and a ticket comes from outside.
+    pub(super) fn last_used(&self) -> Option<Fence> {
+        (!self.adopted).then_some(self.fence)
     }
 }
 
@@ -125,6 +133,7 @@ impl Core {
             renewing: grant.renewing,
             reserving: grant.reserving,
             detaching: false,
+            adopted: false,
             failures: 0,
             wake: Instant::default(),
         };

@@ -15,7 +15,8 @@ const READ: Mode = Mode::Shared { most: u32::MAX };
 struct Scene {
     lock: Lock,
     now: Instant,
-    last: u64,
+    /// The floor of the fences.
+    floor: u64,
     told: Vec<u64>,
     /// The fences that they were told.
     fences: Vec<Option<Fence>>,
@@ -38,20 +39,16 @@ impl Scene {
         Self {
             lock: Lock::default(),
             now: Instant::from_micros(1_000_000),
-            last: 0,
+            floor: 0,
             told: Vec::new(),
             fences: Vec::new(),
         }
     }
 
     fn turn<T>(&mut self, act: impl FnOnce(&mut Lock, &mut Turn<'_>) -> T) -> T {
-        let (last, told, with) = (Cell::new(self.last), &mut self.told, &mut self.fences);
-        let mut fences = |count: u32| {
-            let first = Fence(last.get() + 1);
-            last.set(first.last_of(count).0);
-            first
-        };
-        let mut raise = |fence: Fence| last.set(last.get().max(fence.0));
+        let (floor, told, with) = (Cell::new(self.floor), &mut self.told, &mut self.fences);
+        let mut fences = |after: Fence, _: u32| Fence(floor.get().max(after.0) + 1);
+        let mut raise = |fence: Fence| floor.set(floor.get().max(fence.0));
         let mut handed = |waiting: &Waiting, fence| {
             told.push(waiting.number);
             with.push(fence);
@@ -59,7 +56,7 @@ impl Scene {
         let now = self.now;
         let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
         let result = act(&mut self.lock, &mut turn);
-        self.last = last.get();
+        self.floor = floor.get();
         result
     }
 
@@ -77,7 +74,7 @@ impl Scene {
     }
 
     fn release(&mut self, owner: Owner) -> Reply {
-        self.turn(|lock, turn| lock.release(owner.0, turn))
+        self.turn(|lock, turn| lock.release(owner.0, None, turn))
     }
 
     fn after(&mut self, span: Duration) -> &mut Self {

@@ -18,7 +18,7 @@ fn wait(key: &str, token: Token, number: u64) -> Request {
 }
 
 fn release(key: &str, token: Token) -> Request {
-    Request::Release { key: key.into(), token }
+    Request::Release { key: key.into(), token, used: None }
 }
 
 /// Some request of one of `tokens`; an heir becomes one of them.

@@ -1,5 +1,6 @@
 //! The opened file, and one transaction in it.
 
+use std::fmt::Display;
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,6 +112,7 @@ impl Session {
     /// Opens the lock file at `path`, and makes it if it is missing; waits for others until `deadline`.
     pub fn open(path: &Path, deadline: Instant) -> Result<Self, Trouble> {
         directory::secure(path).map_err(Trouble::Broken)?;
+        clock::comparable().map_err(|incomparable| Trouble::Broken(unsupported(path, incomparable)))?;
         loop {
             match Self::try_open(path, deadline) {
                 Err(Refusal::Sqlite(error)) if failure::is_busy(&error) && clock::now() < deadline => {
@@ -183,11 +185,20 @@ impl Session {
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
         let owner = self.living_owner(owner)?;
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
+        // What is detached outlives the machine's run, so its commit waits for the disk. It has to be said outside of a transaction.
+        let durable = work.batches.iter().copied().flatten().any(is_to_outlive);
+        if durable {
+            self.execute(schema::DURABLE).map_err(|error| self.trouble(&error))?;
+        }
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
-        self.execute(begin).map_err(|error| self.trouble(&error))?;
-        let result = self.carry_out(owner, work, writes);
+        let begun = self.execute(begin).map_err(|error| self.trouble(&error));
+        let result = begun.and_then(|()| self.carry_out(owner, work, writes));
         if result.is_err() && !self.connection.is_autocommit() {
             let _ = self.execute("ROLLBACK");
+        }
+        if durable {
+            // Should that fail, what follows only takes longer.
+            let _ = self.execute(schema::USUAL);
         }
         result
     }
@@ -377,6 +388,13 @@ fn carry(
     Ok((answers, turn.finish()?))
 }
 
+fn unsupported(path: &Path, why: impl Display) -> StoreError {
+    StoreError::not_done(
+        StoreErrorKind::Unsupported,
+        format!("the lock file {} can't be used: {why}", path.display()),
+    )
+}
+
 fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
     let told = failure::of_sqlite(path, error);
     if failure::is_busy(error) { Trouble::Busy(told) } else { Trouble::Broken(told) }
@@ -384,6 +402,10 @@ fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
 
 fn is_change(request: &Request) -> bool {
     !matches!(request, Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. })
+}
+
+fn is_to_outlive(request: &Request) -> bool {
+    matches!(request, Request::Detach { .. })
 }
 
 fn cannot_open() -> rusqlite::Error {
