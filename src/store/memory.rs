@@ -262,21 +262,45 @@ mod tests {
         assert_eq!(next, Reply::Acquired { fence: Fence(WALL + 1), waiting: 0 });
     }
 
+    fn fence(reply: Reply) -> u64 {
+        match reply {
+            Reply::Acquired { fence, .. } => fence.0,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
     #[test]
-    fn fences_grow_over_all_keys_while_the_wall_clock_stands_still_or_goes_back() {
+    fn fences_grow_while_the_wall_clock_stands_still_or_goes_back() {
         let mut table = LeaseTable::default();
-        let ttl = Ttl::from_millis(10).unwrap();
-        let mut last = Fence(0);
+        let mut last = 0;
         for (i, wall) in [WALL, WALL, WALL - 1_000_000, 0, WALL + 9].into_iter().enumerate() {
-            let key = format!("k{i}").into();
-            let request = Request::Acquire(Ask::new(key, Token::random(), ttl, "h".into()));
-            let Ok(Reply::Acquired { fence, .. }) = table.apply(request, at(0), wall) else {
-                panic!("not granted")
-            };
+            let ttl = Ttl::from_millis(10).unwrap();
+            let request = Request::Acquire(Ask::new("k".into(), Token::random(), ttl, "h".into()));
+            let fence = fence(table.apply(request, at(i as u64 * 10), wall).unwrap());
             assert!(fence > last, "{fence:?} after {last:?}");
             last = fence;
         }
-        assert_eq!(last, Fence(WALL + 9));
+        assert_eq!(last, WALL + 9);
+    }
+
+    #[test]
+    fn what_is_reserved_for_one_key_does_not_move_the_fences_of_others() {
+        let (mut table, ttl) = (LeaseTable::default(), Ttl::from_millis(10).unwrap());
+        for i in 0..1_000 {
+            let ask = Ask::new(format!("k{i}").into(), Token::random(), ttl, "h".into());
+            let request = Request::Acquire(Ask { fences: 64, ..ask });
+            assert_eq!(fence(table.apply(request, at(0), WALL).unwrap()), WALL);
+        }
+    }
+
+    #[test]
+    fn fences_grow_past_those_of_a_lease_that_was_swept() {
+        let (mut table, ttl) = (LeaseTable::default(), Ttl::from_millis(10).unwrap());
+        let ask = Ask::new("k".into(), Token::random(), ttl, "h".into());
+        table.apply(Request::Acquire(Ask { fences: 64, ..ask }), at(0), WALL).unwrap();
+        table.apply(Request::Ping, at(1_000), WALL).unwrap();
+        assert!(table.is_empty());
+        assert_eq!(fence(acquire(&mut table, "k", Token::random(), 10, 1_000)), WALL + 64);
     }
 
     #[test]

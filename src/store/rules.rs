@@ -130,7 +130,7 @@ impl Lock {
     fn expire(&mut self, turn: &mut Turn<'_>) {
         self.held.retain(|held| {
             let lives = turn.now < held.ends;
-            if !lives {
+            if !lives && !mutants::is(Mutant::ExpiredFencesForgotten) {
                 (turn.raise)(held.last);
             }
             lives

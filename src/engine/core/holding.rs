@@ -11,6 +11,7 @@ use crate::engine::stats::Stats;
 use crate::lease::handoff::HandOff;
 use crate::lease::renewal;
 use crate::lease::{Fence, Instant, Key, LossReason, Token, Ttl, validity};
+use crate::mutants::{self, Mutant};
 use crate::store::StoreError;
 
 /// A lease while it is held.
@@ -60,6 +61,9 @@ impl Tenure {
     /// The last fence that was given to anybody under its token, if that is known. Each hand-off gives a larger one than the
     /// one before. That of an adopted lease is what a ticket says, and a ticket comes from outside.
     pub(super) fn last_used(&self) -> Option<Fence> {
+        if mutants::is(Mutant::HandOffsForgotten) {
+            return Some(Fence::NONE);
+        }
         (!self.adopted).then_some(self.fence)
     }
 }
