@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { startChild } from '../support/child.mjs'
 import { timed } from '../support/clock.mjs'
-import { inTimeNamespace, noTimeNamespaces } from '../support/namespaces.mjs'
+import { inHiddenTimeNamespace, inTimeNamespace, noTimeNamespaces } from '../support/namespaces.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const TTL = 1_000
@@ -56,4 +56,17 @@ describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }
       })
     }
   }
+
+  test('where nobody can tell by how much the clock differs the file is refused, and memory is not', async (t) => {
+    const folder = temporaryFolder(t)
+    const path = join(folder, 'locks.db')
+    const launcher = inHiddenTimeNamespace(folder)
+    const refused = startChild(t, 'client.mjs', { store: `sqlite:${path}` }, { launcher })
+    const { error } = await refused.next('refused')
+    assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+    assert.match(error.message, /time namespace/)
+    assert.ok(error.message.includes(path), error.message)
+    const inMemory = await startClient(t, 'memory:', launcher)
+    assert.equal((await inMemory.ask('acquire', { key: randomUUID() })).held, true)
+  })
 })

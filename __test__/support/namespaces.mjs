@@ -18,11 +18,21 @@ export const inTimeNamespace = ({ boottime = 3_600, monotonic = 0 } = {}) => [
   ...['unshare', '--time', '--boottime', `${boottime}`, '--monotonic', `${monotonic}`],
 ]
 
-/** What `skip` takes in a test that needs a time namespace. */
+/** Why there can be no time namespaces here, or false. */
 export const noTimeNamespaces = refusal('a time namespace', inTimeNamespace())
 
 /** Shows `$1` as the boot's id and `$2` as the clock's offsets, and becomes what follows. */
 const REBOOT = `mount --bind "$1" ${BOOT_ID} && mount --bind "$2" /proc/$$/timens_offsets && shift 2 && exec "$@"`
+
+/** Shows `$1` as the clock's offsets, and becomes what follows. */
+const HIDE = 'mount --bind "$1" /proc/$$/timens_offsets && shift && exec "$@"'
+
+/** A launcher of processes in a time namespace that can't read by how much their clocks differ. */
+export function inHiddenTimeNamespace(folder) {
+  const nothing = join(folder, 'nothing')
+  writeFileSync(nothing, '')
+  return [...inTimeNamespace(), '--mount', 'sh', '-c', HIDE, 'sh', nothing]
+}
 
 /**
  * A launcher of processes to which the machine seems to have been started `uptime` seconds ago: the boot has another id, and
@@ -36,5 +46,5 @@ export function afterReboot(folder, uptime = 3) {
   return [...inTimeNamespace({ boottime: uptime - shown }), '--mount', 'sh', '-c', REBOOT, 'sh', id, offsets]
 }
 
-/** What `skip` takes in a test that needs another boot. */
+/** Why there can be no other boot here, or false. */
 export const noReboot = (folder) => noTimeNamespaces || refusal('another boot', afterReboot(folder))

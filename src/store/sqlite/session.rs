@@ -185,17 +185,29 @@ impl Session {
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
         let owner = self.living_owner(owner)?;
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
-        // What is detached outlives the machine's run, so its commit waits for the disk. It has to be said outside of a transaction.
         let durable = work.batches.iter().copied().flatten().any(is_to_outlive);
+        self.durably(durable, |session| {
+            let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
+            session.execute(begin).map_err(|error| session.trouble(&error))?;
+            let result = session.carry_out(owner, work, writes);
+            if result.is_err() && !session.connection.is_autocommit() {
+                let _ = session.execute("ROLLBACK");
+            }
+            result
+        })
+    }
+
+    /// If `durable`, lets the commits of `act` wait for the disk: what is detached outlives the machine's run. SQLite takes that
+    /// setting only outside of a transaction.
+    fn durably<T>(
+        &mut self,
+        durable: bool,
+        act: impl FnOnce(&mut Self) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
         if durable {
             self.execute(schema::DURABLE).map_err(|error| self.trouble(&error))?;
         }
-        let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
-        let begun = self.execute(begin).map_err(|error| self.trouble(&error));
-        let result = begun.and_then(|()| self.carry_out(owner, work, writes));
-        if result.is_err() && !self.connection.is_autocommit() {
-            let _ = self.execute("ROLLBACK");
-        }
+        let result = act(self);
         if durable {
             // Should that fail, what follows only takes longer.
             let _ = self.execute(schema::USUAL);
@@ -421,4 +433,38 @@ fn wait_for_others(tries: i32, until: &AtomicU64) -> bool {
     let longest = 50 * tries.clamp(1, 20).unsigned_abs();
     std::thread::sleep(Duration::from_micros(fastrand::u32(25..=longest).into()));
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Token, Ttl};
+
+    /// SQLite's numbers for NORMAL and FULL.
+    const USUAL: i32 = 1;
+    const DURABLE: i32 = 2;
+
+    fn synchronous(session: &Session) -> i32 {
+        session.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn only_the_commit_of_what_outlives_the_machines_run_waits_for_the_disk() {
+        let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
+        std::fs::create_dir(&folder).unwrap();
+        let deadline = clock::now() + Duration::from_secs(5);
+        let mut session = Session::open(&folder.join("locks.db"), deadline).unwrap();
+        assert_eq!(synchronous(&session), USUAL);
+        for (durable, expected) in [(true, DURABLE), (false, USUAL)] {
+            assert_eq!(session.durably(durable, |session| Ok(synchronous(session))).unwrap(), expected);
+            let failed: Result<(), _> = session.durably(durable, |_| Err(Trouble::Moved));
+            assert!(matches!(failed, Err(Trouble::Moved)));
+            assert_eq!(synchronous(&session), USUAL, "whatever came of it");
+        }
+        let (key, token, ttl) = (Key::from("k"), Token::random(), Ttl::MIN);
+        assert!(is_to_outlive(&Request::Detach { key: key.clone(), token, ttl }));
+        assert!(!is_to_outlive(&Request::Renew { key, token, ttl, fences: 0 }));
+        drop(session);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }
