@@ -8,14 +8,15 @@ const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
 /** By how many µs a fence may be ahead. What hands a lock on within a process reserves 64 fences, and uses them as it goes. */
 const MOST_AHEAD = 1_000
 
-const wallMicros = () => (performance.timeOrigin + performance.now()) * 1_000
+/** No less than the wall clock shows. */
+const wallMicros = () => (Date.now() + 1) * 1_000
 
 /**
- * Contenders of two clients take turns at each of `keys` locks, so that leases are handed on within a client and between both.
+ * Contenders of so many clients take turns at each of `keys` locks: leases are handed on within a client and between clients.
  * Returns by how many µs a fence was ahead of the wall clock at most, and how many leases there were.
  */
-async function compete(t, store, keys, contenders) {
-  const clients = [store.client(t), store.client(t)]
+async function compete(t, store, { keys, contenders, clients: count }) {
+  const clients = Array.from({ length: count }, () => store.client(t))
   const end = performance.now() + SECONDS * 1_000
   let [ahead, grants] = [Number.NEGATIVE_INFINITY, 0]
   const contend = async (locks, key) => {
@@ -27,19 +28,20 @@ async function compete(t, store, keys, contenders) {
     }
   }
   const names = Array.from({ length: keys }, () => store.key())
-  const all = names.flatMap((key) => Array.from({ length: contenders }, (_, i) => contend(clients[i % 2], key)))
+  const all = names.flatMap((key) => Array.from({ length: contenders }, (_, i) => contend(clients[i % count], key)))
   await Promise.all(all)
   return { ahead: Math.round(ahead), grants }
 }
 
 overStores('fences stay at the clock', (store) => {
-  for (const [title, keys, contenders] of [
-    ['64 keys with 4 contenders each', 64, 4],
-    ['one key with 32 contenders', 1, 32],
-    ['64 keys with one each', 64, 1],
+  for (const [title, crowd] of [
+    ['64 keys that are handed over between 8 clients', { keys: 64, contenders: 8, clients: 8 }],
+    ['64 keys that are handed on within 2 clients and between them', { keys: 64, contenders: 4, clients: 2 }],
+    ['one key that is handed on by the block', { keys: 1, contenders: 32, clients: 2 }],
+    ['64 keys without contention', { keys: 64, contenders: 1, clients: 1 }],
   ]) {
     test(title, async (t) => {
-      const { ahead, grants } = await compete(t, store, keys, contenders)
+      const { ahead, grants } = await compete(t, store, crowd)
       t.diagnostic(`${grants} leases, at most ${ahead} µs ahead`)
       assert.ok(grants > 1_000, `${grants} leases`)
       assert.ok(ahead <= MOST_AHEAD, `${ahead} µs ahead of the clock after ${grants} leases`)

@@ -66,7 +66,7 @@ describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }
     assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
     assert.match(error.message, /time namespace/)
     assert.ok(error.message.includes(path), error.message)
-    const inMemory = await startClient(t, 'memory:', launcher)
+    const inMemory = await startClient(t, 'memory:hidden', launcher)
     assert.equal((await inMemory.ask('acquire', { key: randomUUID() })).held, true)
   })
 })
