@@ -1,19 +1,21 @@
-// Fences stay at the clock: a store that loses its data goes on by the clock, and no fence may be given twice then.
+// Fences stay at the clock: a store that loses its data goes on by the clock, and no fence may be
+// given twice then.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { overStores } from '../support/stores.mjs'
 
 const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
-/** By how many µs a fence may be ahead. What hands a lock on within a process reserves 64 fences, and uses them as it goes. */
+/** By how many µs a fence may be ahead: a process reserves 64 at a time and uses them as it goes. */
 const MOST_AHEAD = 1_000
 
 /** No less than the wall clock shows. */
 const wallMicros = () => (Date.now() + 1) * 1_000
 
 /**
- * Contenders of so many clients take turns at each of `keys` locks: leases are handed on within a client and between clients.
- * Returns by how many µs a fence was ahead of the wall clock at most, and how many leases there were.
+ * Contenders of so many clients take turns at each of `keys` locks: leases are handed on within a
+ * client and between clients. Returns by how many µs a fence was ahead of the wall clock at most,
+ * and how many leases there were.
  */
 async function compete(t, store, { keys, contenders, clients: count }) {
   const clients = Array.from({ length: count }, () => store.client(t))

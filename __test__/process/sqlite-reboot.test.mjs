@@ -1,5 +1,5 @@
-// What outlives its process in the embedded store outlives the machine's run: the ids of once(), the ticks of a schedule, and
-// detached leases.
+// What outlives its process in the embedded store outlives the machine's run: the ids of once(),
+// the ticks of a schedule, and detached leases.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'

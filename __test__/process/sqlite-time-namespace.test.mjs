@@ -1,5 +1,5 @@
-// Processes of one host in different time namespaces, as containers are, share a lock file: their clocks show different
-// instants, and their leases end at the same one.
+// Processes of one host in different time namespaces, as containers are, share a lock file: their
+// clocks show different instants, and their leases end at the same one.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'

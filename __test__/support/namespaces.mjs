@@ -1,4 +1,5 @@
-// Linux namespaces: processes whose clock counts from another instant, and a machine that seems to have been started again.
+// Linux namespaces: processes whose clock counts from another instant, and a machine that seems to
+// have been started again.
 
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
@@ -35,8 +36,9 @@ export function inHiddenTimeNamespace(folder) {
 }
 
 /**
- * A launcher of processes to which the machine seems to have been started `uptime` seconds ago: the boot has another id, and
- * the boot clock began anew. Nothing tells them that they are in namespaces. `folder` is for its files.
+ * A launcher of processes to which the machine seems to have been started `uptime` seconds ago: the
+ * boot has another id, and the boot clock began anew. Nothing tells them that they are in namespaces.
+ * `folder` is for its files.
  */
 export function afterReboot(folder, uptime = 3) {
   const [id, offsets] = ['boot-id', 'offsets'].map((name) => join(folder, `${name}-${randomUUID()}`))

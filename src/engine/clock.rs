@@ -7,7 +7,8 @@ use crate::lease::Instant;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod namespace;
 
-/// Why instants that this process reads can't be compared with those that other processes of the host read.
+/// Why instants that this process reads can't be compared with those that other processes of the
+/// host read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this process runs in a time namespace and can't read by how much its clock differs from that of the host, so it can't tell \
@@ -16,8 +17,9 @@ mod namespace;
 )]
 pub struct Incomparable;
 
-/// Returns whether all processes of the host that can be compared read the same instants as this one. What compares instants of
-/// several processes asks first; what only measures how much time goes by in its own need not.
+/// Returns an error if instants of this process can't be compared with those of other processes of
+/// the host. A store that compares them asks first. What only measures time within this process
+/// need not.
 pub fn comparable() -> Result<(), Incomparable> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return namespace::boottime_offset().map(|_| ());
@@ -27,9 +29,9 @@ pub fn comparable() -> Result<(), Incomparable> {
 
 /// Now, on the monotonic clock that also counts suspend.
 ///
-/// A laptop lid or a paused virtual machine must not stretch a lease, so the plain monotonic clock, which
-/// stands still meanwhile on Linux, won't do. All processes of one host read the same clock: that of the initial time namespace,
-/// whatever the one of the process adds to it.
+/// A laptop lid or a paused virtual machine must not stretch a lease, so the plain monotonic clock,
+/// which stands still meanwhile on Linux, won't do. All processes of one host read the same clock:
+/// that of the initial time namespace, whatever the one of the process adds to it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn now() -> Instant {
     let shown = from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));

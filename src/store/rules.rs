@@ -2,31 +2,37 @@
 //!
 //! For stores that carry out the requests themselves. Time comes in as an argument, and fences are handed in.
 //!
-//! **Why fences grow.** A store keeps two things. Each lease keeps the last of the fences that were reserved with it. One
-//! number for all keys, the floor, is the largest fence of leases that have ended. A reservation for a key begins above the
-//! floor and above what is reserved with the key's live leases. It does not move the floor. A fence is given under a key only
-//! out of a reservation of one of its leases, so at any time every fence given so far is
+//! **Why fences grow.** Each lease keeps `last`, the last fence that was reserved with it. The
+//! store keeps one number for all keys, the *floor*: the largest fence of leases that have ended. A
+//! reservation for a key begins above the floor and above the `last` of each live lease of the key.
+//! It does not move the floor. Every fence that a key ever gave comes from a reservation of one of
+//! its leases, so it is one of two kinds:
 //!
-//! - one of a live lease: then it is not above that lease's last one;
-//! - or one of a lease that has ended: then it is not above the floor. Whoever takes a lease out of a lock raises the floor to
-//!   the lease's last fence in the same step, whatever ended the lease: its ttl, [`Lock::break_all`], the end of its process, or
-//!   another lease of the same token.
+//! - The lease lives. Then the fence is not above its `last`.
+//! - The lease has ended. Then the fence is not above the floor: whatever takes a lease out of a
+//!   lock raises the floor to its `last` in the same step. That may be the ttl,
+//!   [`Lock::break_all`], or the end of the holder's process.
 //!
-//! So the next reservation is above all of them, and no clock is needed for that. What a holder does with its reservation
-//! after its lease ended makes no difference: a process that hands on a lease that was broken, before it hears of that, stays
-//! below the floor.
+//! So the next reservation is above all of them, without any clock. It does not matter when the
+//! holder uses its fences: a process that still hands on a lease that was broken stays below the
+//! floor.
 //!
-//! Only a release may raise the floor to less than the last fence: to the last one that was *used*, as the holder's process
-//! says. After that release the process uses no fence of that token again. It sends the release when it ends the lease, and it
-//! never uses a token for a second lease. It counts what JavaScript threads have handed on by themselves, because it takes those hand-offs in
-//! before it looks at the release. A refill that is still on its way then can reserve fences, but nobody is left to use them. A
-//! release that is repeated, or that comes after the lease ended, finds no lease and changes nothing. A process that adopted
-//! a lease does not know what was used before and says nothing, so the last fence counts. Of several shared leases each has
-//! its own fences, and they all count in full.
+//! A release may raise the floor by less: only to the last fence that was *used*. That is safe
+//! because the holder's process uses no fence of the token afterwards:
 //!
-//! Why so much ado: with one counter that every reservation moves, 64 keys that are handed over run ahead of the wall clock by
-//! hundreds of milliseconds, and by as much fences go back once the store's data is lost. This way the numbers advance by
-//! what is used, and stay at the wall clock below a million leases per second.
+//! - It sends the release when it ends the lease, and it uses a token for one lease only.
+//! - It knows the hand-offs that JavaScript threads made by themselves: it takes them in before it
+//!   looks at the release.
+//! - A refill that is still on its way reserves fences that nobody will use.
+//! - A repeated or late release finds no lease and changes nothing. If a repeated acquire has
+//!   reserved more fences meanwhile, the lease's own fence counts, too.
+//! - A process that adopted a lease, or that cleans up, does not know what was used. It says
+//!   nothing, and `last` counts.
+//! - Each shared lease has fences of its own, and gives none back.
+//!
+//! With one counter that each reservation moves, 64 contended keys ran ahead of the wall clock by
+//! seconds, and fences went back by as much when the store's data was lost. This way they advance
+//! by what is used. They stay at the wall clock below a million leases per second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +60,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// The last fence that was used under it, if its holder gives it back and says that it `used` none after that one.
+    /// Returns the fence up to which its fences count as used when its holder releases it.
     fn last_used(&self, used: Option<Fence>) -> Fence {
         match (self.mode, used) {
             (Mode::Exclusive, Some(used)) => used.max(self.fence.unwrap_or(self.last)).min(self.last),
@@ -96,7 +102,8 @@ pub struct Lock {
 pub struct Turn<'a> {
     /// The instant of the request.
     pub now: Instant,
-    /// Reserves so many fences in a row, larger than that one and than the floor, and tells the first. See the module.
+    /// Reserves so many fences in a row, larger than that one and than the floor, and tells the
+    /// first. See the module.
     pub fences: &'a mut dyn FnMut(Fence, u32) -> Fence,
     /// Raises the floor to that fence: a lease has ended.
     pub raise: &'a mut dyn FnMut(Fence),

@@ -30,7 +30,8 @@ pub struct Actor {
     /// Whether it stands in line.
     pub waits: bool,
     pub fences: u32,
-    /// The last fence that it used, and the last one that it may use. `None` of a lease that it took over.
+    /// The last fence that it used, and the last one that it may use. `None` of a lease that it
+    /// took over.
     used: Option<Fence>,
     last: Option<Fence>,
     /// Until when it may believe in its lease.
@@ -83,8 +84,8 @@ impl Actor {
         self.used
     }
 
-    /// Hands its lease on within its process, if it has another fence for that: also a lease of which it does not know yet that
-    /// it has ended.
+    /// Hands its lease on within its process, if it has another fence for that: also a lease of
+    /// which it does not know yet that it has ended.
     pub fn hand_on(&mut self) {
         if let (Aim::Keep { .. }, Some(used), Some(last)) = (self.aim, self.used, self.last)
             && used < last

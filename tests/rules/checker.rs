@@ -58,8 +58,8 @@ pub struct Checker {
     queue: Vec<Waiter>,
     /// The largest fence that anybody has used.
     used: u64,
-    /// Tokens whose lease has ended, and the smallest fence that was reserved with other leases since then: what their owners use,
-    /// because they have not heard of the end, is below that.
+    /// Tokens whose lease has ended, and the smallest fence that was reserved with other leases
+    /// since then: what their owners use, because they have not heard of the end, is below that.
     ended: HashMap<Token, u64>,
 }
 
@@ -187,8 +187,9 @@ impl Checker {
         }
     }
 
-    /// Each who was handed an exclusive lease has a fence of its own; whoever asked, a block of as many as it wanted. Each is above
-    /// all that were used, and above all that somebody who holds a lease may use yet.
+    /// Each who was handed an exclusive lease has a fence of its own; whoever asked, a block of as
+    /// many as it wanted. Each is above all that were used, and above all that somebody who holds a
+    /// lease may use yet.
     fn reserved(&mut self, wanted: Option<u32>, deed: &Deed<'_>) -> Verdict {
         for (first, count) in deed.reserved {
             let handed = deed.handed.iter().find(|(_, fence)| *fence == Some(*first));

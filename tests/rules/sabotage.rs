@@ -40,7 +40,8 @@ impl Sabotage {
         Self::ChangeFence,
     ];
 
-    /// Does it to `lock`, if that is possible now. Those that have to do with fences and notices are done elsewhere.
+    /// Does it to `lock`, if that is possible now. Those that have to do with fences and notices
+    /// are done elsewhere.
     pub fn strike(self, lock: &mut Lock, now: Instant) {
         match self {
             Self::SwapWaiters if lock.queue.len() > 1 => lock.queue.swap(0, 1),

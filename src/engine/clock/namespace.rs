@@ -1,9 +1,11 @@
-//! By how much the clock of the process differs from that of the host, because the process runs in a time namespace.
+//! By how much the clock of the process differs from that of the host, because the process runs in
+//! a time namespace.
 //!
-//! A time namespace adds an offset to the boot clock: what a process in it reads is the clock of the initial namespace plus the
-//! offset (time_namespaces(7)). The offset of a namespace within another one is relative to the initial one, too. The kernel shows
-//! the offsets of the namespace in which the *children* of a process will run, which is that of the process itself unless it
-//! has called unshare(2) and not executed a program since.
+//! A time namespace adds an offset to the boot clock: what a process in it reads is the clock of
+//! the initial namespace plus the offset (time_namespaces(7)). The offset of a namespace within
+//! another one is relative to the initial one, too. The kernel shows the offsets of the namespace
+//! in which the *children* of a process will run, which is that of the process itself unless it has
+//! called unshare(2) and not executed a program since.
 
 use std::fs::{read_link, read_to_string};
 use std::path::Path;
@@ -11,11 +13,13 @@ use std::sync::OnceLock;
 
 use super::Incomparable;
 
-/// The initial time namespace, as the links in /proc name it: PROC_TIME_INIT_INO of <linux/proc_ns.h>.
+/// The initial time namespace, as the links in /proc name it: PROC_TIME_INIT_INO of
+/// <linux/proc_ns.h>.
 const INITIAL: &str = "time:[4026531834]";
 
-/// Returns how many µs the boot clock of this process is ahead of that of the host, and looks for it once: nothing moves a
-/// process with several threads to another time namespace, as setns(2) says.
+/// Returns how many µs the boot clock of this process is ahead of that of the host, and looks for
+/// it once: nothing moves a process with several threads to another time namespace, as setns(2)
+/// says.
 pub fn boottime_offset() -> Result<i64, Incomparable> {
     static OFFSET: OnceLock<Result<i64, Incomparable>> = OnceLock::new();
     *OFFSET.get_or_init(|| {
@@ -30,9 +34,11 @@ pub fn boottime_offset() -> Result<i64, Incomparable> {
     })
 }
 
-/// The same, from the names of the process's own namespace and of that of its children, and the offsets of the latter.
+/// The same, from the names of the process's own namespace and of that of its children, and the
+/// offsets of the latter.
 fn offset_in(own: Option<&str>, children: Option<&str>, offsets: Option<&str>) -> Result<i64, Incomparable> {
-    // A kernel without time namespaces. Without /proc nobody can tell, and what has no /proc mostly has no namespace of its own.
+    // A kernel without time namespaces. Without /proc nobody can tell, and what has no /proc mostly
+    // has no namespace of its own.
     let Some(own) = own else { return Ok(0) };
     if own == INITIAL {
         return Ok(0);

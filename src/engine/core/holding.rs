@@ -58,8 +58,9 @@ impl Tenure {
         if self.early { self.ttl.min(grant_ttl()) } else { self.ttl }
     }
 
-    /// The last fence that was given to anybody under its token, if that is known. Each hand-off gives a larger one than the
-    /// one before. That of an adopted lease is what a ticket says, and a ticket comes from outside.
+    /// The last fence that was given to anybody under its token, if that is known. Each hand-off
+    /// gives a larger one than the one before. That of an adopted lease is what a ticket says, and
+    /// a ticket comes from outside.
     pub(super) fn last_used(&self) -> Option<Fence> {
         if mutants::is(Mutant::HandOffsForgotten) {
             return Some(Fence::NONE);

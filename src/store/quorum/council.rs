@@ -115,7 +115,8 @@ impl Council {
     }
 
     fn propose(&mut self, now: Instant, batch: u64, index: usize, mut request: Request, timeout: Duration) {
-        // Each node has reserved fences of its own with the lease, and can't tell by those that were used which it may take back.
+        // Each node has reserved fences of its own with the lease, and can't tell by those that
+        // were used which it may take back.
         if let Request::Release { used, .. } = &mut request {
             *used = None;
         }

@@ -71,7 +71,8 @@ pub struct Turn<'a> {
     known: FxHashMap<Key, Known>,
     /// The floor of the fences in the file, once it was asked for. See [`rules`].
     floor: Option<Fence>,
-    /// The largest fence of the leases that ended in this transaction: the floor is at least that from then on.
+    /// The largest fence of the leases that ended in this transaction: the floor is at least that
+    /// from then on.
     raised: Fence,
     /// Whether anybody waits in the file, once it was asked: mostly nobody does, and no lock needs to be asked then.
     any_waiters: Option<bool>,
@@ -288,7 +289,8 @@ impl<'a> Turn<'a> {
             self.rows.store(&key, known)?;
         }
         for owner in self.peers.gone() {
-            // Of those that nobody has looked at. With the rows goes what says how far their fences went.
+            // Nobody may have looked at these leases, and the rows alone say how far their fences
+            // went.
             let mut statement = self.connection.prepare_cached(LAST_OF_OWNER)?;
             let last: Option<i64> =
                 statement.query_row(named_params! { ":owner": owner.as_bytes() }, |row| row.get(0))?;
@@ -349,7 +351,8 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Writes down when the lease of `token` ends by the wall clock: that is to count in another boot.
+    /// Writes down when the lease of `token` ends by the wall clock: that is to count in another
+    /// boot.
     fn outlive(&mut self, key: &Key, token: Token) -> rusqlite::Result<()> {
         let (me, now, wall) = (self.me, self.now, Instant::from_micros(self.wall_us));
         let known = self.load(key)?;

@@ -319,7 +319,8 @@ fn fences_grow_past_those_of_a_lease_however_its_row_goes() {
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// What a reboot finds of a lease that was detached for `ttl` s: at WALL, when the boot's clock showed an hour.
+/// What a reboot finds of a lease that was detached for `ttl` s: at WALL, when the boot's clock
+/// showed an hour.
 struct Detached {
     ledger: Ledger,
     me: Owner,

@@ -21,9 +21,10 @@ pub struct Me<'a> {
     pub owners: &'a Path,
 }
 
-/// By how much the wall clock may be wrong where it has to tell how long the machine did not run. One that is set to local time
-/// is wrong by up to 14 hours until it is corrected. Larger, and what was detached outlives its time by more; smaller, and it may
-/// end too early after a reboot.
+/// How wrong the wall clock may be where it has to tell for how long the machine was off. A
+/// hardware clock in local time is wrong by up to 14 hours until it is corrected. If this is
+/// larger, detached leases may outlive their time by more; if it is smaller, they may end too early
+/// after a reboot.
 pub const WALL_DOUBT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a row says of its time.
@@ -48,10 +49,12 @@ pub enum Fate {
     Over,
     /// It lives until it ends.
     Lives,
-    /// Its process lives, in what looks like another boot and is a second kernel on the same file. We can't read that one's clock,
-    /// so the row is believed to last for its whole ttl from each look.
+    /// Its process lives, in what looks like another boot and is a second kernel on the same file.
+    /// We can't read that one's clock, so the row is believed to last for its whole ttl from each
+    /// look.
     Believed,
-    /// It has outlived its boot. It ends then by the clock of this one, and is to be written down anew.
+    /// It has outlived its boot. It ends then by the clock of this one, and is to be written down
+    /// anew.
     Outlives(Instant),
 }
 
@@ -77,7 +80,8 @@ impl<'a> Peers<'a> {
         Self { me, now, wall_us, writes, seen, gone: Vec::new(), graves: Vec::new() }
     }
 
-    /// Whether a row counts. If it does not because its process is gone, all rows of that process will go.
+    /// Whether a row counts. If it does not because its process is gone, all rows of that process
+    /// will go.
     pub fn fate(&mut self, span: Span) -> Fate {
         match self.fate_by_time(span) {
             // Whoever is not known to be gone is to be believed until the time ends.
@@ -100,16 +104,18 @@ impl<'a> Peers<'a> {
                 }
             }
             () if owner.is_nil() => self.outlives(span),
-            // Of an earlier boot, then its owner's file is missing or unlocked; unless there are two kernels.
+            // Of an earlier boot, then its owner's file is missing or unlocked; unless there are
+            // two kernels.
             () if !impossible && self.is_alive(owner) == Some(true) => Fate::Believed,
             () => Fate::Over,
         }
     }
 
-    /// Whether a row of no process goes on in this boot. Nobody knows for how long the machine did not run, so it lives for its ttl
-    /// again, from the first look on: it never ends too early, and too late by no more than its ttl. But not for ever, should the
-    /// machine start every day: it does not outlive the end that it had in the beginning by more than [`WALL_DOUBT`], which also is by
-    /// how much a wall clock may be ahead without ending it too early. One that is behind ends nothing.
+    /// Returns whether a row of no process goes on in this boot. Nobody knows for how long the
+    /// machine was off. So the row lives for its ttl again, from the first look on: it never ends
+    /// too early, and too late by no more than its ttl. A machine that starts every day must not
+    /// keep it for ever, so it ends [`WALL_DOUBT`] after its original end. By as much the wall
+    /// clock may be ahead without ending it too early. A wall clock that is behind ends nothing.
     fn outlives(&self, Span { ttl, wall_ends, .. }: Span) -> Fate {
         let left = |wall_ends: u64| {
             (Instant::from_micros(wall_ends) + WALL_DOUBT).since(Instant::from_micros(self.wall_us))

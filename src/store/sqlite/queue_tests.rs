@@ -52,8 +52,9 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
     }
 }
 
-/// Which fences a store has told. When it finds out that leases of one key have ended moves the fences of all, and that is its own
-/// business: what has to be the same as in another store is which of a key's fences is shown where.
+/// The fences that a store has told. Two stores may find out at different times that leases of a
+/// key have ended, which moves the fences of all keys. So the numbers differ, and only the rank of
+/// a fence among those of its key has to be the same.
 #[derive(Default)]
 struct Told {
     /// Those of each key, in order.
@@ -63,7 +64,8 @@ struct Told {
 }
 
 impl Told {
-    /// The request as that store is to be asked: a release says what was used, if the token was told of a fence.
+    /// The request as that store is to be asked: a release says what was used, if the token was
+    /// told of a fence.
     fn request(&self, request: &Request) -> Request {
         let mut request = request.clone();
         if let Request::Release { token, used: used @ Some(_), .. } = &mut request {

@@ -95,8 +95,9 @@ pub struct Known {
 }
 
 impl Known {
-    /// Of the rows that were read, those count that `live` returns, and as it returns them; the others are only remembered, to be
-    /// deleted. What `live` changes in a row itself is not written down.
+    /// Of the rows that were read, those count that `live` returns, and as it returns them; the
+    /// others are only remembered, to be deleted. What `live` changes in a row itself is not
+    /// written down.
     pub fn new(rows: Vec<Stored>, mut live: impl FnMut(&mut Stored) -> Option<Stored>) -> Self {
         let mut known = Self { read: rows, ..Self::default() };
         for (index, row) in known.read.iter_mut().enumerate() {

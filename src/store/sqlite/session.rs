@@ -197,8 +197,8 @@ impl Session {
         })
     }
 
-    /// If `durable`, lets the commits of `act` wait for the disk: what is detached outlives the machine's run. SQLite takes that
-    /// setting only outside of a transaction.
+    /// If `durable`, lets the commits of `act` wait for the disk: what is detached outlives the
+    /// machine's run. SQLite takes that setting only outside of a transaction.
     fn durably<T>(
         &mut self,
         durable: bool,
