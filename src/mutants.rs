@@ -26,13 +26,17 @@ pub enum Mutant {
     NoCleanUp,
     /// What a node of a quorum was not told is left to its ttl.
     NoDebts,
+    /// A release tells of no fence that was handed on within the process.
+    HandOffsForgotten,
+    /// The fences of a lease that ran out are reserved again.
+    ExpiredFencesForgotten,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 12] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -44,6 +48,8 @@ impl Mutant {
         Mutant::MissingCountsAsYes,
         Mutant::NoCleanUp,
         Mutant::NoDebts,
+        Mutant::HandOffsForgotten,
+        Mutant::ExpiredFencesForgotten,
         Mutant::GrantAfterStopKept,
     ];
 }

@@ -21,9 +21,10 @@ class Child {
   events = []
   stderr = ''
 
-  constructor(script, options, { nodeArgs = [], env = {} } = {}) {
+  constructor(script, options, { launcher = [], nodeArgs = [], env = {} } = {}) {
     const path = fileURLToPath(new URL(script, FIXTURES))
-    this.#process = spawn(process.execPath, [...nodeArgs, path, JSON.stringify(options)], {
+    const [command, ...args] = [...launcher, process.execPath, ...nodeArgs, path, JSON.stringify(options)]
+    this.#process = spawn(command, args, {
       stdio: ['pipe', 'pipe', 'pipe'],
       env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...env },
     })
@@ -89,7 +90,11 @@ class Child {
   }
 }
 
-/** Starts `script`, a path from process/fixtures/, with `options` in its first argument. It is killed when the test is over. */
+/**
+ * Starts `script`, a path from process/fixtures/, with `options` in its first argument. It is killed
+ * when the test is over. `launcher` is a command that becomes the command that follows it, as `env`
+ * does.
+ */
 export function startChild(t, script, options = {}, settings) {
   const child = new Child(script, options, settings)
   atEnd(t, () => child.kill())

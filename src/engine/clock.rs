@@ -4,13 +4,39 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::lease::Instant;
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod namespace;
+
+/// Why instants that this process reads can't be compared with those that other processes of the
+/// host read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this process runs in a time namespace and can't read by how much its clock differs from that of the host, so it can't tell \
+     when leases of other processes end; start it with /proc mounted, and let unshare(1) fork (--fork), or start it outside of \
+     the time namespace"
+)]
+pub struct Incomparable;
+
+/// Returns an error if instants of this process can't be compared with those of other processes of
+/// the host. A store that compares them asks first. What only measures time within this process
+/// need not.
+pub fn comparable() -> Result<(), Incomparable> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return namespace::boottime_offset().map(|_| ());
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    Ok(())
+}
+
 /// Now, on the monotonic clock that also counts suspend.
 ///
-/// A laptop lid or a paused virtual machine must not stretch a lease, so the plain monotonic clock, which
-/// stands still meanwhile on Linux, won't do. All processes of one host read the same clock.
+/// A laptop lid or a paused virtual machine must not stretch a lease, so the plain monotonic clock,
+/// which stands still meanwhile on Linux, won't do. All processes of one host read the same clock:
+/// that of the initial time namespace, whatever the one of the process adds to it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn now() -> Instant {
-    from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
+    let shown = from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
+    let offset = namespace::boottime_offset().unwrap_or(0);
+    Instant::from_micros(shown.as_micros().saturating_add_signed(-offset))
 }
 
 /// Now, on the monotonic clock that also counts suspend: on Apple's systems and the BSDs that is the

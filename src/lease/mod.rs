@@ -74,6 +74,9 @@ impl Fence {
     /// since 1970 that is the year 2255.
     pub const MAX: Fence = Fence((1 << 53) - 1);
 
+    /// Below every fence: what stands for the last one where there was none.
+    pub const NONE: Fence = Fence(0);
+
     /// The fence of the next lease, when `self` was the last one and the store's wall clock shows
     /// `wall_us` microseconds since 1970: it grows without the clock, and by the clock if the last
     /// fence was lost together with the data.

@@ -33,8 +33,9 @@ pub struct LeaseTable {
     /// What it is called in a diagnosis.
     name: Arc<str>,
     locks: FxHashMap<Key, Lock>,
-    /// One counter for all keys, so that nothing has to be remembered of a key whose lease has ended.
-    last: Fence,
+    /// The largest fence of leases that have ended, one for all keys: so nothing has to be
+    /// remembered of a key. See [`rules`](super::rules).
+    floor: Fence,
     /// At which instant the next sweep is due.
     sweep_at: Instant,
     /// After how many more new locks the next sweep is due, should it be sooner.
@@ -48,7 +49,7 @@ impl Default for LeaseTable {
         Self {
             name: "memory:".into(),
             locks: FxHashMap::default(),
-            last: Fence(0),
+            floor: Fence::NONE,
             sweep_at: Instant::from_micros(0),
             sweep_in: SWEEP_AFTER,
             notices: Vec::new(),
@@ -64,13 +65,9 @@ impl LeaseTable {
         if now >= self.sweep_at || self.sweep_in == 0 {
             self.sweep(now);
         }
-        let last = Cell::new(self.last);
-        let mut fences = |count: u32| {
-            let first = last.get().next(wall_us);
-            last.set(first.last_of(count));
-            first
-        };
-        let mut raise = |fence: Fence| last.set(last.get().max(fence));
+        let floor = Cell::from_mut(&mut self.floor);
+        let mut fences = |after: Fence, _: u32| floor.get().max(after).next(wall_us);
+        let mut raise = |fence: Fence| floor.set(floor.get().max(fence));
         let notices = &mut self.notices;
         let mut handed = |waiting: &Waiting, fence: Option<Fence>| {
             notices.push(Notice::Granted { number: waiting.number, fence });
@@ -112,7 +109,7 @@ impl LeaseTable {
             Request::Renew { token, ttl, fences, .. } => lock.renew(token, ttl, fences, &mut turn),
             // Nothing here ends with anybody's end.
             Request::Detach { token, ttl, .. } => lock.renew(token, ttl, 0, &mut turn),
-            Request::Release { token, .. } => lock.release(token, &mut turn),
+            Request::Release { token, used, .. } => lock.release(token, used, &mut turn),
             Request::Adopt { token, heir, ttl, holder, .. } => {
                 lock.adopt(token, heir, ttl, &holder, &mut turn)
             }
@@ -125,7 +122,6 @@ impl LeaseTable {
         if lock.is_empty() {
             entry.remove();
         }
-        self.last = last.get();
         Ok(reply)
     }
 
@@ -160,7 +156,14 @@ impl LeaseTable {
 
     /// Forgets what has run out.
     fn sweep(&mut self, now: Instant) {
-        self.locks.retain(|_, lock| now < lock.ends());
+        let floor = &mut self.floor;
+        self.locks.retain(|_, lock| {
+            let lives = now < lock.ends();
+            if !lives {
+                *floor = lock.last_fence().max(*floor);
+            }
+            lives
+        });
         // Room that a burst needed is given back once it is four times what is used.
         if self.locks.capacity() > 4 * self.locks.len().max(SWEEP_AFTER) {
             self.locks.shrink_to(2 * self.locks.len());
@@ -259,21 +262,45 @@ mod tests {
         assert_eq!(next, Reply::Acquired { fence: Fence(WALL + 1), waiting: 0 });
     }
 
+    fn fence(reply: Reply) -> u64 {
+        match reply {
+            Reply::Acquired { fence, .. } => fence.0,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
     #[test]
-    fn fences_grow_over_all_keys_while_the_wall_clock_stands_still_or_goes_back() {
+    fn fences_grow_while_the_wall_clock_stands_still_or_goes_back() {
         let mut table = LeaseTable::default();
-        let ttl = Ttl::from_millis(10).unwrap();
-        let mut last = Fence(0);
+        let mut last = 0;
         for (i, wall) in [WALL, WALL, WALL - 1_000_000, 0, WALL + 9].into_iter().enumerate() {
-            let key = format!("k{i}").into();
-            let request = Request::Acquire(Ask::new(key, Token::random(), ttl, "h".into()));
-            let Ok(Reply::Acquired { fence, .. }) = table.apply(request, at(0), wall) else {
-                panic!("not granted")
-            };
+            let ttl = Ttl::from_millis(10).unwrap();
+            let request = Request::Acquire(Ask::new("k".into(), Token::random(), ttl, "h".into()));
+            let fence = fence(table.apply(request, at(i as u64 * 10), wall).unwrap());
             assert!(fence > last, "{fence:?} after {last:?}");
             last = fence;
         }
-        assert_eq!(last, Fence(WALL + 9));
+        assert_eq!(last, WALL + 9);
+    }
+
+    #[test]
+    fn what_is_reserved_for_one_key_does_not_move_the_fences_of_others() {
+        let (mut table, ttl) = (LeaseTable::default(), Ttl::from_millis(10).unwrap());
+        for i in 0..1_000 {
+            let ask = Ask::new(format!("k{i}").into(), Token::random(), ttl, "h".into());
+            let request = Request::Acquire(Ask { fences: 64, ..ask });
+            assert_eq!(fence(table.apply(request, at(0), WALL).unwrap()), WALL);
+        }
+    }
+
+    #[test]
+    fn fences_grow_past_those_of_a_lease_that_was_swept() {
+        let (mut table, ttl) = (LeaseTable::default(), Ttl::from_millis(10).unwrap());
+        let ask = Ask::new("k".into(), Token::random(), ttl, "h".into());
+        table.apply(Request::Acquire(Ask { fences: 64, ..ask }), at(0), WALL).unwrap();
+        table.apply(Request::Ping, at(1_000), WALL).unwrap();
+        assert!(table.is_empty());
+        assert_eq!(fence(acquire(&mut table, "k", Token::random(), 10, 1_000)), WALL + 64);
     }
 
     #[test]

@@ -8,8 +8,9 @@
 //! 1. *Exclusion.* While a lease of a key lives (its ttl has not run out since it was granted or last
 //!    renewed, and it was not released) no other token is granted that key, unless both are
 //!    [`Mode::Shared`] and there is room for one more.
-//! 2. *Fences grow.* Each grant of a key carries a larger [`Fence`] than every earlier grant of it, and
-//!    than every fence that was reserved with one, whatever was restarted in between.
+//! 2. *Fences grow.* Each grant of a key carries a larger [`Fence`] than every earlier grant of it,
+//!    and than every fence that was reserved with an earlier grant and not given back by its
+//!    release, whatever was restarted in between. Fences of different keys are not related.
 //! 3. *Idempotence.* Every request is bound to its token, and repeating it is harmless: an acquire by
 //!    the token that already holds the key is granted again with the same fence (if it asks for one fence) and
 //!    the full ttl; one by a token that waits already leaves it at its place; a release of a lease that is
@@ -154,6 +155,10 @@ pub enum Request {
         key: Key,
         /// Who owns the lease, or waits for one.
         token: Token,
+        /// The last fence that was given to anybody under this token. An exclusive lease gives back
+        /// what was reserved with it beyond that: a store may reserve those fences again. `None`:
+        /// that is not known, so nothing is given back.
+        used: Option<Fence>,
     },
     /// Let the lease of `token` be that of `heir` from now on, and live for at least `ttl`: then only `heir` can
     /// renew and release it. Harmless if it is that of `heir` already.

@@ -83,7 +83,7 @@ fn a_node_that_is_away_for_a_while_is_told_of_a_release_before_the_quorum_closes
         let nodes: [Rc<dyn Store>; 3] =
             [MemoryStore::named("memory:one"), MemoryStore::named("memory:two"), Rc::new(Away(Cell::new(3)))];
         let quorum = QuorumStore::new(nodes.into_iter().map(|node| (Arc::from("n"), node)).collect());
-        let release = Request::Release { key: "k".into(), token: Token::random() };
+        let release = Request::Release { key: "k".into(), token: Token::random(), used: None };
         quorum.clone().execute(vec![release], Duration::from_secs(1)).await;
         quorum.close().await;
     });

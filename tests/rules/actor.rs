@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::lease::{Instant, Key, Mode, Token, Ttl};
+use leasehold::lease::{Fence, Instant, Key, Mode, Token, Ttl};
 use leasehold::store::{Ask, Place, Reply, Request};
 
 /// What an owner is after.
@@ -30,6 +30,10 @@ pub struct Actor {
     /// Whether it stands in line.
     pub waits: bool,
     pub fences: u32,
+    /// The last fence that it used, and the last one that it may use. `None` of a lease that it
+    /// took over.
+    used: Option<Fence>,
+    last: Option<Fence>,
     /// Until when it may believe in its lease.
     pub believes: Instant,
     /// How many were before it when it was told last, since when the network works.
@@ -60,6 +64,8 @@ impl Actor {
             aim,
             waits: rng.u8(..10) < 8,
             fences: if rng.u8(..4) == 0 { rng.u32(2..10) } else { 1 },
+            used: None,
+            last: None,
             believes: Instant::default(),
             ahead: None,
         }
@@ -71,6 +77,21 @@ impl Actor {
 
     pub fn believes_at(&self, now: Instant) -> bool {
         matches!(self.aim, Aim::Keep { .. }) && now < self.believes
+    }
+
+    /// The last fence that it has used, if it knows.
+    pub fn used(&self) -> Option<Fence> {
+        self.used
+    }
+
+    /// Hands its lease on within its process, if it has another fence for that: also a lease of
+    /// which it does not know yet that it has ended.
+    pub fn hand_on(&mut self) {
+        if let (Aim::Keep { .. }, Some(used), Some(last)) = (self.aim, self.used, self.last)
+            && used < last
+        {
+            self.used = Some(Fence(used.0 + 1));
+        }
     }
 
     /// What it asks now. It changes its mind by itself: `now` may end what it keeps.
@@ -93,7 +114,7 @@ impl Actor {
                 let fences = if rng.u8(..3) == 0 { rng.u32(1..20) } else { 0 };
                 Some(Request::Renew { key, token, ttl, fences })
             }
-            Aim::Leave => Some(Request::Release { key, token }),
+            Aim::Leave => Some(Request::Release { key, token, used: self.used }),
             Aim::Nothing => None,
         }
     }
@@ -102,13 +123,21 @@ impl Actor {
     pub fn hear(&mut self, now: Instant, sent: Instant, reply: &Reply, rng: &mut fastrand::Rng) -> bool {
         let until = sent + self.ttl.as_duration();
         match (self.aim, reply) {
-            (Aim::Get, Reply::Acquired { .. }) => {}
-            (Aim::Inherit(_), Reply::Adopted) => {}
+            (Aim::Get, Reply::Acquired { fence, .. }) if now < until => {
+                (self.used, self.last) = (Some(*fence), Some(fence.last_of(self.fences)));
+            }
+            (Aim::Get, Reply::Acquired { .. }) | (Aim::Inherit(_), Reply::Adopted) => {}
             (Aim::Inherit(_), _) => {
                 self.aim = Aim::Nothing;
                 return false;
             }
             (Aim::Keep { .. }, Reply::Renewed { .. } | Reply::Acquired { .. }) => {
+                // It goes on with the first of a block, whose size the answer does not tell.
+                if let (Reply::Renewed { block: Some((first, _)) }, Some(used)) = (reply, self.used)
+                    && *first > used
+                {
+                    (self.used, self.last) = (Some(*first), Some(*first));
+                }
                 self.believes = self.believes.max(until);
                 return false;
             }

@@ -1,6 +1,7 @@
 //! What the contract says of one lock, looked at from outside: it keeps its own books of who holds and who waits, and
 //! compares with them every answer and everyone who is handed a lease.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Mode, Token};
@@ -34,8 +35,12 @@ pub struct Deed<'a> {
 
 struct Lease {
     token: Token,
+    /// Those that it had before it was taken over, whose owners may not have heard of that.
+    before: Vec<Token>,
     mode: Mode,
     fence: Option<Fence>,
+    /// The largest fence that was reserved with it, 0 if none was.
+    last: u64,
     ends: Instant,
 }
 
@@ -51,8 +56,11 @@ struct Waiter {
 pub struct Checker {
     leases: Vec<Lease>,
     queue: Vec<Waiter>,
-    /// The largest fence that was reserved.
-    top: u64,
+    /// The largest fence that anybody has used.
+    used: u64,
+    /// Tokens whose lease has ended, and the smallest fence that was reserved with other leases
+    /// since then: what their owners use, because they have not heard of the end, is below that.
+    ended: HashMap<Token, u64>,
 }
 
 /// Whether a lease of that mode may be granted beside those of these modes.
@@ -85,7 +93,7 @@ impl Checker {
     /// Enters what was done into the books, or says what is wrong with it.
     pub fn enter(&mut self, deed: &Deed<'_>) -> Verdict {
         let now = deed.now;
-        self.leases.retain(|lease| now < lease.ends);
+        self.end(|lease| now >= lease.ends);
         self.queue.retain(|waiter| now < waiter.heard + WAITER_LIFE);
         let wanted = self.fences_wanted(deed.request);
         match deed.request {
@@ -106,7 +114,7 @@ impl Checker {
             }
             Request::Release { token, .. } => {
                 let held = self.lease(*token).is_some();
-                self.leases.retain(|lease| lease.token != *token);
+                self.end(|lease| lease.token == *token);
                 self.queue.retain(|waiter| waiter.token != *token);
                 self.hand(deed.handed, now)?;
                 let expected = if held { Reply::Released } else { self.absent() };
@@ -120,6 +128,9 @@ impl Checker {
                 let expected = match lease {
                     None => absent,
                     Some(lease) => {
+                        if lease.token != *heir {
+                            lease.before.push(lease.token);
+                        }
                         lease.token = *heir;
                         lease.ends = lease.ends.max(now + ttl.as_duration());
                         Reply::Adopted
@@ -159,11 +170,42 @@ impl Checker {
         }
     }
 
-    /// Each who was handed an exclusive lease has a fence of its own; whoever asked, a block of as many as it wanted.
+    /// The owner of `token` has used that fence, and none above it.
+    pub fn used(&mut self, token: Token, fence: Option<Fence>) -> Verdict {
+        let Some(Fence(fence)) = fence else { return Ok(()) };
+        let later = self.ended.get(&token).copied().unwrap_or(u64::MAX);
+        demand!(fence < later, "{token} uses {fence}, and another lease began later with {later}");
+        self.used = self.used.max(fence);
+        Ok(())
+    }
+
+    /// Takes out leases, and remembers who had them.
+    fn end(&mut self, is_over: impl Fn(&Lease) -> bool) {
+        for lease in self.leases.extract_if(.., |lease| is_over(lease)) {
+            let tokens = lease.before.into_iter().chain([lease.token]);
+            self.ended.extend(tokens.map(|token| (token, u64::MAX)));
+        }
+    }
+
+    /// Each who was handed an exclusive lease has a fence of its own; whoever asked, a block of as
+    /// many as it wanted. Each is above all that were used, and above all that somebody who holds a
+    /// lease may use yet.
     fn reserved(&mut self, wanted: Option<u32>, deed: &Deed<'_>) -> Verdict {
         for (first, count) in deed.reserved {
-            demand!(first.0 > self.top, "fence {} after {}", first.0, self.top);
-            self.top = first.0 + u64::from(*count) - 1;
+            let handed = deed.handed.iter().find(|(_, fence)| *fence == Some(*first));
+            let asks = match deed.request {
+                Request::Acquire(Ask { token, .. }) | Request::Renew { token, .. } => Some(*token),
+                _ => None,
+            };
+            let owner = handed.map(|(token, _)| *token).or(asks);
+            let most = self.leases.iter().map(|lease| lease.last).max().unwrap_or(0).max(self.used);
+            demand!(first.0 > most, "fence {} after {most}", first.0);
+            for (_, later) in self.ended.iter_mut().filter(|(token, _)| Some(**token) != owner) {
+                *later = first.0.min(*later);
+            }
+            if let Some(lease) = owner.and_then(|token| self.lease(token)) {
+                lease.last = first.last_of(*count).0;
+            }
         }
         for (token, fence) in deed.handed {
             let known = fence.is_none_or(|fence| deed.reserved.contains(&(fence, GRANT_FENCES)));
@@ -190,7 +232,9 @@ impl Checker {
             self.leases.len()
         );
         self.queue.retain(|waiter| waiter.token != token);
-        self.leases.push(Lease { token, mode, fence: None, ends });
+        // It may have had one before.
+        self.ended.remove(&token);
+        self.leases.push(Lease { token, before: Vec::new(), mode, fence: None, last: 0, ends });
         Ok(())
     }
 

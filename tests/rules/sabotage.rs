@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::lease::{Instant, Mode};
+use leasehold::lease::{Fence, Instant, Mode};
 use leasehold::store::rules::{Held, Lock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +21,14 @@ pub enum Sabotage {
     TellNobody,
     /// A fence is given out again.
     RepeatFence,
+    /// The fences of leases that have ended are forgotten.
+    ForgetEndedFences,
     /// A lease shows another fence than the one it was granted with.
     ChangeFence,
 }
 
 impl Sabotage {
-    pub const ALL: [Sabotage; 8] = [
+    pub const ALL: [Sabotage; 9] = [
         Self::SwapWaiters,
         Self::ForgetWaiter,
         Self::ForgetLease,
@@ -34,10 +36,12 @@ impl Sabotage {
         Self::LetIn,
         Self::TellNobody,
         Self::RepeatFence,
+        Self::ForgetEndedFences,
         Self::ChangeFence,
     ];
 
-    /// Does it to `lock`, if that is possible now. The last but one are done elsewhere.
+    /// Does it to `lock`, if that is possible now. Those that have to do with fences and notices
+    /// are done elsewhere.
     pub fn strike(self, lock: &mut Lock, now: Instant) {
         match self {
             Self::SwapWaiters if lock.queue.len() > 1 => lock.queue.swap(0, 1),
@@ -47,11 +51,18 @@ impl Sabotage {
             Self::LetIn if lock.held.iter().any(|held| held.mode == Mode::Exclusive) => {
                 if let Some(first) = (!lock.queue.is_empty()).then(|| lock.queue.remove(0)) {
                     let (token, holder, mode) = (first.token, first.holder, first.mode);
-                    lock.held.push(Held { token, holder, mode, fence: None, ends: now + LONG });
+                    lock.held.push(Held {
+                        token,
+                        holder,
+                        mode,
+                        fence: None,
+                        last: Fence::NONE,
+                        ends: now + LONG,
+                    });
                 }
             }
             Self::ChangeFence => lock.held.iter_mut().for_each(|held| {
-                held.fence = held.fence.map(|fence| leasehold::lease::Fence(fence.0 + 1));
+                held.fence = held.fence.map(|fence| Fence(fence.0 + 1));
             }),
             _ => {}
         }

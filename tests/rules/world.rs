@@ -1,5 +1,6 @@
 //! One lock, those who want it, and the network between them.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Seen {
     deaths: u64,
     adopted: u64,
     given_up: u64,
+    /// Fences that were used without asking.
+    handed_on: u64,
     /// Most leases at a time.
     shared: u64,
     /// The longest queue.
@@ -43,16 +46,20 @@ pub struct Seen {
 }
 
 impl Seen {
-    fn counts(&self) -> [u64; 7] {
-        [self.requests, self.grants, self.handed, self.taken_up, self.deaths, self.adopted, self.given_up]
+    fn counts(&self) -> [u64; 8] {
+        let Seen { requests, grants, handed, taken_up, deaths, adopted, given_up, handed_on, .. } = *self;
+        [requests, grants, handed, taken_up, deaths, adopted, given_up, handed_on]
     }
 
     pub fn add(&mut self, other: &Seen) {
         let counts = self.counts();
         let sum: Vec<u64> = counts.iter().zip(other.counts()).map(|(a, b)| a + b).collect();
         let (shared, queue) = (self.shared.max(other.shared), self.queue.max(other.queue));
-        let [requests, grants, handed, taken_up, deaths, adopted, given_up] = sum[..] else { unreachable!() };
-        *self = Seen { requests, grants, handed, taken_up, deaths, adopted, given_up, shared, queue };
+        let [requests, grants, handed, taken_up, deaths, adopted, given_up, handed_on] = sum[..] else {
+            unreachable!()
+        };
+        *self =
+            Seen { requests, grants, handed, taken_up, deaths, adopted, given_up, handed_on, shared, queue };
     }
 
     /// In so many schedules all of it has to have come about, and often.
@@ -71,7 +78,8 @@ pub struct World {
     key: Key,
     lock: Lock,
     checker: Checker,
-    last_fence: u64,
+    /// The floor of the fences, as a store keeps it.
+    floor: Fence,
     actors: Vec<Actor>,
     modes: Vec<Mode>,
     crowd: usize,
@@ -95,7 +103,7 @@ impl World {
             key: "lock".into(),
             lock: Lock::default(),
             checker: Checker::default(),
-            last_fence: 0,
+            floor: Fence::NONE,
             actors: Vec::new(),
             modes: modes(&mut rng),
             crowd,
@@ -126,7 +134,8 @@ impl World {
         // What dead tokens left behind ends by itself.
         self.now = self.now + Duration::from_secs(10);
         let stranger = Token::random();
-        let reply = self.carry_out(&Request::Release { key: self.key.clone(), token: stranger })?;
+        let reply =
+            self.carry_out(&Request::Release { key: self.key.clone(), token: stranger, used: None })?;
         demand!(reply == Reply::NotHeld(Absence::Missing), "a lease was left behind: {reply:?}");
         demand!(self.lock.is_empty(), "left behind: {:?}", self.lock);
         Ok(self.seen)
@@ -155,10 +164,7 @@ impl World {
 
     fn happen(&mut self, event: Event) -> Verdict {
         match event {
-            Event::Act { actor } => {
-                self.act(actor);
-                Ok(())
-            }
+            Event::Act { actor } => self.act(actor),
             Event::Look { actor } => {
                 if let Some(request) = self.actors[actor].ask(&self.key, self.now, &mut self.rng) {
                     self.send(actor, request);
@@ -178,16 +184,24 @@ impl World {
         }
     }
 
-    fn act(&mut self, index: usize) {
+    fn act(&mut self, index: usize) -> Verdict {
         let (now, trouble) = (self.now, self.is_trouble());
         let actor = &mut self.actors[index];
         if !actor.is_open() {
-            return;
+            return Ok(());
         }
+        let used = actor.used();
+        actor.hand_on();
+        self.seen.handed_on += u64::from(actor.used() != used);
+        self.checker.used(actor.token, actor.used())?;
+        let actor = &mut self.actors[index];
         let mut pause = Duration::from_micros(self.rng.u64(10_000..400_000));
         if trouble {
             match self.rng.u8(..100) {
-                0..4 => return self.die(index),
+                0..4 => {
+                    self.die(index);
+                    return Ok(());
+                }
                 // It hangs for a while: longer than a place lasts, at times.
                 4..8 => pause = Duration::from_millis(self.rng.u64(400..4_000)),
                 8..12 if actor.aim == Aim::Get => {
@@ -207,6 +221,7 @@ impl World {
             self.send(index, Request::Inspect { key: self.key.clone() });
         }
         self.plan(pause, Event::Act { actor: index });
+        Ok(())
     }
 
     /// It is never heard of again. Another comes, or two come for what it held.
@@ -259,21 +274,21 @@ impl World {
             sabotage.strike(&mut self.lock, now);
         }
         let back = u64::from(struck && self.sabotage == Some(Sabotage::RepeatFence));
-        let last = &mut self.last_fence;
-        let mut fences = |count: u32| {
-            let first = Fence((*last + 1 - back).max(1));
-            *last = first.0 + u64::from(count) - 1;
+        let floor = Cell::from_mut(&mut self.floor);
+        let mut fences = |after: Fence, count: u32| {
+            let first = Fence((floor.get().max(after).0 + 1 - back).max(1));
             reserved.push((first, count));
             first
         };
         let mut hand = |waiting: &Waiting, fence: Option<Fence>| handed.push((waiting.token, fence));
-        let mut raise = |_| unreachable!("nobody asks for it");
+        let lazy = struck && self.sabotage == Some(Sabotage::ForgetEndedFences);
+        let mut raise = |fence: Fence| floor.set(if lazy { floor.get() } else { floor.get().max(fence) });
         let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
         let lock = &mut self.lock;
         let reply = match request {
             Request::Acquire(ask) => lock.acquire(ask, &mut turn),
             Request::Renew { token, ttl, fences, .. } => lock.renew(*token, *ttl, *fences, &mut turn),
-            Request::Release { token, .. } => lock.release(*token, &mut turn),
+            Request::Release { token, used, .. } => lock.release(*token, *used, &mut turn),
             Request::Adopt { token, heir, ttl, holder, .. } => {
                 lock.adopt(*token, *heir, *ttl, holder, &mut turn)
             }
@@ -323,7 +338,9 @@ impl World {
         let now = self.now;
         let actor = &mut self.actors[index];
         let was_open = actor.is_open();
-        if actor.hear(now, sent, reply, &mut self.rng) {
+        let begins = actor.hear(now, sent, reply, &mut self.rng);
+        self.checker.used(actor.token, actor.used())?;
+        if begins {
             self.seen.grants += 1;
             self.compare_beliefs(index)?;
         }

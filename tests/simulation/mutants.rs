@@ -36,8 +36,10 @@ fn fails(wrong: Wrong, seed: u64, quorum: bool) -> bool {
 fn found(wrong: Wrong) -> Option<(u64, bool)> {
     let of_one = [false].as_slice();
     let worlds = match wrong {
-        // A quorum tells no fence in its notices.
-        Wrong::Rules(Mutant::GrantFromNotice) => of_one,
+        // A quorum tells no fence in its notices, and nobody which fences were used.
+        Wrong::Rules(
+            Mutant::GrantFromNotice | Mutant::HandOffsForgotten | Mutant::ExpiredFencesForgotten,
+        ) => of_one,
         Wrong::Rules(
             Mutant::GrantFromReply
             | Mutant::RenewalFromReply

@@ -56,7 +56,7 @@ pub fn renew(key: &str, token: Token, ttl_ms: u32) -> Request {
 }
 
 pub fn release(key: &str, token: Token) -> Request {
-    Request::Release { key: key.into(), token }
+    Request::Release { key: key.into(), token, used: None }
 }
 
 pub async fn attempt(store: &Rc<SqliteStore>, request: Request) -> Answer {

@@ -103,7 +103,7 @@ fn a_master_that_dies_is_followed_to_its_replica() {
         assert_eq!(reply, RENEWED);
         assert!(late < SOON, "{late:?}");
         until("who waits is told to look again", || client.missed() > missed).await;
-        ask(&client, Request::Release { key: key.clone(), token }).await;
+        ask(&client, Request::Release { key: key.clone(), token, used: None }).await;
         assert!(fence(ask(&client, acquire(&key, other, 60_000)).await) > first);
     });
 }

@@ -107,6 +107,6 @@ async fn contend(client: Client, key: Key, resource: Rc<Resource>, stop: Rc<Cell
             }
         }
         // What it has, or may have.
-        persist(&client, Request::Release { key: key.clone(), token }).await;
+        persist(&client, Request::Release { key: key.clone(), token, used: None }).await;
     }
 }

@@ -41,7 +41,12 @@ pub fn renew_block(key: &Key, token: Token, ttl_ms: u32, fences: u32) -> Request
 }
 
 pub fn release(key: &Key, token: Token) -> Request {
-    Request::Release { key: key.clone(), token }
+    Request::Release { key: key.clone(), token, used: None }
+}
+
+/// The same by a holder that knows which fence was used last.
+pub fn give_back(key: &Key, token: Token, used: Fence) -> Request {
+    Request::Release { key: key.clone(), token, used: Some(used) }
 }
 
 pub fn adopt(key: &Key, token: Token, heir: Token, ttl_ms: u32) -> Request {

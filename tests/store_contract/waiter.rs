@@ -92,7 +92,7 @@ impl Waiter {
     /// Gives up what it has: the lease, or its place.
     pub async fn release(&self) -> Reply {
         let Ask { key, token, .. } = &self.wants;
-        ask(&self.client, Request::Release { key: key.clone(), token: *token }).await
+        ask(&self.client, Request::Release { key: key.clone(), token: *token, used: None }).await
     }
 
     /// Holds the lease and gives it back.

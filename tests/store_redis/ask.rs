@@ -54,7 +54,7 @@ pub fn adopt(key: &str, token: Token, heir: Token) -> Request {
 }
 
 pub fn release(key: &str, token: Token) -> Request {
-    Request::Release { key: key.into(), token }
+    Request::Release { key: key.into(), token, used: None }
 }
 
 pub fn inspect(key: &str) -> Request {

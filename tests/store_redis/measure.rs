@@ -28,7 +28,7 @@ async fn pairs(store: &Rc<RedisStore>, keys: &[Key], rounds: usize) {
         let mut ends = Vec::with_capacity(keys.len());
         let begin = keys.iter().map(|key| {
             let token = Token::random();
-            ends.push(Request::Release { key: key.clone(), token });
+            ends.push(Request::Release { key: key.clone(), token, used: None });
             // As the engine asks.
             let place = Some(Place { number: ends.len() as u64 });
             Request::Acquire(Ask { key: key.clone(), place, ..terms("", token) })

@@ -68,6 +68,9 @@ impl Core {
             Ok(Reply::Adopted) if ours && now < validity::deadline(sent, tag.ttl) => {
                 let Some(Adoption { heir, fence, .. }) = self.adoptions.remove(&tag.op) else { return };
                 self.hold(heir, tag.heir, sent, fence, None);
+                if let Some(tenure) = self.tenures.get_mut(&tag.op) {
+                    tenure.adopted = true;
+                }
             }
             Ok(Reply::NotHeld(absence)) if ours => {
                 let reason = match absence {

@@ -87,7 +87,9 @@ impl Core {
         let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
         cleanup.wake = None;
         let (store, timeout) = (cleanup.left.store, cleanup.timeout);
-        let request = Request::Release { key: cleanup.left.key.clone(), token: cleanup.left.token };
+        // Nobody may know what was used of what the token got.
+        let (key, token) = (cleanup.left.key.clone(), cleanup.left.token);
+        let request = Request::Release { key, token, used: None };
         self.send(store, request, Tag::Cleanup(id), timeout);
     }
 

@@ -35,10 +35,11 @@ impl Core {
         }
         // Before the release: a place that nobody needs shall not be handed the lease.
         self.leave_line(op, &tenure);
+        let used = tenure.last_used();
         let Tenure { client, store, key, token, store_expiry, .. } = tenure;
         let timeout = self.store_timeout(client);
         let tag = ReleaseTag { op, client, key: key.clone(), token, until: store_expiry.max(self.now) };
-        self.send(store, Request::Release { key, token }, Tag::Release(tag), timeout);
+        self.send(store, Request::Release { key, token, used }, Tag::Release(tag), timeout);
         if let Some(client) = self.clients.get_mut(&client) {
             client.outstanding += 1;
         }

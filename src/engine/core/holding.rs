@@ -11,6 +11,7 @@ use crate::engine::stats::Stats;
 use crate::lease::handoff::HandOff;
 use crate::lease::renewal;
 use crate::lease::{Fence, Instant, Key, LossReason, Token, Ttl, validity};
+use crate::mutants::{self, Mutant};
 use crate::store::StoreError;
 
 /// A lease while it is held.
@@ -47,6 +48,8 @@ pub struct Tenure {
     pub(super) reserving: bool,
     /// Whether it is being detached: whatever renewed it meanwhile would take it back.
     pub(super) detaching: bool,
+    /// Whether it was [adopted](super::adopting).
+    pub(super) adopted: bool,
     pub(super) failures: u32,
     pub(super) wake: Instant,
 }
@@ -55,6 +58,16 @@ impl Tenure {
     /// How long it lives without another renewal.
     pub(super) fn term(&self) -> Ttl {
         if self.early { self.ttl.min(grant_ttl()) } else { self.ttl }
+    }
+
+    /// The last fence that was given to anybody under its token, if that is known. Each hand-off
+    /// gives a larger one than the one before. That of an adopted lease is what a ticket says, and
+    /// a ticket comes from outside.
+    pub(super) fn last_used(&self) -> Option<Fence> {
+        if mutants::is(Mutant::HandOffsForgotten) {
+            return Some(Fence::NONE);
+        }
+        (!self.adopted).then_some(self.fence)
     }
 }
 
@@ -128,6 +141,7 @@ impl Core {
             renewing: grant.renewing,
             reserving: grant.reserving,
             detaching: false,
+            adopted: false,
             failures: 0,
             wake: Instant::default(),
         };

@@ -20,7 +20,7 @@ fn renew(fences: u32) -> Request {
 }
 
 fn release() -> Request {
-    Request::Release { key: "k".into(), token: Token::random() }
+    Request::Release { key: "k".into(), token: Token::random(), used: None }
 }
 
 fn got(fence: u64) -> Answer {

@@ -114,7 +114,12 @@ impl Council {
         }
     }
 
-    fn propose(&mut self, now: Instant, batch: u64, index: usize, request: Request, timeout: Duration) {
+    fn propose(&mut self, now: Instant, batch: u64, index: usize, mut request: Request, timeout: Duration) {
+        // Each node has reserved fences of its own with the lease, and can't tell by those that
+        // were used which it may take back.
+        if let Request::Release { used, .. } = &mut request {
+            *used = None;
+        }
         if let Request::Acquire(Ask { mode: Mode::Shared { most }, .. }) = &request
             && *most != u32::MAX
         {
@@ -184,7 +189,7 @@ impl Council {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         motion.ballot.awaited -= 1;
         match &motion.ballot.request {
-            Request::Release { key, token } => {
+            Request::Release { key, token, .. } => {
                 self.debts.released(now, node, key, *token, is_owed(&answer));
             }
             Request::Acquire(ask) => {
@@ -479,7 +484,7 @@ impl Council {
         for (node, releases) in self.debts.due(now) {
             let requests = releases
                 .into_iter()
-                .map(|(key, token): (Key, Token)| Request::Release { key, token })
+                .map(|(key, token): (Key, Token)| Request::Release { key, token, used: None })
                 .collect();
             self.post.send_apart(node, DEBT_TIMEOUT, requests, Tag::Debt);
         }

@@ -212,7 +212,7 @@ fn what_some_nodes_have_of_an_acquire_that_failed_is_taken_back_from_them() {
 #[test]
 fn a_release_that_a_node_did_not_hear_is_repeated_there() {
     let (mut chamber, token) = (Chamber::of(3), Token::random());
-    chamber.submit(1, vec![Request::Release { key: "k".into(), token }]);
+    chamber.submit(1, vec![Request::Release { key: "k".into(), token, used: None }]);
     chamber.answer_one(0, Reply::Released);
     chamber.answer_one(1, Reply::Released);
     assert_eq!(chamber.settled_one(1), Reply::Released);
@@ -370,7 +370,7 @@ fn a_node_that_answers_late_that_it_has_granted_the_lock_is_as_good_as_a_notice(
 #[test]
 fn requests_on_one_key_wait_for_the_one_before() {
     let (mut chamber, token) = (Chamber::of(3), Token::random());
-    let release = Request::Release { key: "k".into(), token };
+    let release = Request::Release { key: "k".into(), token, used: None };
     let other = Request::Inspect { key: "other".into() };
     chamber.submit(1, vec![acquire(token, None), release, other, Request::Inspect { key: "k".into() }]);
     for node in 0..3 {
@@ -424,7 +424,7 @@ fn what_a_node_may_get_of_a_look_that_was_still_open_at_the_release_is_released_
     chamber.answer_one(0, queued());
     chamber.answer_one(1, queued());
     assert_eq!(chamber.settled_one(1), queued());
-    chamber.submit(2, vec![Request::Release { key: "k".into(), token }]);
+    chamber.submit(2, vec![Request::Release { key: "k".into(), token, used: None }]);
     chamber.answer(2, vec![Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late"))]);
     (0..3).for_each(|node| chamber.answer_one(node, Reply::NotHeld(Absence::Missing)));
     assert_eq!(chamber.settled_one(2), Reply::NotHeld(Absence::Missing));

@@ -5,7 +5,7 @@ fn acquire(key: &str) -> Request {
 }
 
 fn release(key: &str) -> Request {
-    Request::Release { key: key.into(), token: Token::random() }
+    Request::Release { key: key.into(), token: Token::random(), used: None }
 }
 
 fn shape(batch: &[Request]) -> Vec<Vec<usize>> {

@@ -15,7 +15,8 @@ const READ: Mode = Mode::Shared { most: u32::MAX };
 struct Scene {
     lock: Lock,
     now: Instant,
-    last: u64,
+    /// The floor of the fences.
+    floor: u64,
     told: Vec<u64>,
     /// The fences that they were told.
     fences: Vec<Option<Fence>>,
@@ -38,20 +39,16 @@ impl Scene {
         Self {
             lock: Lock::default(),
             now: Instant::from_micros(1_000_000),
-            last: 0,
+            floor: 0,
             told: Vec::new(),
             fences: Vec::new(),
         }
     }
 
     fn turn<T>(&mut self, act: impl FnOnce(&mut Lock, &mut Turn<'_>) -> T) -> T {
-        let (last, told, with) = (Cell::new(self.last), &mut self.told, &mut self.fences);
-        let mut fences = |count: u32| {
-            let first = Fence(last.get() + 1);
-            last.set(first.last_of(count).0);
-            first
-        };
-        let mut raise = |fence: Fence| last.set(last.get().max(fence.0));
+        let (floor, told, with) = (Cell::new(self.floor), &mut self.told, &mut self.fences);
+        let mut fences = |after: Fence, _: u32| Fence(floor.get().max(after.0) + 1);
+        let mut raise = |fence: Fence| floor.set(floor.get().max(fence.0));
         let mut handed = |waiting: &Waiting, fence| {
             told.push(waiting.number);
             with.push(fence);
@@ -59,7 +56,7 @@ impl Scene {
         let now = self.now;
         let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
         let result = act(&mut self.lock, &mut turn);
-        self.last = last.get();
+        self.floor = floor.get();
         result
     }
 
@@ -77,7 +74,20 @@ impl Scene {
     }
 
     fn release(&mut self, owner: Owner) -> Reply {
-        self.turn(|lock, turn| lock.release(owner.0, turn))
+        self.give_back(owner, None)
+    }
+
+    /// Releases, and says which fence was the last that was used.
+    fn give_back(&mut self, owner: Owner, used: Option<u64>) -> Reply {
+        self.turn(|lock, turn| lock.release(owner.0, used.map(Fence), turn))
+    }
+
+    /// The first of so many fences.
+    fn block(&mut self, owner: Owner, mode: Mode, fences: u32) -> u64 {
+        match self.ask(Ask { mode, fences, ..Ask::new("k".into(), owner.0, ttl(TTL), "h".into()) }) {
+            Reply::Acquired { fence, .. } => fence.0,
+            other => panic!("expected a lease, got {other:?}"),
+        }
     }
 
     fn after(&mut self, span: Duration) -> &mut Self {
@@ -301,4 +311,98 @@ fn a_lock_knows_when_nothing_is_left_of_it() {
     assert_eq!(s.lock.ends(), s.now + ttl(10).as_duration());
     s.release(holder);
     assert!(s.lock.is_empty());
+}
+
+#[test]
+fn a_release_gives_back_the_fences_that_were_not_used() {
+    // 64 are reserved, from 1 on. What is said to be used, and which is the next.
+    for (used, next) in [(Some(1), 2), (Some(5), 6), (Some(64), 65), (None, 65)] {
+        let ([a, b], mut s) = (owners(), Scene::new());
+        assert_eq!(s.block(a, Mode::Exclusive, 64), 1);
+        assert_eq!(s.give_back(a, used), Reply::Released);
+        assert_eq!(s.block(b, Mode::Exclusive, 1), next, "{used:?} was used");
+    }
+}
+
+#[test]
+fn nothing_that_is_said_to_be_used_makes_fences_go_back_or_run_ahead() {
+    let ([a, b, c], mut s) = (owners(), Scene::new());
+    s.block(a, Mode::Exclusive, 64);
+    s.give_back(a, Some(1_000_000));
+    assert_eq!(s.block(b, Mode::Exclusive, 64), 65, "more than was reserved");
+    s.give_back(b, Some(3));
+    assert_eq!(s.block(c, Mode::Exclusive, 1), 66, "less than its own fence");
+}
+
+#[test]
+fn a_release_that_is_repeated_or_comes_too_late_gives_nothing_back() {
+    let ([a, b, c], mut s) = (owners(), Scene::new());
+    s.block(a, Mode::Exclusive, 64);
+    s.give_back(a, Some(10));
+    assert_eq!(s.block(b, Mode::Exclusive, 64), 11);
+    assert_eq!(s.give_back(a, Some(1)), Reply::NotHeld(Absence::Taken));
+    s.after(ttl(TTL).as_duration());
+    assert_eq!(s.give_back(b, Some(11)), Reply::NotHeld(Absence::Missing));
+    assert_eq!(s.block(c, Mode::Exclusive, 1), 75, "what ran out may still be handed on");
+}
+
+#[test]
+fn whatever_else_ends_a_lease_its_last_fence_counts() {
+    type End = fn(&mut Scene, Owner);
+    let ends: [(&str, End); 4] = [
+        ("it runs out", |s, _| s.now = s.now + ttl(TTL).as_duration()),
+        ("it is broken", |s, _| drop(s.turn(|lock, turn| lock.break_all(turn)))),
+        ("its heir does not know", |s, a| {
+            let heir = Token::random();
+            s.turn(|lock, turn| lock.adopt(a.0, heir, ttl(TTL), &"h".into(), turn));
+            s.release(Owner(heir, 9));
+        }),
+        ("it ran out, and somebody else only looked", |s, _| {
+            s.after(ttl(TTL).as_duration()).turn(|lock, turn| lock.settle(turn));
+        }),
+    ];
+    for (how, end) in ends {
+        let ([a, b], mut s) = (owners(), Scene::new());
+        s.block(a, Mode::Exclusive, 10);
+        let more = s.turn(|lock, turn| lock.renew(a.0, ttl(TTL), 20, turn));
+        assert_eq!(more, Reply::Renewed { block: Some((Fence(11), 0)) });
+        end(&mut s, a);
+        assert_eq!(s.block(b, Mode::Exclusive, 1), 31, "{how}");
+    }
+}
+
+#[test]
+fn whoever_is_next_in_the_queue_gets_what_the_one_before_gave_back() {
+    let ([a, b, c], mut s) = (owners(), Scene::new());
+    s.block(a, Mode::Exclusive, 64);
+    s.lock(b);
+    s.lock(c);
+    s.give_back(a, Some(7));
+    s.give_back(b, Some(9));
+    assert_eq!(s.fences, [Some(Fence(8)), Some(Fence(10))]);
+}
+
+#[test]
+fn shared_leases_have_fences_of_their_own_and_give_none_back() {
+    let ([a, b, c, d], mut s) = (owners(), Scene::new());
+    assert_eq!(s.block(a, READ, 3), 1);
+    assert_eq!(s.block(b, READ, 1), 4, "above what is reserved with the other");
+    s.give_back(b, Some(1));
+    assert_eq!(s.block(c, READ, 1), 5);
+    s.give_back(a, Some(1));
+    s.give_back(c, Some(1));
+    assert_eq!(s.block(d, READ, 1), 6);
+}
+
+#[test]
+fn an_accepted_fence_is_above_the_floor_only_once_the_lease_has_ended() {
+    let ([a, b], mut s) = (owners(), Scene::new());
+    s.block(a, Mode::Exclusive, 1);
+    s.turn(|lock, turn| lock.accept(a.0, Fence(100), 10, turn));
+    assert_eq!(s.floor, 0);
+    s.release(a);
+    assert_eq!(s.block(b, Mode::Exclusive, 1), 110);
+    s.turn(|lock, turn| lock.accept(b.0, Fence(50), 1, turn));
+    s.release(b);
+    assert_eq!(s.floor, 110, "a smaller one lowers nothing");
 }

@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::super::listing::{Listing, Wanted};
 use super::super::rules::{self, Lock};
 use super::super::{Answer, GRANT_TTL, Reply, Request, WAITER_LIFE};
-use super::peers::{Me, Peers};
-use super::rows::{self, Content, Known, Origin, Rows, Stored};
+use super::peers::{Fate, Me, Peers, Span};
+use super::rows::{self, Content, Known, Origin, Rows};
 use crate::lease::{Fence, Instant, Key, Token};
 
 const END_LEASES: &str = "DELETE FROM leases WHERE owner = :owner";
@@ -21,9 +21,11 @@ const END_WAITERS: &str = "DELETE FROM waiters WHERE owner = :owner";
 const AWAITED: &str = "SELECT key FROM waiters WHERE owner = :owner UNION SELECT key FROM leases
     WHERE owner = :owner AND EXISTS (SELECT 1 FROM waiters WHERE waiters.key = leases.key)";
 const ANY_WAITERS: &str = "SELECT EXISTS (SELECT 1 FROM waiters)";
-const LAST_FENCE: &str = "SELECT last FROM fence WHERE only = 0";
-const SET_LAST_FENCE: &str = "UPDATE fence SET last = :last WHERE only = 0";
-const NEXT: &str = "SELECT key, token, ends, ttl, owner, boot FROM leases WHERE (key, token) > (:key, :token)
+const LAST_OF_OWNER: &str = "SELECT max(last) FROM leases WHERE owner = :owner";
+const FLOOR: &str = "SELECT floor FROM fence WHERE only = 0";
+const RAISE_FLOOR: &str = "UPDATE fence SET floor = :floor WHERE only = 0 AND floor < :floor";
+const NEXT: &str =
+    "SELECT key, token, ends, ttl, owner, boot, wall_ends FROM leases WHERE (key, token) > (:key, :token)
     ORDER BY key, token LIMIT :count";
 /// Waiters whose time is over, or may be.
 const STALE: &str =
@@ -67,10 +69,11 @@ pub struct Turn<'a> {
     writes: bool,
     /// The locks that were looked at. Nobody else can change them meanwhile.
     known: FxHashMap<Key, Known>,
-    /// The last fence, once it was asked for.
-    last: Option<Fence>,
-    /// Whether that is to be written.
-    reserved: bool,
+    /// The floor of the fences in the file, once it was asked for. See [`rules`].
+    floor: Option<Fence>,
+    /// The largest fence of the leases that ended in this transaction: the floor is at least that
+    /// from then on.
+    raised: Fence,
     /// Whether anybody waits in the file, once it was asked: mostly nobody does, and no lock needs to be asked then.
     any_waiters: Option<bool>,
     peers: Peers<'a>,
@@ -96,10 +99,10 @@ impl<'a> Turn<'a> {
             wall_us,
             writes,
             known: FxHashMap::default(),
-            last: None,
-            reserved: false,
+            floor: None,
+            raised: Fence::NONE,
             any_waiters: None,
-            peers: Peers::new(me, now, writes),
+            peers: Peers::new(me, now, wall_us, writes),
             handed: Vec::new(),
         })
     }
@@ -124,7 +127,7 @@ impl<'a> Turn<'a> {
             Request::List(wanted) => Ok(Reply::Listed(self.list(wanted)?)),
             Request::Break { key } => self.act(key, |lock, turn| lock.break_all(turn)),
             Request::Acquire(ask) => {
-                self.read_last()?;
+                self.read_floor()?;
                 let reply = self.act(&ask.key, |lock, turn| lock.acquire(ask, turn))?;
                 match reply {
                     Reply::Acquired { .. } => {
@@ -142,7 +145,7 @@ impl<'a> Turn<'a> {
             }
             Request::Renew { key, token, ttl, fences } => {
                 if *fences > 0 {
-                    self.read_last()?;
+                    self.read_floor()?;
                 }
                 let reply = self.act(key, |lock, turn| lock.renew(*token, *ttl, *fences, turn))?;
                 if matches!(reply, Reply::Renewed { .. }) {
@@ -156,6 +159,7 @@ impl<'a> Turn<'a> {
                 let reply = self.act(key, |lock, turn| lock.renew(*token, *ttl, 0, turn))?;
                 if matches!(reply, Reply::Renewed { .. }) {
                     self.own(key, *token, Uuid::nil(), ttl.as_duration())?;
+                    self.outlive(key, *token)?;
                 }
                 Ok(reply)
             }
@@ -170,11 +174,10 @@ impl<'a> Turn<'a> {
                 Ok(reply)
             }
             Request::Accept { key, token, fence, count } => {
-                self.read_last()?;
                 self.act(key, |lock, turn| lock.accept(*token, *fence, *count, turn))
             }
-            Request::Release { key, token } => {
-                let reply = self.act(key, |lock, turn| lock.release(*token, turn))?;
+            Request::Release { key, token, used } => {
+                let reply = self.act(key, |lock, turn| lock.release(*token, *used, turn))?;
                 // If it comes back within the turn, it does so at the end of the queue.
                 self.load(key)?.entry(*token, me.owner, me.boot).place = 0;
                 Ok(reply)
@@ -241,20 +244,25 @@ impl<'a> Turn<'a> {
         let rows = statement.query_map(
             named_params! { ":key": key, ":token": token, ":count": SWEEP_STEP as i64 },
             |row| {
-                let ends = Instant::from_micros(rows::number_of(row, 2)?);
-                let ttl = Duration::from_millis(rows::number_of(row, 3)?);
                 let cursor: Cursor = (row.get(0)?, row.get(1)?);
-                Ok((cursor, ends, ttl, rows::id_of(row, 4)?, rows::id_of(row, 5)?))
+                let span = Span {
+                    ends: Instant::from_micros(rows::number_of(row, 2)?),
+                    ttl: Duration::from_millis(rows::number_of(row, 3)?),
+                    owner: rows::id_of(row, 4)?,
+                    boot: rows::id_of(row, 5)?,
+                    wall_ends: row.get::<_, Option<i64>>(6)?.map(i64::cast_unsigned),
+                };
+                Ok((cursor, span))
             },
         )?;
         let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-        for ((key, _), ends, ttl, owner, boot) in &rows {
-            if self.peers.is_over(*owner, *boot, *ttl, *ends) {
+        for ((key, _), span) in &rows {
+            if matches!(self.peers.fate_by_time(*span), Fate::Over | Fate::Outlives(_)) {
                 self.look(&key.as_str().into())?;
             }
         }
         let last = rows.pop().filter(|_| rows.len() == SWEEP_STEP - 1);
-        Ok(last.map(|(cursor, ..)| cursor).unwrap_or_default())
+        Ok(last.map(|(cursor, _)| cursor).unwrap_or_default())
     }
 
     /// Writes everything down, and hands on what those leave who were found to be gone. What it returns is to be done
@@ -284,13 +292,19 @@ impl<'a> Turn<'a> {
             self.rows.store(&key, known)?;
         }
         for owner in self.peers.gone() {
+            // Nobody may have looked at these leases, and the rows alone say how far their fences
+            // went.
+            let mut statement = self.connection.prepare_cached(LAST_OF_OWNER)?;
+            let last: Option<i64> =
+                statement.query_row(named_params! { ":owner": owner.as_bytes() }, |row| row.get(0))?;
+            self.raised = self.raised.max(last.map_or(Fence::NONE, rows::fence_of));
             for end in [END_LEASES, END_WAITERS] {
                 self.connection.prepare_cached(end)?.execute(named_params! { ":owner": owner.as_bytes() })?;
             }
         }
-        if let Some(last) = self.last.filter(|_| self.reserved) {
-            let last = last.0.cast_signed();
-            self.connection.prepare_cached(SET_LAST_FENCE)?.execute(named_params! { ":last": last })?;
+        if self.raised > self.floor.unwrap_or(Fence::NONE) {
+            let floor = self.raised.0.cast_signed();
+            self.connection.prepare_cached(RAISE_FLOOR)?.execute(named_params! { ":floor": floor })?;
         }
         let handed = self.handed.into_iter().map(|(_, handed)| handed).collect();
         Ok(Aftermath { handed, graves: self.peers.into_graves() })
@@ -304,18 +318,16 @@ impl<'a> Turn<'a> {
     ) -> rusqlite::Result<T> {
         if !self.load(key)?.lock.queue.is_empty() {
             // Whoever is handed the lock gets a fence.
-            self.read_last()?;
+            self.read_floor()?;
         }
         let known = self.known.get_mut(key).expect("just loaded");
-        let (me, wall_us) = (self.me, self.wall_us);
-        let last = Cell::new(self.last);
-        let known_last = || last.get().expect("read before a rule that needs it");
-        let mut fences = |count: u32| {
-            let first = known_last().next(wall_us);
-            last.set(Some(first.last_of(count)));
-            first
+        let (me, wall_us, floor) = (self.me, self.wall_us, self.floor);
+        let raised = Cell::from_mut(&mut self.raised);
+        let mut fences = |after: Fence, _: u32| {
+            let floor = floor.expect("read before a rule that reserves fences");
+            floor.max(raised.get()).max(after).next(wall_us)
         };
-        let mut raise = |fence: Fence| last.set(Some(known_last().max(fence)));
+        let mut raise = |fence: Fence| raised.set(raised.get().max(fence));
         let mut handed = Vec::new();
         let mut hand = |waiting: &rules::Waiting, fence: Option<Fence>| {
             let lives = if fence.is_some() { waiting.grant } else { GRANT_TTL };
@@ -324,8 +336,6 @@ impl<'a> Turn<'a> {
         let mut turn =
             rules::Turn { now: self.now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
         let result = rule(&mut known.lock, &mut turn);
-        self.reserved |= last.get() != self.last;
-        self.last = last.get();
         for (handed, lives) in handed {
             let origin = known.entry(handed.token, me.owner, me.boot);
             (origin.boot, origin.ttl, origin.place) = (me.boot, lives, 0);
@@ -340,7 +350,18 @@ impl<'a> Turn<'a> {
     fn own(&mut self, key: &Key, token: Token, owner: Uuid, ttl: Duration) -> rusqlite::Result<()> {
         let boot = self.me.boot;
         let origin = self.load(key)?.entry(token, owner, boot);
-        *origin = Origin { owner, boot, ttl: origin.ttl.max(ttl), number: None, place: 0 };
+        *origin = Origin::new(owner, boot, origin.ttl.max(ttl));
+        Ok(())
+    }
+
+    /// Writes down when the lease of `token` ends by the wall clock: that is to count in another
+    /// boot.
+    fn outlive(&mut self, key: &Key, token: Token) -> rusqlite::Result<()> {
+        let (me, now, wall) = (self.me, self.now, Instant::from_micros(self.wall_us));
+        let known = self.load(key)?;
+        let ends = known.lock.held.iter().find(|held| held.token == token).map(|held| held.ends);
+        let wall_ends = ends.map(|ends| (wall + ends.since(now)).as_micros());
+        known.entry(token, me.owner, me.boot).wall_ends = wall_ends;
         Ok(())
     }
 
@@ -353,7 +374,7 @@ impl<'a> Turn<'a> {
         Ok(self.known.get_mut(key).expect("just put there"))
     }
 
-    /// The lock `key` out of the file. What belongs to another boot but has to be believed counts from now.
+    /// The lock `key` out of the file, less what has ended.
     fn read(&mut self, key: &str) -> rusqlite::Result<Known> {
         let queue = match self.any_waiters {
             Some(any) => any,
@@ -364,28 +385,44 @@ impl<'a> Turn<'a> {
         };
         let (now, boot) = (self.now, self.me.boot);
         let rows = self.rows.read(key, queue)?;
-        Ok(Known::new(rows, |Stored { content, origin }| {
-            let (ends, ttl) = match content {
-                Content::Lease(held) => (held.ends, origin.ttl),
+        Ok(Known::new(rows, |row| {
+            let Origin { owner, boot: written_in, ttl, wall_ends, .. } = row.origin;
+            let (ends, ttl) = match &row.content {
+                Content::Lease(held) => (held.ends, ttl),
                 Content::Waiter(waiting) => (waiting.until, WAITER_LIFE),
             };
-            let lives = self.peers.lives(origin.owner, origin.boot, ttl, ends);
-            if lives && origin.boot != boot {
-                match content {
-                    Content::Lease(held) => held.ends = now + ttl,
-                    Content::Waiter(waiting) => (waiting.since, waiting.until) = (now, now + ttl),
+            let fate = self.peers.fate(Span { owner, boot: written_in, ttl, ends, wall_ends });
+            match (fate, &mut row.content) {
+                (Fate::Over, content) => {
+                    if let Content::Lease(held) = content {
+                        self.raised = self.raised.max(held.last);
+                    }
+                    return None;
+                }
+                (Fate::Lives, _) => {}
+                // It is not written down: its own boot goes by its own clock.
+                (Fate::Believed, Content::Lease(held)) => held.ends = now + ttl,
+                (Fate::Believed, Content::Waiter(waiting)) => {
+                    (waiting.since, waiting.until) = (now, now + ttl)
+                }
+                (Fate::Outlives(ends), _) => {
+                    let mut row = row.clone();
+                    row.origin.boot = boot;
+                    if let Content::Lease(held) = &mut row.content {
+                        held.ends = ends;
+                    }
+                    return Some(row);
                 }
             }
-            lives
+            Some(row.clone())
         }))
     }
 
     /// Before a rule that may reserve fences.
-    fn read_last(&mut self) -> rusqlite::Result<()> {
-        if self.last.is_none() {
-            let mut statement = self.connection.prepare_cached(LAST_FENCE)?;
-            let last: i64 = statement.query_row([], |row| row.get(0))?;
-            self.last = Some(Fence(last.max(0).unsigned_abs()));
+    fn read_floor(&mut self) -> rusqlite::Result<()> {
+        if self.floor.is_none() {
+            let mut statement = self.connection.prepare_cached(FLOOR)?;
+            self.floor = Some(rows::fence_of(statement.query_row([], |row| row.get(0))?));
         }
         Ok(())
     }

@@ -35,8 +35,20 @@ impl Ledger {
 
     /// One transaction. Returns the answers, and the numbers of those who were handed leases.
     pub fn turn(&self, owner: Uuid, boot: Uuid, ms: u64, batch: &[Request]) -> (Vec<Answer>, Vec<u64>) {
+        self.turn_at(owner, boot, ms, WALL, batch)
+    }
+
+    /// The same when the wall clock shows so many µs.
+    pub fn turn_at(
+        &self,
+        owner: Uuid,
+        boot: Uuid,
+        ms: u64,
+        wall: u64,
+        batch: &[Request],
+    ) -> (Vec<Answer>, Vec<u64>) {
         let me = Me { owner, boot, owners: &self.owners };
-        let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true).unwrap();
+        let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), wall, true).unwrap();
         let answers = turn.batch(batch).unwrap();
         let Aftermath { handed, graves } = turn.finish().unwrap();
         for (id, handle) in graves {
@@ -115,13 +127,13 @@ fn every_lease_of_an_earlier_boot_is_free_and_fences_grow_on() {
     let id = owner.id();
     let first = granted(&ledger.ask(id, before, 1_000_000, &acquire("k", 1_000_000)));
     let second = granted(&ledger.ask(id, before, 1_000_000, &acquire("other", 1_000_000)));
-    assert!(second > first);
     drop(owner);
     // The machine starts again: its clock too. The files are there, but nobody has them locked.
     let me = ledger.owner();
     assert_eq!(ledger.ask(me.id(), after, 1, &Request::Inspect { key: "k".into() }), Reply::Inspected(None));
-    assert!(granted(&ledger.ask(me.id(), after, 1, &acquire("k", 1_000))) > second);
+    assert!(granted(&ledger.ask(me.id(), after, 1, &acquire("k", 1_000))) > first);
     assert_eq!(ledger.rows(), 1, "the dead owner's other lease went too");
+    assert!(granted(&ledger.ask(me.id(), after, 1, &acquire("other", 1_000))) > second);
 }
 
 #[test]
@@ -248,4 +260,189 @@ fn an_owner_whose_file_was_lost_hands_its_lease_to_the_new_one_with_the_next_ren
     drop(new);
     let other = ledger.owner();
     granted(&ledger.ask(other.id(), boot, 2, &acquire("k", 10)));
+}
+
+fn acquire_block(key: &str, token: Token) -> Request {
+    let ask = Ask::new(key.into(), token, Ttl::from_millis(60_000).unwrap(), "h".into());
+    Request::Acquire(Ask { fences: 64, ..ask })
+}
+
+#[test]
+fn fences_of_one_key_do_not_move_those_of_another_and_what_is_not_used_is_given_back() {
+    let (ledger, boot) = (Ledger::new(), Uuid::new_v4());
+    let me = ledger.owner();
+    let ask = |request| ledger.ask(me.id(), boot, 0, &request);
+    for i in 0..100 {
+        let token = Token::random();
+        let first = granted(&ask(acquire_block(&format!("k{i}"), token)));
+        assert_eq!(first, Fence(WALL), "the others are still held");
+    }
+    let token = Token::random();
+    let first = granted(&ask(acquire_block("k", token)));
+    let used = Some(Fence(first.0 + 5));
+    assert_eq!(ask(Request::Release { key: "k".into(), token, used }), Reply::Released);
+    assert_eq!(granted(&ask(acquire("k", 1_000))), Fence(WALL + 6));
+}
+
+/// What takes the rows of a lease out of the file.
+#[test]
+fn fences_grow_past_those_of_a_lease_however_its_row_goes() {
+    type Go = fn(&Ledger, Owner, Owner, Uuid);
+    let ways: [(&str, Go); 6] = [
+        ("its process is gone, and somebody asks", |_, dying, _, _| drop(dying)),
+        ("its process is gone, and somebody asks for another lock", |ledger, dying, me, boot| {
+            drop(dying);
+            ledger.ask(me.id(), boot, 2, &acquire("bait", 10));
+        }),
+        ("its store ends", |ledger, ending, _, boot| {
+            let me = Me { owner: ending.id(), boot, owners: &ledger.owners };
+            let mut turn =
+                Turn::new(&ledger.connection, me, Instant::from_micros(2_000), WALL, true).unwrap();
+            turn.retire();
+            turn.finish().unwrap();
+        }),
+        ("it ran out and is swept", |ledger, _owner, me, boot| ledger.sweep(me.id(), boot, 60_000)),
+        ("it ran out, and a read looked first", |ledger, _owner, me, boot| {
+            let me = Me { owner: me.id(), boot, owners: &ledger.owners };
+            let now = Instant::from_micros(60_000_000);
+            let mut turn = Turn::new(&ledger.connection, me, now, WALL, false).unwrap();
+            turn.apply(&Request::Inspect { key: "k".into() }).unwrap();
+            turn.finish().unwrap();
+        }),
+        ("it is broken", |ledger, _owner, me, boot| {
+            ledger.ask(me.id(), boot, 2, &Request::Break { key: "k".into() });
+        }),
+    ];
+    for (how, go) in ways {
+        let (ledger, boot) = (Ledger::new(), Uuid::new_v4());
+        let (owner, other, me) = (ledger.owner(), ledger.owner(), ledger.owner());
+        granted(&ledger.ask(owner.id(), boot, 0, &acquire_block("k", Token::random())));
+        granted(&ledger.ask(owner.id(), boot, 1, &acquire_block("bait", Token::random())));
+        go(&ledger, owner, other, boot);
+        let next = granted(&ledger.ask(me.id(), boot, 60_001, &acquire("k", 10)));
+        assert_eq!(next, Fence(WALL + 64), "{how}");
+    }
+}
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// What a reboot finds of a lease that was detached for `ttl` s: at WALL, when the boot's clock
+/// showed an hour.
+struct Detached {
+    ledger: Ledger,
+    me: Owner,
+    token: Token,
+}
+
+impl Detached {
+    fn new(boot: Uuid, ttl: u64) -> Self {
+        let ledger = Ledger::new();
+        let (me, token) = (ledger.owner(), Token::random());
+        let detached = Self { ledger, me, token };
+        let ttl = Ttl::from_millis(ttl as u32 * 1000).unwrap();
+        detached.ask(boot, 3_600, 0, Request::Acquire(Ask::new("k".into(), token, Ttl::MIN, "h".into())));
+        let reply = detached.ask(boot, 3_600, 0, Request::Detach { key: "k".into(), token, ttl });
+        assert_eq!(reply, Reply::Renewed { block: None });
+        detached
+    }
+
+    /// Asks when the boot's clock shows `shown` s, and the wall clock `wall` s after WALL.
+    fn ask(&self, boot: Uuid, shown: u64, wall: i64, request: Request) -> Reply {
+        let wall = WALL.saturating_add_signed(wall * 1_000_000);
+        let (mut answers, _) = self.ledger.turn_at(self.me.id(), boot, shown * 1000, wall, &[request]);
+        answers.pop().unwrap().unwrap()
+    }
+
+    /// For how many s it lives; `None` if it has ended.
+    fn left(&self, boot: Uuid, shown: u64, wall: i64) -> Option<u64> {
+        match self.ask(boot, shown, wall, acquire("k", 10)) {
+            Reply::Busy { remaining } => remaining.map(|left| left.as_secs()),
+            Reply::Acquired { .. } => None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_was_detached_outlives_the_boot_and_lives_for_its_ttl_from_the_first_look_on() {
+    let (before, after) = (Uuid::new_v4(), Uuid::new_v4());
+    let lease = Detached::new(before, 600);
+    assert_eq!(lease.left(before, 3_601, 1), Some(599), "in its own boot it has what is left");
+    assert_eq!(lease.left(after, 50, 200), Some(600));
+    assert_eq!(lease.left(after, 649, 799), Some(1), "from that look on");
+    assert_eq!(lease.left(after, 650, 800), None);
+}
+
+#[test]
+fn what_was_detached_is_adopted_after_a_reboot() {
+    let lease = Detached::new(Uuid::new_v4(), 600);
+    let (after, heir, ttl) = (Uuid::new_v4(), Token::random(), Ttl::from_millis(10_000).unwrap());
+    let token = lease.token;
+    let adopt =
+        Request::Adopt { key: "k".into(), token, heir, ttl, holder: "i".into(), outlives_process: false };
+    assert_eq!(lease.ask(after, 5, 60, adopt), Reply::Adopted);
+    let release = Request::Release { key: "k".into(), token: heir, used: None };
+    assert_eq!(lease.ask(after, 6, 61, release), Reply::Released);
+    assert_eq!(lease.ledger.rows(), 0);
+}
+
+#[test]
+fn a_read_shows_what_outlives_the_boot_and_leaves_it_to_a_write_to_count_from_then_on() {
+    let (lease, after) = (Detached::new(Uuid::new_v4(), 600), Uuid::new_v4());
+    for shown in [10, 20] {
+        let me = Me { owner: lease.me.id(), boot: after, owners: &lease.ledger.owners };
+        let now = Instant::from_micros(shown * 1_000_000);
+        let mut turn = Turn::new(&lease.ledger.connection, me, now, WALL, false).unwrap();
+        let Reply::Inspected(Some(info)) = turn.apply(&Request::Inspect { key: "k".into() }).unwrap() else {
+            panic!("it is held")
+        };
+        assert_eq!(info.leases[0].remaining, Some(Duration::from_secs(600)));
+        turn.finish().unwrap();
+    }
+    lease.ledger.sweep(lease.me.id(), after, 30_000);
+    assert_eq!(lease.left(after, 40, 40), Some(590), "the sweep looked at 30");
+}
+
+#[test]
+fn machines_that_start_every_hour_keep_it_for_a_day_more_and_not_for_ever() {
+    let (lease, ttl) = (Detached::new(Uuid::new_v4(), 2 * DAY), 2 * DAY as i64);
+    let end = ttl + DAY as i64;
+    for hour in (1..).map(|hour| hour * 3_600).take_while(|wall| *wall < end) {
+        let expected = ttl.min(end - hour);
+        assert_eq!(lease.left(Uuid::new_v4(), 5, hour), Some(expected as u64), "after {hour} s");
+    }
+    assert_eq!(lease.left(Uuid::new_v4(), 5, end), None);
+}
+
+#[test]
+fn a_wall_clock_that_is_wrong_by_hours_ends_nothing_early() {
+    for wall in [-WALL.cast_signed() / 1_000_000, -400 * DAY as i64, -50_000, 0, 50_000, 86_000] {
+        let lease = Detached::new(Uuid::new_v4(), 600);
+        let left = lease.left(Uuid::new_v4(), 5, wall);
+        assert_eq!(left, Some(600), "{wall} s ahead");
+    }
+}
+
+#[test]
+fn where_boots_have_no_names_what_was_detached_outlives_the_boot_too() {
+    let nil = Uuid::nil();
+    let lease = Detached::new(nil, 600);
+    assert_eq!(lease.left(nil, 3_700, 100), Some(500));
+    // More left than it ever had: the clock began anew.
+    assert_eq!(lease.left(nil, 5, 200), Some(600));
+    assert_eq!(lease.left(nil, 15, 210), Some(590));
+    let late = Detached::new(nil, 600);
+    assert_eq!(late.left(nil, 5, 600 + DAY as i64), None);
+}
+
+#[test]
+fn what_a_process_renewed_goes_with_its_boot_though_it_was_detached_once() {
+    let (before, after) = (Uuid::new_v4(), Uuid::new_v4());
+    let lease = Detached::new(before, 600);
+    let (key, token, ttl) = ("k".into(), lease.token, Ttl::from_millis(600_000).unwrap());
+    let renewed = lease.ask(before, 3_601, 1, Request::Renew { key, token, ttl, fences: 0 });
+    assert_eq!(renewed, Reply::Renewed { block: None });
+    let Detached { ledger, me, .. } = lease;
+    drop(me);
+    granted(&ledger.ask(ledger.owner().id(), after, 5_000, &acquire("k", 10)));
 }

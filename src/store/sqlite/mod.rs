@@ -13,9 +13,11 @@
 //! - `directory`: where the default file lies, and when it is refused;
 //! - `failure`: SQLite's errors in the contract's words.
 //!
-//! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host share and
-//! nobody can set. It begins anew at each boot, so every lease names its boot and is free in another one.
-//! The wall clock only ever makes fences grow.
+//! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host
+//! share and nobody can set. It begins anew at each boot, so every lease names its boot. What a
+//! process held is free in another boot. A detached lease, which belongs to no process, goes on:
+//! see [`peers`](self::peers). For that its commit waits for the disk, and the lease names the wall
+//! clock at which it ends. Besides, the wall clock only ever makes fences grow.
 //!
 //! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the database,
 //! in `PATH.owners/`, and every lease names that file. The kernel drops the lock when the process ends in

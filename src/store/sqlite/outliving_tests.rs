@@ -66,7 +66,7 @@ fn a_waiter_ends_with_its_process_whatever_its_lease_would_do_also_when_it_was_h
         let (first, next) = (Token::random(), Token::random());
         ledger.ask(holder.id(), boot, 0, &ask(first, false, None));
         ledger.ask(dying.id(), boot, 1, &ask(next, true, Some(7)));
-        let release = Request::Release { key: "k".into(), token: first };
+        let release = Request::Release { key: "k".into(), token: first, used: None };
         if handed {
             ledger.ask(holder.id(), boot, 2, &release);
             drop(dying);
@@ -86,7 +86,7 @@ fn a_waiter_that_has_taken_its_lease_up_keeps_it_for_the_ttl_though_its_process_
     let (first, next) = (Token::random(), Token::random());
     ledger.ask(holder.id(), boot, 0, &ask(first, false, None));
     ledger.ask(dying.id(), boot, 1, &ask(next, true, Some(7)));
-    ledger.ask(holder.id(), boot, 2, &Request::Release { key: "k".into(), token: first });
+    ledger.ask(holder.id(), boot, 2, &Request::Release { key: "k".into(), token: first, used: None });
     let reply = ledger.ask(dying.id(), boot, 3, &ask(next, true, Some(8)));
     assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
     drop(dying);

@@ -28,11 +28,49 @@ impl Me<'_> {
     }
 }
 
+/// How wrong the wall clock may be where it has to tell for how long the machine was off. A
+/// hardware clock in local time is wrong by up to 14 hours until it is corrected. If this is
+/// larger, detached leases may outlive their time by more; if it is smaller, they may end too early
+/// after a reboot.
+pub const WALL_DOUBT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a row says of its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// The store that it belongs to; nil for none.
+    pub owner: Uuid,
+    /// The boot in which it was written.
+    pub boot: Uuid,
+    /// How long it was to last.
+    pub ttl: Duration,
+    /// Until when, by the clock of that boot.
+    pub ends: Instant,
+    /// Until when by the wall clock, in µs since 1970, if it is to outlive the boot.
+    pub wall_ends: Option<u64>,
+}
+
+/// What has become of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its time is over, or its process is gone.
+    Over,
+    /// It lives until it ends.
+    Lives,
+    /// Its process lives, in what looks like another boot and is a second kernel on the same file.
+    /// We can't read that one's clock, so the row is believed to last for its whole ttl from each
+    /// look.
+    Believed,
+    /// It has outlived its boot. It ends then by the clock of this one, and is to be written down
+    /// anew.
+    Outlives(Instant),
+}
+
 /// The owners of rows, each looked at no more than once.
 #[derive(Debug)]
 pub struct Peers<'a> {
     me: Me<'a>,
     now: Instant,
+    wall_us: u64,
     /// Whether the transaction may write, and so free what the dead had.
     writes: bool,
     /// What was found out about owners; `true`: it is gone.
@@ -44,28 +82,55 @@ pub struct Peers<'a> {
 }
 
 impl<'a> Peers<'a> {
-    pub fn new(me: Me<'a>, now: Instant, writes: bool) -> Self {
+    pub fn new(me: Me<'a>, now: Instant, wall_us: u64, writes: bool) -> Self {
         let seen = FxHashMap::from_iter([(me.owner, false)]);
-        Self { me, now, writes, seen, gone: Vec::new(), graves: Vec::new() }
+        Self { me, now, wall_us, writes, seen, gone: Vec::new(), graves: Vec::new() }
     }
 
-    /// Whether a row counts that was written by `owner` in `boot` and was to last for `ttl`, until `ends`. If it does
-    /// not because its process is gone, all rows of that process will go.
-    pub fn lives(&mut self, owner: Uuid, boot: Uuid, ttl: Duration, ends: Instant) -> bool {
-        // Whoever is not known to be gone is to be believed until the time ends.
-        !self.is_over(owner, boot, ttl, ends) && self.is_alive(owner) != Some(false)
-    }
-
-    /// Whether the time of such a row is over.
-    pub fn is_over(&mut self, owner: Uuid, boot: Uuid, ttl: Duration, ends: Instant) -> bool {
-        if boot != self.me.boot {
-            // Of an earlier boot, then its owner's file is missing or unlocked. If it is locked, what looks
-            // like another boot is a second kernel on the same file, whose clock we can't read: it is believed.
-            return self.is_alive(owner) != Some(true);
+    /// Whether a row counts. If it does not because its process is gone, all rows of that process
+    /// will go.
+    pub fn fate(&mut self, span: Span) -> Fate {
+        match self.fate_by_time(span) {
+            // Whoever is not known to be gone is to be believed until the time ends.
+            Fate::Lives if self.is_alive(span.owner) == Some(false) => Fate::Over,
+            fate => fate,
         }
+    }
+
+    /// The same, as far as that can be told without a look at the process of a row of this boot.
+    pub fn fate_by_time(&mut self, span: Span) -> Fate {
+        let Span { owner, boot, ttl, ends, .. } = span;
         // Where boots have no names, what has more left than it ever had is of an earlier one.
         let impossible = boot.is_nil() && ends.since(self.now) > ttl;
-        ends <= self.now || impossible
+        match () {
+            () if boot == self.me.boot && !impossible => {
+                if ends <= self.now {
+                    Fate::Over
+                } else {
+                    Fate::Lives
+                }
+            }
+            () if owner.is_nil() => self.outlives(span),
+            // Of an earlier boot, then its owner's file is missing or unlocked; unless there are
+            // two kernels.
+            () if !impossible && self.is_alive(owner) == Some(true) => Fate::Believed,
+            () => Fate::Over,
+        }
+    }
+
+    /// Returns whether a row of no process goes on in this boot. Nobody knows for how long the
+    /// machine was off. So the row lives for its ttl again, from the first look on: it never ends
+    /// too early, and too late by no more than its ttl. A machine that starts every day must not
+    /// keep it for ever, so it ends [`WALL_DOUBT`] after its original end. By as much the wall
+    /// clock may be ahead without ending it too early. A wall clock that is behind ends nothing.
+    fn outlives(&self, Span { ttl, wall_ends, .. }: Span) -> Fate {
+        let left = |wall_ends: u64| {
+            (Instant::from_micros(wall_ends) + WALL_DOUBT).since(Instant::from_micros(self.wall_us))
+        };
+        match wall_ends.map(left) {
+            Some(left) if !left.is_zero() => Fate::Outlives(self.now + left.min(ttl)),
+            _ => Fate::Over,
+        }
     }
 
     /// Remembers an owner whose process is gone. A transaction that may not write leaves that to others.

@@ -10,14 +10,15 @@ use uuid::Uuid;
 use super::super::rules::{Held, Lock, Waiting};
 use crate::lease::{Fence, Instant, Mode, Token};
 
-const LEASES: &str = "SELECT token, most, owner, boot, holder, number, ends, ttl, fence FROM leases
+const LEASES: &str = "SELECT token, most, owner, boot, holder, number, ends, ttl, fence, last, wall_ends
+    FROM leases
     WHERE key = ?1";
 const WAITERS: &str = "SELECT token, most, owner, boot, holder, number, until, since, place, grant_ttl
     FROM waiters
     WHERE key = ?1 ORDER BY place";
 const SET_LEASE: &str = "INSERT OR REPLACE INTO leases
-    (key, token, most, owner, boot, holder, number, ends, ttl, fence)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    (key, token, most, owner, boot, holder, number, ends, ttl, fence, last, wall_ends)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const SET_WAITER: &str = "INSERT OR REPLACE INTO waiters
     (key, place, token, most, owner, boot, holder, number, until, since, grant_ttl)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
@@ -33,10 +34,19 @@ pub struct Origin {
     pub boot: Uuid,
     /// For how long a lease was wanted.
     pub ttl: Duration,
+    /// When a lease that belongs to no store ends by the wall clock, in µs since 1970.
+    pub wall_ends: Option<u64>,
     /// What a notice calls a waiter, or whoever was one and has not taken up its lease.
     pub number: Option<u64>,
     /// A waiter's rank in the queue, counted from 1; 0 for whoever does not wait.
     pub place: i64,
+}
+
+impl Origin {
+    /// That of a lease of `owner` that was written in `boot` and wanted for `ttl`.
+    pub fn new(owner: Uuid, boot: Uuid, ttl: Duration) -> Self {
+        Self { owner, boot, ttl, wall_ends: None, number: None, place: 0 }
+    }
 }
 
 /// A row.
@@ -85,25 +95,27 @@ pub struct Known {
 }
 
 impl Known {
-    /// Of the rows that were read, those count that `live`; the others are only remembered, to be deleted.
-    pub fn new(rows: Vec<Stored>, mut live: impl FnMut(&mut Stored) -> bool) -> Self {
+    /// Of the rows that were read, those count that `live` returns, and as it returns them; the
+    /// others are only remembered, to be deleted. What `live` changes in a row itself is not
+    /// written down.
+    pub fn new(rows: Vec<Stored>, mut live: impl FnMut(&mut Stored) -> Option<Stored>) -> Self {
         let mut known = Self { read: rows, ..Self::default() };
         for (index, row) in known.read.iter_mut().enumerate() {
-            let lives = live(row);
             let token = match &row.content {
                 Content::Lease(held) => held.token,
                 Content::Waiter(waiting) => waiting.token,
             };
-            let mut origin = row.origin;
-            known.last_place = known.last_place.max(origin.place);
-            if lives {
-                match row.content.clone() {
-                    Content::Lease(held) => known.lock.held.push(held),
-                    Content::Waiter(waiting) => known.lock.queue.push(waiting),
+            known.last_place = known.last_place.max(row.origin.place);
+            let origin = match live(row) {
+                None => Origin { place: 0, ..row.origin },
+                Some(Stored { content, origin }) => {
+                    match content {
+                        Content::Lease(held) => known.lock.held.push(held),
+                        Content::Waiter(waiting) => known.lock.queue.push(waiting),
+                    }
+                    origin
                 }
-            } else {
-                origin.place = 0;
-            }
+            };
             known.entries.insert(token, Entry { origin, read: Some(index) });
         }
         known
@@ -111,7 +123,7 @@ impl Known {
 
     /// What is known of `token`; as of one that belongs to `owner` in `boot`, if nothing was.
     pub fn entry(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
-        let origin = Origin { owner, boot, ttl: Duration::ZERO, number: None, place: 0 };
+        let origin = Origin::new(owner, boot, Duration::ZERO);
         &mut self.entries.entry(token).or_insert(Entry { origin, read: None }).origin
     }
 
@@ -181,15 +193,17 @@ impl<'a> Rows<'a> {
 
     fn set(&mut self, key: &str, Stored { content, origin }: &Stored) -> rusqlite::Result<()> {
         let mut buffer = [0; Token::LENGTH];
-        let Origin { owner, boot, ttl, number, place } = origin;
+        let Origin { owner, boot, ttl, wall_ends, number, place } = origin;
         let (owner, boot, number) = (owner.as_bytes(), boot.as_bytes(), number.map(u64::cast_signed));
         match content {
-            Content::Lease(Held { token, holder, mode, fence, ends }) => {
+            Content::Lease(Held { token, holder, mode, fence, last, ends }) => {
                 let (token, ends) = (token.encode(&mut buffer), ends.as_micros().cast_signed());
                 let (ttl, fence) = (ttl.as_millis() as i64, fence.map(|fence| fence.0.cast_signed()));
-                let most = most(*mode);
-                self.set_lease
-                    .execute(params![key, token, most, owner, boot, &**holder, number, ends, ttl, fence])?;
+                let (most, last, wall_ends) =
+                    (most(*mode), last.0.cast_signed(), wall_ends.map(u64::cast_signed));
+                self.set_lease.execute(params![
+                    key, token, most, owner, boot, &**holder, number, ends, ttl, fence, last, wall_ends
+                ])?;
             }
             Content::Waiter(Waiting { token, holder, mode, number: _, grant, since, until }) => {
                 let grant = grant.as_millis() as i64;
@@ -222,6 +236,7 @@ fn lease_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
         owner: id_of(row, 2)?,
         boot: id_of(row, 3)?,
         ttl: Duration::from_millis(number_of(row, 7)?),
+        wall_ends: row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned),
         number: row.get::<_, Option<i64>>(5)?.map(i64::cast_unsigned),
         place: 0,
     };
@@ -229,7 +244,8 @@ fn lease_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
         token: token_of(row, 0)?,
         holder: row.get(4)?,
         mode: mode_of(row, 1)?,
-        fence: fence_of(row, 8)?,
+        fence: row.get::<_, Option<i64>>(8)?.map(fence_of),
+        last: fence_of(row.get(9)?),
         ends: Instant::from_micros(number_of(row, 6)?),
     };
     Ok(Stored { content: Content::Lease(held), origin })
@@ -240,6 +256,7 @@ fn waiter_of(row: &Row<'_>) -> rusqlite::Result<Stored> {
         owner: id_of(row, 2)?,
         boot: id_of(row, 3)?,
         ttl: Duration::ZERO,
+        wall_ends: None,
         number: Some(number_of(row, 5)?),
         place: row.get(8)?,
     };
@@ -264,8 +281,8 @@ pub fn id_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
 }
 
-fn fence_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Fence>> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(|fence| Fence(fence.max(0).unsigned_abs())))
+pub fn fence_of(number: i64) -> Fence {
+    Fence(number.max(0).unsigned_abs())
 }
 
 /// A number that was written as its bit pattern.

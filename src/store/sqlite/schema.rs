@@ -8,23 +8,35 @@ use rusqlite::Connection;
 const APPLICATION_ID: i32 = 0x4c53_484c;
 
 /// The layout's version. A file of any other is refused.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 
 /// How many pages of 4 KiB the write-ahead log may have before it is put back into the database: rarer than
 /// SQLite's own 1000, because that costs two syncs of the disk.
 const WAL_PAGES: i32 = 4000;
 
-/// Instants are in µs on the host's boot clock, `ttl` and `grant_ttl` are in ms. BLOBs are UUIDs: the store that wrote the row, and the
-/// boot in which it did. `most` is 0 for an exclusive lease. A lease has a `number` until whoever was handed
-/// it, as that waiter of its process, has taken it up: the index has those leases alone, so it costs the others nothing.
-/// A `fence` is missing until a shared lease is taken up. `place` counts up in each queue. One row in `fence` counts for all keys, so that a key leaves nothing behind.
+/// Lets a commit be durable against a crash of any process, and of the machine only as far as the
+/// file stays consistent: what a process held does not outlive the machine's run anyway.
+pub const USUAL: &str = "PRAGMA synchronous = NORMAL";
+/// Lets a commit wait until it is on the disk.
+pub const DURABLE: &str = "PRAGMA synchronous = FULL";
+
+/// Instants are in µs on the host's boot clock, `ttl` and `grant_ttl` are in ms. BLOBs are UUIDs:
+/// the store that wrote the row, and the boot in which it did. `most` is 0 for an exclusive lease.
+/// A lease has a `number` until whoever was handed it, as that waiter of its process, has taken it
+/// up: the index has those leases alone, so it costs the others nothing. A `fence` is missing until
+/// a shared lease is taken up. `last` is the last fence that was reserved with the lease, 0 if none
+/// was. `wall_ends` is the wall clock at the end of a detached lease, in µs since 1970. `place`
+/// counts up in each queue. The one row in `fence` is the floor of all keys, so that a key leaves
+/// nothing behind.
 const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS leases (
         key TEXT NOT NULL,
         token TEXT NOT NULL,
         most INTEGER NOT NULL,
         fence INTEGER,
+        last INTEGER NOT NULL,
         ends INTEGER NOT NULL,
+        wall_ends INTEGER,
         ttl INTEGER NOT NULL,
         owner BLOB NOT NULL,
         boot BLOB NOT NULL,
@@ -47,7 +59,7 @@ const LAYOUT: &str = "
         holder TEXT NOT NULL,
         PRIMARY KEY (key, place)
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS fence (only INTEGER PRIMARY KEY CHECK (only = 0), last INTEGER NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS fence (only INTEGER PRIMARY KEY CHECK (only = 0), floor INTEGER NOT NULL) STRICT;
     INSERT OR IGNORE INTO fence VALUES (0, 0);
 ";
 
@@ -94,9 +106,7 @@ pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
         Ordering::Equal => {}
     }
     journal(connection)?;
-    // Durable against a crash of any process. After one of the machine nothing is held any more anyway,
-    // and the file is consistent.
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.execute_batch(USUAL)?;
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", i64::from(WAL_PAGES) * 4096)?;
     Ok(())

@@ -1,5 +1,6 @@
 //! The opened file, and one transaction in it.
 
+use std::fmt::Display;
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,6 +112,7 @@ impl Session {
     /// Opens the lock file at `path`, and makes it if it is missing; waits for others until `deadline`.
     pub fn open(path: &Path, deadline: Instant) -> Result<Self, Trouble> {
         directory::secure(path).map_err(Trouble::Broken)?;
+        clock::comparable().map_err(|incomparable| Trouble::Broken(unsupported(path, incomparable)))?;
         loop {
             match Self::try_open(path, deadline) {
                 Err(Refusal::Sqlite(error)) if failure::is_busy(&error) && clock::now() < deadline => {
@@ -183,11 +185,32 @@ impl Session {
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
         let owner = self.living_owner(owner)?;
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
-        let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
-        self.execute(begin).map_err(|error| self.trouble(&error))?;
-        let result = self.carry_out(owner, work, writes);
-        if result.is_err() && !self.connection.is_autocommit() {
-            let _ = self.execute("ROLLBACK");
+        let durable = work.batches.iter().copied().flatten().any(is_to_outlive);
+        self.durably(durable, |session| {
+            let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
+            session.execute(begin).map_err(|error| session.trouble(&error))?;
+            let result = session.carry_out(owner, work, writes);
+            if result.is_err() && !session.connection.is_autocommit() {
+                let _ = session.execute("ROLLBACK");
+            }
+            result
+        })
+    }
+
+    /// If `durable`, lets the commits of `act` wait for the disk: what is detached outlives the
+    /// machine's run. SQLite takes that setting only outside of a transaction.
+    fn durably<T>(
+        &mut self,
+        durable: bool,
+        act: impl FnOnce(&mut Self) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        if durable {
+            self.execute(schema::DURABLE).map_err(|error| self.trouble(&error))?;
+        }
+        let result = act(self);
+        if durable {
+            // Should that fail, what follows only takes longer.
+            let _ = self.execute(schema::USUAL);
         }
         result
     }
@@ -377,6 +400,13 @@ fn carry(
     Ok((answers, turn.finish()?))
 }
 
+fn unsupported(path: &Path, why: impl Display) -> StoreError {
+    StoreError::not_done(
+        StoreErrorKind::Unsupported,
+        format!("the lock file {} can't be used: {why}", path.display()),
+    )
+}
+
 fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
     let told = failure::of_sqlite(path, error);
     if failure::is_busy(error) { Trouble::Busy(told) } else { Trouble::Broken(told) }
@@ -384,6 +414,10 @@ fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
 
 fn is_change(request: &Request) -> bool {
     !matches!(request, Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. })
+}
+
+fn is_to_outlive(request: &Request) -> bool {
+    matches!(request, Request::Detach { .. })
 }
 
 fn cannot_open() -> rusqlite::Error {
@@ -399,4 +433,38 @@ fn wait_for_others(tries: i32, until: &AtomicU64) -> bool {
     let longest = 50 * tries.clamp(1, 20).unsigned_abs();
     std::thread::sleep(Duration::from_micros(fastrand::u32(25..=longest).into()));
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Token, Ttl};
+
+    /// SQLite's numbers for NORMAL and FULL.
+    const USUAL: i32 = 1;
+    const DURABLE: i32 = 2;
+
+    fn synchronous(session: &Session) -> i32 {
+        session.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn only_the_commit_of_what_outlives_the_machines_run_waits_for_the_disk() {
+        let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
+        std::fs::create_dir(&folder).unwrap();
+        let deadline = clock::now() + Duration::from_secs(5);
+        let mut session = Session::open(&folder.join("locks.db"), deadline).unwrap();
+        assert_eq!(synchronous(&session), USUAL);
+        for (durable, expected) in [(true, DURABLE), (false, USUAL)] {
+            assert_eq!(session.durably(durable, |session| Ok(synchronous(session))).unwrap(), expected);
+            let failed: Result<(), _> = session.durably(durable, |_| Err(Trouble::Moved));
+            assert!(matches!(failed, Err(Trouble::Moved)));
+            assert_eq!(synchronous(&session), USUAL, "whatever came of it");
+        }
+        let (key, token, ttl) = (Key::from("k"), Token::random(), Ttl::MIN);
+        assert!(is_to_outlive(&Request::Detach { key: key.clone(), token, ttl }));
+        assert!(!is_to_outlive(&Request::Renew { key, token, ttl, fences: 0 }));
+        drop(session);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

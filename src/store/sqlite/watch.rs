@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(watch.due(), None);
         wait(&mut watch, "k", token, 60_000, at(0));
         assert!(watch.due().is_some());
-        let release = Request::Release { key: "k".into(), token };
+        let release = Request::Release { key: "k".into(), token, used: None };
         watch.note(&release, &Ok(Reply::NotHeld(crate::store::Absence::Taken)), at(1));
         assert_eq!(watch.due(), None);
     }

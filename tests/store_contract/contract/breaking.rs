@@ -81,7 +81,7 @@ pub async fn all_shared_leases_are_broken_together(place: &dyn Fixture) {
     // And the other way round: those who wait together are let in together.
     for reader in &readers {
         assert_eq!(
-            ask(&one, Request::Release { key: key.clone(), token: reader.wants.token }).await,
+            ask(&one, Request::Release { key: key.clone(), token: reader.wants.token, used: None }).await,
             Reply::NotHeld(Absence::Taken)
         );
         reader.queued().await;

@@ -16,7 +16,7 @@ fn behind_a_rival<const N: usize>(world: &mut World, change: fn(&mut AcquireComm
 
 /// The rival gives the lock back. What the store says then has not arrived yet.
 fn notice(world: &mut World, rivals: Token) -> Notice {
-    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals, used: None }).unwrap();
     let mut notices = world.table.take_notices();
     assert_eq!(notices.len(), 1);
     notices.remove(0)
@@ -224,7 +224,7 @@ fn whoever_was_handed_a_short_lease_and_did_not_hear_of_it_comes_in_time() {
         let asked = world.acquire_with(Wait::Forever, |asked| asked.ttl = ttl);
         world.exchange();
         let released = world.now;
-        world.ask(Request::Release { key: "lock:k".into(), token: holder }).unwrap();
+        world.ask(Request::Release { key: "lock:k".into(), token: holder, used: None }).unwrap();
         assert_eq!(world.table.take_notices().len(), 1, "and nobody tells it");
         world.pass_until_due();
         world.exchange();

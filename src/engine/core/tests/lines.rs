@@ -184,7 +184,7 @@ fn a_notice_without_a_fence_is_followed_by_a_look_that_takes_the_lease_up() {
     let asked = world.acquire(Wait::Forever);
     world.exchange();
     assert!(!asked.state.is_held(world.now));
-    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals, used: None }).unwrap();
     for notice in world.table.take_notices() {
         let Notice::Granted { number, .. } = notice else { panic!("{notice:?}") };
         world.core.noticed(world.now, STORE, Notice::Granted { number, fence: None });
@@ -203,7 +203,7 @@ fn a_lost_notice_costs_no_more_than_a_heartbeat() {
     rival(&mut world, rivals);
     let asked = world.acquire(Wait::Forever);
     world.exchange();
-    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals, used: None }).unwrap();
     world.table.take_notices();
     let began = world.now;
     while !asked.state.is_held(world.now) {
@@ -348,7 +348,7 @@ fn who_looks_when_notices_may_have_been_lost_looks_again() {
     let look = world.only_batch();
     let answers: Vec<_> = look.requests.iter().cloned().map(|request| world.ask(request)).collect();
     // Handed to the waiter before it has heard that it waits, by a notice that is lost.
-    world.ask(Request::Release { key: "lock:k".into(), token: rivals }).unwrap();
+    world.ask(Request::Release { key: "lock:k".into(), token: rivals, used: None }).unwrap();
     world.table.take_notices();
     world.core.noticed(world.now, STORE, Notice::Missed);
     world.answer(look, answers);

@@ -3,6 +3,7 @@
 mod adopting;
 mod early;
 mod ending;
+mod fences;
 mod health;
 mod holding;
 mod lines;

@@ -1,0 +1,52 @@
+// Fences stay at the clock: a store that loses its data goes on by the clock, and no fence may be
+// given twice then.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { overStores } from '../support/stores.mjs'
+
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
+/** By how many µs a fence may be ahead: a process reserves 64 at a time and uses them as it goes. */
+const MOST_AHEAD = 1_000
+
+/** No less than the wall clock shows. */
+const wallMicros = () => (Date.now() + 1) * 1_000
+
+/**
+ * Contenders of so many clients take turns at each of `keys` locks: leases are handed on within a
+ * client and between clients. Returns by how many µs a fence was ahead of the wall clock at most,
+ * and how many leases there were.
+ */
+async function compete(t, store, { keys, contenders, clients: count }) {
+  const clients = Array.from({ length: count }, () => store.client(t))
+  const end = performance.now() + SECONDS * 1_000
+  let [ahead, grants] = [Number.NEGATIVE_INFINITY, 0]
+  const contend = async (locks, key) => {
+    while (performance.now() < end) {
+      const lease = await locks.acquire(key, { wait: 60_000 })
+      ahead = Math.max(ahead, lease.fence - wallMicros())
+      grants++
+      await lease.release()
+    }
+  }
+  const names = Array.from({ length: keys }, () => store.key())
+  const all = names.flatMap((key) => Array.from({ length: contenders }, (_, i) => contend(clients[i % count], key)))
+  await Promise.all(all)
+  return { ahead: Math.round(ahead), grants }
+}
+
+overStores('fences stay at the clock', (store) => {
+  for (const [title, crowd] of [
+    ['64 keys that are handed over between 8 clients', { keys: 64, contenders: 8, clients: 8 }],
+    ['64 keys that are handed on within 2 clients and between them', { keys: 64, contenders: 4, clients: 2 }],
+    ['one key that is handed on by the block', { keys: 1, contenders: 32, clients: 2 }],
+    ['64 keys without contention', { keys: 64, contenders: 1, clients: 1 }],
+  ]) {
+    test(title, async (t) => {
+      const { ahead, grants } = await compete(t, store, crowd)
+      t.diagnostic(`${grants} leases, at most ${ahead} µs ahead`)
+      assert.ok(grants > 1_000, `${grants} leases`)
+      assert.ok(ahead <= MOST_AHEAD, `${ahead} µs ahead of the clock after ${grants} leases`)
+    })
+  }
+})

@@ -1,0 +1,72 @@
+// Processes of one host in different time namespaces, as containers are, share a lock file: their
+// clocks show different instants, and their leases end at the same one.
+
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { startChild } from '../support/child.mjs'
+import { timed } from '../support/clock.mjs'
+import { inHiddenTimeNamespace, inTimeNamespace, noTimeNamespaces } from '../support/namespaces.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+
+const TTL = 1_000
+
+const NAMESPACES = [
+  ['an hour ahead', inTimeNamespace({ boottime: 3_600 })],
+  ['an hour ahead, the monotonic clock too', inTimeNamespace({ boottime: 3_600, monotonic: 3_600 })],
+  ['two deep', [...inTimeNamespace({ boottime: 7_200 }), ...inTimeNamespace({ boottime: 50 })]],
+]
+
+async function startClient(t, store, launcher) {
+  const child = startChild(t, 'client.mjs', { store }, { launcher })
+  await child.next('ready')
+  return child
+}
+
+describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }, () => {
+  for (const [title, launcher] of NAMESPACES) {
+    for (const direction of ['inside waits', 'outside waits']) {
+      test(`${title}: held, handed over and run out as in one, ${direction}`, async (t) => {
+        const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+        const outside = await startClient(t, store)
+        const inside = await startClient(t, store, launcher)
+        const [holder, other] = direction === 'inside waits' ? [outside, inside] : [inside, outside]
+        const key = randomUUID()
+
+        assert.equal((await holder.ask('acquire', { key })).held, true)
+        assert.equal((await other.ask('tryAcquire', { key })).held, false, 'held')
+
+        const waits = other.ask('acquire', { key, wait: 10_000 })
+        const held = timed(() => waits)
+        await holder.ask('release')
+        const { ms } = await held
+        assert.ok(ms < 2_000, `handed over after ${ms} ms`)
+        await other.ask('release')
+
+        const runsOut = randomUUID()
+        const since = Date.now()
+        assert.equal((await holder.ask('acquire', { key: runsOut, ttl: TTL, autoRenew: false })).held, true)
+        // It lives, and can neither renew its lease nor give it back.
+        holder.signal('SIGSTOP')
+        assert.equal((await other.ask('acquire', { key: runsOut, wait: 10_000 })).held, true)
+        const after = Date.now() - since
+        holder.signal('SIGCONT')
+        assert.ok(after >= TTL - 20 && after < TTL + 1_000, `run out after ${after} ms`)
+      })
+    }
+  }
+
+  test('where nobody can tell by how much the clock differs the file is refused, and memory is not', async (t) => {
+    const folder = temporaryFolder(t)
+    const path = join(folder, 'locks.db')
+    const launcher = inHiddenTimeNamespace(folder)
+    const refused = startChild(t, 'client.mjs', { store: `sqlite:${path}` }, { launcher })
+    const { error } = await refused.next('refused')
+    assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+    assert.match(error.message, /time namespace/)
+    assert.ok(error.message.includes(path), error.message)
+    const inMemory = await startClient(t, 'memory:hidden', launcher)
+    assert.equal((await inMemory.ask('acquire', { key: randomUUID() })).held, true)
+  })
+})

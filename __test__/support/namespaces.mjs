@@ -1,0 +1,52 @@
+// Linux namespaces: processes whose clock counts from another instant, and a machine that seems to
+// have been started again.
+
+import { spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+const BOOT_ID = '/proc/sys/kernel/random/boot_id'
+
+/** Why `launcher` can't be used here, or false. */
+function refusal(what, launcher) {
+  const { status, error, stderr } = spawnSync(launcher[0], [...launcher.slice(1), 'true'], { encoding: 'utf8' })
+  return status === 0 ? false : `${what} needs Linux, and root: ${error?.message ?? stderr.trim()}`
+}
+
+/** A launcher of processes whose clocks are that many seconds ahead of everybody's. */
+export const inTimeNamespace = ({ boottime = 3_600, monotonic = 0 } = {}) => [
+  ...['unshare', '--time', '--boottime', `${boottime}`, '--monotonic', `${monotonic}`],
+]
+
+/** Why there can be no time namespaces here, or false. */
+export const noTimeNamespaces = refusal('a time namespace', inTimeNamespace())
+
+/** Shows `$1` as the boot's id and `$2` as the clock's offsets, and becomes what follows. */
+const REBOOT = `mount --bind "$1" ${BOOT_ID} && mount --bind "$2" /proc/$$/timens_offsets && shift 2 && exec "$@"`
+
+/** Shows `$1` as the clock's offsets, and becomes what follows. */
+const HIDE = 'mount --bind "$1" /proc/$$/timens_offsets && shift && exec "$@"'
+
+/** A launcher of processes in a time namespace that can't read by how much their clocks differ. */
+export function inHiddenTimeNamespace(folder) {
+  const nothing = join(folder, 'nothing')
+  writeFileSync(nothing, '')
+  return [...inTimeNamespace(), '--mount', 'sh', '-c', HIDE, 'sh', nothing]
+}
+
+/**
+ * A launcher of processes to which the machine seems to have been started `uptime` seconds ago: the
+ * boot has another id, and the boot clock began anew. Nothing tells them that they are in namespaces.
+ * `folder` is for its files.
+ */
+export function afterReboot(folder, uptime = 3) {
+  const [id, offsets] = ['boot-id', 'offsets'].map((name) => join(folder, `${name}-${randomUUID()}`))
+  writeFileSync(id, `${randomUUID()}\n`)
+  writeFileSync(offsets, 'monotonic 0 0\nboottime 0 0\n')
+  const shown = Math.floor(Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]))
+  return [...inTimeNamespace({ boottime: uptime - shown }), '--mount', 'sh', '-c', REBOOT, 'sh', id, offsets]
+}
+
+/** Why there can be no other boot here, or false. */
+export const noReboot = (folder) => noTimeNamespaces || refusal('another boot', afterReboot(folder))

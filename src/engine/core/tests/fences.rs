@@ -1,0 +1,119 @@
+//! What a release says of the fences that were used.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::engine::command::AdoptCommand;
+
+/// What the releases of leases say, among all that is sent; a place that is given up says nothing.
+fn told(sent: &[Request], token: Token) -> Vec<Option<Fence>> {
+    let used = sent.iter().filter_map(|request| match request {
+        Request::Release { token: whose, used, .. } if *whose == token => Some(*used),
+        _ => None,
+    });
+    used.collect()
+}
+
+fn granted(world: &mut World, asked: &Asked) -> (Fence, Token) {
+    match world.outcome_of(asked.op) {
+        Outcome::Acquired(fence, token) => (fence, token),
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+#[test]
+fn a_lease_that_was_not_handed_on_used_its_own_fence() {
+    let mut world = World::new();
+    let holder = world.acquire(Wait::Forever);
+    world.exchange();
+    let (fence, token) = granted(&mut world, &holder);
+    world.release(&holder);
+    assert_eq!(told(&world.exchange(), token), [Some(fence)]);
+}
+
+#[test]
+fn what_the_engine_and_the_thread_handed_on_is_used() {
+    let mut world = World::new();
+    let first = world.acquire(Wait::Forever);
+    world.exchange();
+    let (fence, token) = granted(&mut world, &first);
+    let waiters: Vec<_> = (0..4).map(|_| world.acquire(Wait::Forever)).collect();
+    world.exchange();
+    // By the engine.
+    world.release(&first);
+    world.settled();
+    world.core.relay(world.now);
+    // By the thread, of which the engine hears with the release.
+    let mut last = fence;
+    for pair in waiters.windows(2) {
+        let handed =
+            world.relay.hand_on(pair[0].op, &pair[0].state, world.now).expect("it was left to the thread");
+        assert!(handed.fence > last);
+        last = handed.fence;
+    }
+    world.release(&waiters[3]);
+    assert_eq!(told(&world.exchange(), token), [Some(last)]);
+}
+
+#[test]
+fn more_fences_on_their_way_are_not_used() {
+    let mut world = World::new();
+    let mut holder = world.acquire(Wait::Forever);
+    world.exchange();
+    let (mut last, token) = granted(&mut world, &holder);
+    let mut waiters: VecDeque<_> = (0..60).map(|_| world.acquire(Wait::Forever)).collect();
+    world.exchange();
+    world.settled();
+    let asks_for_more = |batch: &Batch| {
+        batch.requests.iter().any(|request| matches!(request, Request::Renew { fences: 1.., .. }))
+    };
+    // Until the engine asks for more, which is not answered.
+    loop {
+        world.release(&holder);
+        holder = waiters.pop_front().expect("more are asked for before these are served");
+        let next = world.settled().into_iter().find(|settled| settled.op == holder.op);
+        let Some(Outcome::Acquired(fence, _)) = next.map(|settled| settled.outcome) else {
+            panic!("it was not handed on")
+        };
+        assert!(fence > last);
+        last = fence;
+        if world.batches().iter().any(asks_for_more) {
+            break;
+        }
+    }
+    for waiter in waiters {
+        world.give(Command::Cancel { op: waiter.op });
+    }
+    world.release(&holder);
+    let sent: Vec<Request> = world.batches().into_iter().flat_map(|batch| batch.requests).collect();
+    assert_eq!(told(&sent, token), [Some(last)]);
+}
+
+#[test]
+fn an_heir_does_not_know_what_was_used_whatever_its_ticket_says() {
+    let mut world = World::new();
+    let held = world.acquire(Wait::Forever);
+    world.exchange();
+    let (_, from) = granted(&mut world, &held);
+    world.give(Command::Detach { op: held.op, ttl: None });
+    world.exchange();
+    world.settled();
+    let asked = world.asking(Wait::Never);
+    let heir = Asked { op: asked.op, state: asked.state.clone() };
+    world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(1) }));
+    world.exchange();
+    let (_, token) = granted(&mut world, &heir);
+    world.release(&heir);
+    assert_eq!(told(&world.exchange(), token), [None]);
+}
+
+#[test]
+fn a_clean_up_does_not_know_what_was_used() {
+    let mut world = World::new();
+    let holder = world.acquire(Wait::Forever);
+    world.exchange();
+    let (_, token) = granted(&mut world, &holder);
+    world.give(Command::Cancel { op: holder.op });
+    let sent = world.exchange();
+    assert_eq!(told(&sent, token), [None]);
+}
