@@ -1,21 +1,23 @@
 //! The opened file, and one transaction in it.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, named_params};
 use uuid::Uuid;
 
 use super::super::{Answer, Request, StoreError, StoreErrorKind};
 use super::leases::{Aftermath, Cursor, Handed, Turn};
+use super::identity::{self, FileNames, Files, OpenFiles};
 use super::owner::{self, Owner};
 use super::peers::Me;
 use super::rows;
 use super::schema::{self, Refusal};
-use super::{boot, directory, failure};
+use super::{boot, failure};
 use crate::engine::clock;
 use crate::lease::{Instant, Key};
 
@@ -28,8 +30,6 @@ const ENDS: &str = "SELECT min(at) FROM (SELECT ends AS at FROM leases WHERE key
 
 /// How often a session that is used takes a step of the sweep.
 const SWEEP_EVERY: Duration = Duration::from_millis(20);
-/// How often it looks whether its owner's file is still there.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the files are touched, for tidiers that delete what is old.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
 
@@ -73,14 +73,37 @@ pub struct Done {
     pub at: Instant,
 }
 
+/// Where a lock file really lies.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub real: PathBuf,
+    /// The directory of its owners.
+    pub owners: PathBuf,
+    pub names: Arc<FileNames>,
+}
+
+impl Place {
+    /// Finds where `path` leads now.
+    pub fn of(path: &Path) -> Result<Self, Trouble> {
+        let real = identity::resolve(path);
+        let mut owners = real.as_os_str().to_owned();
+        owners.push(".owners");
+        let names = FileNames::new(path, &real);
+        let names = names.map_err(|error| Trouble::Broken(failure::of_system(path, &error)))?;
+        Ok(Self { real, owners: owners.into(), names: Arc::new(names) })
+    }
+}
+
 /// An opened lock file.
 #[derive(Debug)]
 pub struct Session {
     path: PathBuf,
     connection: Connection,
-    /// Which file it is, to notice when the path names another.
-    identity: Identity,
+    /// What it has open. After the connection, which is closed first.
+    open: OpenFiles,
     owners: PathBuf,
+    /// Whether there was no transaction yet.
+    fresh: bool,
     boot: Uuid,
     /// Until when SQLite may wait for other processes, in µs of the engine's clock.
     patience: Arc<AtomicU64>,
@@ -89,30 +112,15 @@ pub struct Session {
     /// Where the sweep goes on.
     swept: Cursor,
     sweep_at: Instant,
-    look_at: Instant,
     touch_at: Instant,
 }
 
-#[cfg(unix)]
-type Identity = (u64, u64);
-#[cfg(unix)]
-fn identity_of(found: &Metadata) -> Identity {
-    use std::os::unix::fs::MetadataExt;
-    (found.dev(), found.ino())
-}
-
-/// Elsewhere an open file cannot be replaced.
-#[cfg(not(unix))]
-type Identity = ();
-#[cfg(not(unix))]
-fn identity_of(_: &Metadata) -> Identity {}
-
 impl Session {
-    /// Opens the lock file at `path`, and makes it if it is missing; waits for others until `deadline`.
-    pub fn open(path: &Path, deadline: Instant) -> Result<Self, Trouble> {
-        directory::secure(path).map_err(Trouble::Broken)?;
+    /// Opens the lock file at `path`, which is really at `place`, and makes it if it is missing; waits for others until
+    /// `deadline`.
+    pub fn open(path: &Path, place: &Place, deadline: Instant) -> Result<Self, Trouble> {
         loop {
-            match Self::try_open(path, deadline) {
+            match Self::try_open(place, deadline) {
                 Err(Refusal::Sqlite(error)) if failure::is_busy(&error) && clock::now() < deadline => {
                     // Two who make the file at once can't wait for each other inside SQLite.
                     std::thread::sleep(Duration::from_micros(fastrand::u64(500..3000)));
@@ -120,6 +128,9 @@ impl Session {
                 Err(Refusal::Sqlite(error)) => return Err(trouble(path, &error)),
                 Err(refusal) => {
                     let why = match refusal {
+                        Refusal::Linked => {
+                            "has several names (hard links), and each would have a log of its own; remove all of them but one"
+                        }
                         Refusal::Newer => "was made by a newer version of leasehold",
                         Refusal::Older => {
                             "was made by an older version of leasehold; end all that use it and delete it, or name another \
@@ -136,15 +147,21 @@ impl Session {
         }
     }
 
-    fn try_open(path: &Path, deadline: Instant) -> Result<Self, Refusal> {
+    fn try_open(place: &Place, deadline: Instant) -> Result<Self, Refusal> {
+        identity::prepare();
+        let path = &*place.real;
         // No URI flag: a path is taken as it is written.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let mut connection = Connection::open_with_flags(path, flags)?;
-        // Before the first read, so that a file exchanged meanwhile shows as moved.
-        let identity = path.metadata().map(|found| identity_of(&found)).map_err(|_| cannot_open())?;
+        // Before the first read, which looks for the log by this name.
+        if place.names.links() > 1 {
+            return Err(Refusal::Linked);
+        }
+        // Nobody deletes the log, so its files are always the same ones: who is the last to close may be mistaken.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         let patience = Arc::new(AtomicU64::new(deadline.as_micros()));
         let until = patience.clone();
         connection.busy_handler(Some(move |tries| wait_for_others(tries, &until)))?;
@@ -153,21 +170,21 @@ impl Session {
             return Err(Refusal::Sqlite(cannot_open()));
         }
         schema::prepare(&connection)?;
-        let mut owners = path.as_os_str().to_owned();
-        owners.push(".owners");
+        // Somebody exchanges the files at this moment.
+        let open = OpenFiles::of(place.names.clone(), path).ok_or_else(busy)?;
         let now = clock::now();
         Ok(Self {
             path: path.into(),
             connection,
-            identity,
-            owners: owners.into(),
+            open,
+            owners: place.owners.clone(),
+            fresh: true,
             boot: boot::id(),
             patience,
             // Never the number of a file.
             changes: -1,
             swept: Cursor::default(),
             sweep_at: now,
-            look_at: now,
             touch_at: now,
         })
     }
@@ -175,13 +192,16 @@ impl Session {
     /// Does `work` in one transaction; waits for others until `deadline`.
     pub fn transact(
         &mut self,
-        owner: &mut Option<Owner>,
-        work: Work<'_>,
+        owner: &Owner,
+        mut work: Work<'_>,
         deadline: Instant,
     ) -> Result<Done, Trouble> {
+        if std::mem::take(&mut self.fresh) {
+            // What this store had in files that were moved away may be here, too, if they were moved back.
+            work.dead.extend(self.dead());
+        }
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
-        let owner = self.living_owner(owner)?;
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
         self.execute(begin).map_err(|error| self.trouble(&error))?;
@@ -269,7 +289,7 @@ impl Session {
     /// be more of it, and which waiters of this store were handed leases.
     pub fn tidy(
         &mut self,
-        owner: &mut Option<Owner>,
+        owner: &Owner,
         deadline: Instant,
     ) -> Result<(bool, Vec<Handed>), Trouble> {
         let mut handed = Vec::new();
@@ -292,40 +312,21 @@ impl Session {
 
     /// Frees what `owner` still has and takes its file away, at the end.
     pub fn retire(&mut self, owner: Owner, deadline: Instant) {
-        // If its file is lost, what it had would only be found by its ttl.
-        let mut owner = Some(owner);
         let work = Work { retire: true, ..Work::default() };
         // If it fails, the next one who looks finds the file unlocked, and does it.
-        if self.transact(&mut owner, work, deadline).is_ok()
-            && let Some(owner) = owner
-        {
+        if self.transact(&owner, work, deadline).is_ok() {
             owner.retire();
         }
     }
 
-    /// Whether the path names another file than the opened one, or none.
+    /// Whether one of the names leads to another file than the opened one, or to none.
     pub fn is_moved(&self) -> bool {
-        self.path.metadata().map(|found| identity_of(&found)).ok() != Some(self.identity)
+        !self.open.files.are_named()
     }
 
-    /// The owner, made if there is none or if others can't find its file any more.
-    fn living_owner<'a>(&mut self, owner: &'a mut Option<Owner>) -> Result<&'a Owner, Trouble> {
-        let now = clock::now();
-        if now >= self.look_at {
-            self.look_at = now + LOOK_EVERY;
-            if owner.as_ref().is_some_and(|owner| !owner.is_in_place()) {
-                *owner = None;
-            }
-        }
-        match owner {
-            Some(owner) => Ok(owner),
-            None => {
-                let made =
-                    owner::prepare(&self.owners, &self.path).and_then(|()| Owner::create(&self.owners));
-                let made = made.map_err(|error| Trouble::Broken(failure::of_system(&self.owners, &error)))?;
-                Ok(owner.insert(made))
-            }
-        }
+    /// What it has open.
+    pub fn files(&self) -> &Files {
+        &self.open.files
     }
 
     /// Makes the files young again, by their names: opening them and closing again would drop SQLite's locks.
@@ -384,6 +385,10 @@ fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
 
 fn is_change(request: &Request) -> bool {
     !matches!(request, Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. })
+}
+
+fn busy() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)
 }
 
 fn cannot_open() -> rusqlite::Error {

@@ -1,0 +1,185 @@
+//! Which files a store really uses, whatever their names lead to.
+
+use std::collections::hash_map::Entry;
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+use rustix::fs::Stat;
+
+use super::{probe, syscalls};
+
+/// A file of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FileId {
+    #[allow(clippy::unnecessary_cast, reason = "the fields have other types on other systems")]
+    pub fn of(found: &Stat) -> Self {
+        Self { device: found.st_dev as u64, inode: found.st_ino as u64 }
+    }
+}
+
+/// The database, its log and the log's index. Without the latter two where the file system can't share memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIds {
+    pub main: Option<FileId>,
+    pub wal: Option<FileId>,
+    pub shm: Option<FileId>,
+}
+
+impl FileIds {
+    /// Returns whether these files still have their names, which lead to the files `named` now.
+    pub fn are_named(&self, named: &Self) -> bool {
+        let same = |used: Option<FileId>, named| used.is_none() || used == named;
+        self.main == named.main && same(self.wal, named.wal) && same(self.shm, named.shm)
+    }
+}
+
+/// The names of the three files.
+#[derive(Clone, Debug)]
+pub struct FileNames {
+    /// As the user wrote it: should it be a link, the link may be changed.
+    given: CString,
+    real: [CString; 3],
+}
+
+impl FileNames {
+    /// The names of the database at `given`, which really lies at `real`.
+    pub fn new(given: &Path, real: &Path) -> io::Result<Self> {
+        let name = |path: &Path, end: &str| {
+            let mut bytes = path.as_os_str().as_bytes().to_vec();
+            bytes.extend_from_slice(end.as_bytes());
+            CString::new(bytes).map_err(io::Error::other)
+        };
+        let real = [name(real, "")?, name(real, "-wal")?, name(real, "-shm")?];
+        Ok(Self { given: name(given, "")?, real })
+    }
+
+    /// Returns the files that have the names now.
+    pub fn look(&self) -> FileIds {
+        let id = |name: &CString| rustix::fs::stat(name).ok().map(|found| FileId::of(&found));
+        let [_, wal, shm] = &self.real;
+        FileIds { main: id(&self.given), wal: id(wal), shm: id(shm) }
+    }
+
+    /// Returns how many names the database has, 0 if there is none.
+    #[allow(clippy::unnecessary_cast, reason = "the field has other types on other systems")]
+    pub fn links(&self) -> u64 {
+        rustix::fs::stat(&self.given).map_or(0, |found| found.st_nlink as u64)
+    }
+}
+
+/// The files of an opened database, and the names that led to them.
+#[derive(Clone, Debug)]
+pub struct Files {
+    names: Arc<FileNames>,
+    pub ids: FileIds,
+}
+
+impl Files {
+    /// Returns whether the names still lead to the files.
+    pub fn are_named(&self) -> bool {
+        self.ids.are_named(&self.names.look())
+    }
+}
+
+/// The index of the log that this copy of SQLite has open for a database: it opens that once for all connections, so that only
+/// the first of them sees which file it is.
+static INDEXES: Mutex<Option<FxHashMap<FileId, (FileId, usize)>>> = Mutex::new(None);
+
+fn indexes() -> MutexGuard<'static, Option<FxHashMap<FileId, (FileId, usize)>>> {
+    INDEXES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a connection knows of its files, for as long as it is open.
+#[derive(Debug)]
+pub struct OpenFiles {
+    pub files: Files,
+}
+
+impl OpenFiles {
+    /// Tells which files SQLite has opened for the database at `real` on this thread since [`syscalls::forget`]. It has read
+    /// from it. `None` if that can't be told, because it was exchanged meanwhile.
+    pub fn of(names: Arc<FileNames>, real: &Path) -> Option<Self> {
+        let opened = |end: &str| {
+            let mut path = real.as_os_str().to_owned();
+            path.push(end);
+            syscalls::opened(&PathBuf::from(path))
+        };
+        let named = names.look();
+        // SQLite uses a descriptor again that it could not close; then the name led to that file a moment ago.
+        let main = opened("").or(named.main)?;
+        let wal = opened("-wal");
+        let mut indexes = indexes();
+        let known = indexes.get_or_insert_default().entry(main);
+        let shm = match &known {
+            Entry::Occupied(entry) => opened("-shm").or(Some(entry.get().0)),
+            Entry::Vacant(_) => opened("-shm"),
+        };
+        if wal.is_some() != shm.is_some() {
+            return None;
+        }
+        if let Some(shm) = shm {
+            let (index, users) = known.or_insert((shm, 0));
+            (*index, *users) = (shm, *users + 1);
+        }
+        Some(Self { files: Files { names, ids: FileIds { main: Some(main), wal, shm } } })
+    }
+}
+
+impl Drop for OpenFiles {
+    fn drop(&mut self) {
+        let (Some(main), Some(_)) = (self.files.ids.main, self.files.ids.shm) else { return };
+        let mut indexes = indexes();
+        if let Entry::Occupied(mut entry) = indexes.get_or_insert_default().entry(main) {
+            entry.get_mut().1 -= 1;
+            if entry.get().1 == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+/// Has to be called before SQLite opens the files of a database.
+pub fn prepare() {
+    syscalls::install();
+    syscalls::forget();
+}
+
+/// Returns whether copies of the library in one process exclude each other by the locks of files in `directory`.
+pub fn copies_exclude_each_other(directory: &Path) -> bool {
+    syscalls::install() && probe::locks_belong_to_open_files(directory)
+}
+
+/// Returns whether both paths lead to one file that is there.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| rustix::fs::stat(path).ok().map(|found| FileId::of(&found));
+    id(one).is_some_and(|one| id(other) == Some(one))
+}
+
+/// Returns where the database at `path` really lies: all links are followed, also one that leads nowhere yet.
+pub fn resolve(path: &Path) -> PathBuf {
+    let mut path = path.to_path_buf();
+    // As many as the system follows.
+    for _ in 0..40 {
+        if let Ok(real) = dunce::canonicalize(&path) {
+            return real;
+        }
+        let directory = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+        match std::fs::read_link(&path) {
+            Ok(target) => path = directory.join(target),
+            Err(_) => {
+                let Some(name) = path.file_name() else { break };
+                return dunce::canonicalize(&directory).unwrap_or(directory).join(name);
+            }
+        }
+    }
+    path
+}
