@@ -26,7 +26,7 @@ use crate::lease::Instant;
 
 /// How often a store that has something in the files looks whether they are still there. Half of what a newcomer waits then, on
 /// average; a look costs about 3 µs.
-pub const CHECK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// How often a newcomer looks whether the others have noticed.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -1,11 +1,10 @@
 //! Which files a store really uses, whatever their names lead to.
 
-use std::collections::hash_map::Entry;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use rustix::fs::Stat;
@@ -84,68 +83,38 @@ pub struct Files {
 }
 
 impl Files {
+    /// Tells which files SQLite has opened for the database at `real` on this thread since [`prepare`]. It has read from it.
+    /// `None` if that can't be told, because it was exchanged meanwhile.
+    pub fn opened(names: Arc<FileNames>, real: &Path) -> Option<Self> {
+        let opened = |end: &str| {
+            let mut path = real.as_os_str().to_owned();
+            path.push(end);
+            syscalls::opened(&PathBuf::from(path))
+        };
+        // SQLite uses a descriptor again that it could not close; then the name led to that file a moment ago.
+        let main = opened("").or(names.look().main)?;
+        let wal = opened("-wal");
+        let mut indexes = INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
+        let indexes = indexes.get_or_insert_default();
+        if let Some(shm) = opened("-shm") {
+            indexes.insert(main, shm);
+        }
+        let shm = match wal {
+            Some(_) => Some(*indexes.get(&main)?),
+            None => None,
+        };
+        Some(Self { names, ids: FileIds { main: Some(main), wal, shm } })
+    }
+
     /// Returns whether the names still lead to the files.
     pub fn are_named(&self) -> bool {
         self.ids.are_named(&self.names.look())
     }
 }
 
-/// The index of the log that this copy of SQLite has open for a database: it opens that once for all connections, so that only
-/// the first of them sees which file it is.
-static INDEXES: Mutex<Option<FxHashMap<FileId, (FileId, usize)>>> = Mutex::new(None);
-
-fn indexes() -> MutexGuard<'static, Option<FxHashMap<FileId, (FileId, usize)>>> {
-    INDEXES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a connection knows of its files, for as long as it is open.
-#[derive(Debug)]
-pub struct OpenFiles {
-    pub files: Files,
-}
-
-impl OpenFiles {
-    /// Tells which files SQLite has opened for the database at `real` on this thread since [`syscalls::forget`]. It has read
-    /// from it. `None` if that can't be told, because it was exchanged meanwhile.
-    pub fn of(names: Arc<FileNames>, real: &Path) -> Option<Self> {
-        let opened = |end: &str| {
-            let mut path = real.as_os_str().to_owned();
-            path.push(end);
-            syscalls::opened(&PathBuf::from(path))
-        };
-        let named = names.look();
-        // SQLite uses a descriptor again that it could not close; then the name led to that file a moment ago.
-        let main = opened("").or(named.main)?;
-        let wal = opened("-wal");
-        let mut indexes = indexes();
-        let known = indexes.get_or_insert_default().entry(main);
-        let shm = match &known {
-            Entry::Occupied(entry) => opened("-shm").or(Some(entry.get().0)),
-            Entry::Vacant(_) => opened("-shm"),
-        };
-        if wal.is_some() != shm.is_some() {
-            return None;
-        }
-        if let Some(shm) = shm {
-            let (index, users) = known.or_insert((shm, 0));
-            (*index, *users) = (shm, *users + 1);
-        }
-        Some(Self { files: Files { names, ids: FileIds { main: Some(main), wal, shm } } })
-    }
-}
-
-impl Drop for OpenFiles {
-    fn drop(&mut self) {
-        let (Some(main), Some(_)) = (self.files.ids.main, self.files.ids.shm) else { return };
-        let mut indexes = indexes();
-        if let Entry::Occupied(mut entry) = indexes.get_or_insert_default().entry(main) {
-            entry.get_mut().1 -= 1;
-            if entry.get().1 == 0 {
-                entry.remove();
-            }
-        }
-    }
-}
+/// The index of the log that this copy of SQLite has open for a database, or had last. It opens that once for all connections,
+/// so that only the first of them sees which file it is. A few bytes for each database that was ever opened.
+static INDEXES: Mutex<Option<FxHashMap<FileId, FileId>>> = Mutex::new(None);
 
 /// Has to be called before SQLite opens the files of a database.
 pub fn prepare() {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::super::{Answer, Request, StoreError, StoreErrorKind};
 use super::leases::{Aftermath, Cursor, Handed, Turn};
-use super::identity::{self, FileNames, Files, OpenFiles};
+use super::identity::{self, FileNames, Files};
 use super::owner::{self, Owner};
 use super::peers::Me;
 use super::rows;
@@ -99,8 +99,8 @@ impl Place {
 pub struct Session {
     path: PathBuf,
     connection: Connection,
-    /// What it has open. After the connection, which is closed first.
-    open: OpenFiles,
+    /// What it has open.
+    files: Files,
     owners: PathBuf,
     /// Whether there was no transaction yet.
     fresh: bool,
@@ -171,12 +171,12 @@ impl Session {
         }
         schema::prepare(&connection)?;
         // Somebody exchanges the files at this moment.
-        let open = OpenFiles::of(place.names.clone(), path).ok_or_else(busy)?;
+        let files = Files::opened(place.names.clone(), path).ok_or_else(busy)?;
         let now = clock::now();
         Ok(Self {
             path: path.into(),
             connection,
-            open,
+            files,
             owners: place.owners.clone(),
             fresh: true,
             boot: boot::id(),
@@ -321,12 +321,12 @@ impl Session {
 
     /// Whether one of the names leads to another file than the opened one, or to none.
     pub fn is_moved(&self) -> bool {
-        !self.open.files.are_named()
+        !self.files.are_named()
     }
 
     /// What it has open.
     pub fn files(&self) -> &Files {
-        &self.open.files
+        &self.files
     }
 
     /// Makes the files young again, by their names: opening them and closing again would drop SQLite's locks.

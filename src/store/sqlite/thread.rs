@@ -12,7 +12,6 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::super::{Answer, Notice, Request, StoreError, StoreErrorKind, all_failed};
-use super::admission::CHECK_EVERY;
 use super::identity::Files;
 use super::owner::Owner;
 use super::session::{Done, Place, Session, Trouble, Work};
@@ -230,10 +229,7 @@ impl Keeper {
     fn try_to_transact(&mut self, jobs: &[Job], deadline: Instant) -> Result<Done, Trouble> {
         let (session, owner) = self.admit(deadline)?;
         let batches = jobs.iter().map(|job| &*job.batch).collect();
-        let done = session.transact(owner, Work { batches, ..Work::default() }, deadline)?;
-        // That looked after the files, too.
-        self.check_at = done.at + CHECK_EVERY;
-        Ok(done)
+        session.transact(owner, Work { batches, ..Work::default() }, deadline)
     }
 
     /// Looks whether a waiter of this process was handed a lease, or whether there is one to be handed to somebody.
