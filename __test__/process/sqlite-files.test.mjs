@@ -4,10 +4,14 @@ import assert from 'node:assert/strict'
 import { linkSync, mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import { createLockClient, StoreUnavailableError } from 'leasehold'
 import { startChild } from '../support/child.mjs'
+import { now, sleep } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
+import { faults, readHistory } from '../support/history.mjs'
+import { randomFrom } from '../support/random.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const ENDS = ['', '-wal', '-shm']
@@ -45,13 +49,38 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
         const granted = await other.ask('acquire', { wait: 10_000 })
         assert.equal(granted.error, undefined)
         assert.ok(granted.fence > fence, `${granted.fence} after ${fence}`)
-        const { lastTrue, firstFalse, reason } = await holder.next('watch', 2_000)
+        const { lastTrue, firstFalse } = await holder.next('watch', 2_000)
         assert.ok(lastTrue < granted.at, `held until ${firstFalse}, granted at ${granted.at}`)
-        assert.equal(reason, 'missing')
+        assert.equal((await holder.next('aborted', 2_000)).error.reason, 'missing')
         assert.equal((await holder.ask('release')).released, false)
       })
     }
   }
+
+  test('no two hold one lock at a time while files vanish again and again', async (t) => {
+    const random = randomFrom(t)
+    const folder = temporaryFolder(t)
+    const path = join(folder, 'locks.db')
+    const entries = [fileURLToPath(new URL('../../dist/index.js', import.meta.url))]
+    const options = { entries, store: `sqlite:${path}`, key: 'k', forgiving: true }
+    const children = [0, 1, 2].map(() => startChild(t, 'copies.mjs', options))
+    await Promise.all(children.map((child) => child.next('ready')))
+    const history = join(folder, 'history')
+    const ms = 6_000
+    const told = children.map((child) => child.ask('contend', { ms, path: history, longest: 150 }))
+    const end = now() + ms
+    let accidents = 0
+    while (now() < end) {
+      await sleep(100 + random() * 300)
+      const ends = ENDS.filter(() => random() < 0.5)
+      for (const which of ends) rmSync(path + which, { force: true })
+      accidents += ends.length > 0 ? 1 : 0
+    }
+    const turns = (await Promise.all(told)).map((said) => said.turns?.[0])
+    const tenures = readHistory(history)
+    assert.deepEqual(faults(tenures), [])
+    assert.ok(accidents > 8 && tenures.length > 30, `${accidents} accidents, ${tenures.length} tenures, turns ${turns}`)
+  })
 
   test('the holder copies the directory of the file, and keeps its lease', async (t) => {
     const path = join(temporaryFolder(t), 'locks', 'locks.db')
@@ -106,7 +135,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
   test('worker threads share the file', async (t) => {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
     const source = `
-      const { createLockClient } = require(${JSON.stringify(new URL('../../dist/index.js', import.meta.url).pathname)})
+      const { createLockClient } = require(${JSON.stringify(fileURLToPath(new URL('../../dist/index.js', import.meta.url)))})
       const { parentPort } = require('node:worker_threads')
       const locks = createLockClient({ store: ${JSON.stringify(store)} })
       ;(async () => {
@@ -141,9 +170,9 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     await child.next('held')
     await child.ask('release')
     // Looks at its files for a while, and tidies up after one and two seconds more.
-    await new Promise((resolve) => setTimeout(resolve, 5_000))
+    await sleep(5_000)
     const before = await child.ask('switches', { thread: 'leasehold-sqlite' })
-    await new Promise((resolve) => setTimeout(resolve, 3_000))
+    await sleep(3_000)
     const after = await child.ask('switches', { thread: 'leasehold-sqlite' })
     assert.ok(before.count > 0)
     assert.ok(after.count - before.count <= 2, `woken ${after.count - before.count} times in 3 s`)

@@ -50,7 +50,8 @@ impl Keeper {
     fn open(&mut self, deadline: Instant) -> Result<(), Trouble> {
         directory::secure(&self.path).map_err(Trouble::Broken)?;
         let place = Place::of(&self.path)?;
-        if self.owner.as_ref().is_some_and(|owner| !owner.is_of(&place.owners)) {
+        let elsewhere = self.owner.as_ref().is_some_and(|owner| !owner.is_of(&place.owners));
+        if elsewhere || self.used.as_ref().is_some_and(|used| !used.are_named()) {
             return Err(Trouble::Moved);
         }
         // Before anything is opened: who opens a database without its log has the log made anew, and disturbs those who

@@ -127,10 +127,13 @@ pub fn copies_exclude_each_other(directory: &Path) -> bool {
     syscalls::install() && probe::locks_belong_to_open_files(directory)
 }
 
-/// Returns whether both paths lead to one file that is there.
+/// Returns whether both paths lead to one file that is there. One of several names (hard links) is not: such a file is refused.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
-    let id = |path: &Path| rustix::fs::stat(path).ok().map(|found| FileId::of(&found));
-    id(one).is_some_and(|one| id(other) == Some(one))
+    let found = |path: &Path| rustix::fs::stat(path).ok().filter(|found| found.st_nlink == 1);
+    match (found(one), found(other)) {
+        (Some(one), Some(other)) => FileId::of(&one) == FileId::of(&other),
+        _ => false,
+    }
 }
 
 /// Returns where the database at `path` really lies: all links are followed, also one that leads nowhere yet.

@@ -211,6 +211,12 @@ pub fn is_second_copy(directory: &Path) -> bool {
     })
 }
 
+/// Elsewhere copies never need to be told apart.
+#[cfg(not(unix))]
+pub fn is_second_copy(_: &Path) -> bool {
+    false
+}
+
 /// Creates the directory of the owners of the database at `path` if it is missing. Whoever may use the database
 /// may use it too.
 pub fn prepare(directory: &Path, path: &Path) -> io::Result<()> {

@@ -11,8 +11,8 @@ use rusqlite::{Connection, OpenFlags, named_params};
 use uuid::Uuid;
 
 use super::super::{Answer, Request, StoreError, StoreErrorKind};
-use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::identity::{self, FileNames, Files};
+use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::owner::{self, Owner};
 use super::peers::Me;
 use super::rows;
@@ -287,11 +287,7 @@ impl Session {
 
     /// Does, while there is nothing else to do, what must not be put off for ever. Says whether there will
     /// be more of it, and which waiters of this store were handed leases.
-    pub fn tidy(
-        &mut self,
-        owner: &Owner,
-        deadline: Instant,
-    ) -> Result<(bool, Vec<Handed>), Trouble> {
+    pub fn tidy(&mut self, owner: &Owner, deadline: Instant) -> Result<(bool, Vec<Handed>), Trouble> {
         let mut handed = Vec::new();
         let any = "SELECT EXISTS (SELECT 1 FROM leases) OR EXISTS (SELECT 1 FROM waiters)";
         let any =

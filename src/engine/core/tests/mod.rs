@@ -6,6 +6,7 @@ mod ending;
 mod health;
 mod holding;
 mod lines;
+mod lost;
 mod quorum;
 mod relaying;
 mod showing;
