@@ -16,14 +16,20 @@ import { temporaryFolder } from '../support/servers.mjs'
 
 const ENDS = ['', '-wal', '-shm']
 
+const removeAll = (path, ends) => {
+  for (const end of ends) rmSync(path + end)
+}
+
 /** What happens to the files at `path`. */
 const ACCIDENTS = {
-  'its -wal and -shm are removed': (path) => ENDS.slice(1).forEach((end) => rmSync(path + end)),
+  'its -wal and -shm are removed': (path) => removeAll(path, ENDS.slice(1)),
   'its -wal is removed': (path) => rmSync(`${path}-wal`),
   'its -shm is removed': (path) => rmSync(`${path}-shm`),
   'the main file is removed': (path) => rmSync(path),
-  'all three are removed': (path) => ENDS.forEach((end) => rmSync(path + end)),
-  'all three are moved': (path) => ENDS.forEach((end) => renameSync(path + end, `${path}.old${end}`)),
+  'all three are removed': (path) => removeAll(path, ENDS),
+  'all three are moved': (path) => {
+    for (const end of ENDS) renameSync(path + end, `${path}.old${end}`)
+  },
 }
 
 const clientOf = (t, store) => {
@@ -56,6 +62,31 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
       })
     }
   }
+
+  test('while the holder is stopped nobody is let in, and the error says why', async (t) => {
+    const path = join(temporaryFolder(t), 'locks.db')
+    const store = `sqlite:${path}`
+    const holder = startChild(t, 'holder.mjs', { store, key: 'k', ttl: 20_000 })
+    await holder.next('held')
+    holder.tell('watch')
+    const other = startChild(t, 'holder.mjs', { store, key: 'k', ttl: 20_000, acquire: false })
+    await other.next('ready')
+    holder.signal('SIGSTOP')
+    removeAll(path, ENDS)
+    const { error } = await other.ask('acquire', { wait: 1_500 })
+    assert.equal(error?.code, 'ERR_STORE_UNAVAILABLE')
+    assert.match(
+      error.message,
+      new RegExp(`moved, replaced or removed while process ${holder.pid} was using it.*resume`),
+    )
+    other.tell('acquire', { wait: 20_000 })
+    await sleep(200)
+    holder.signal('SIGCONT')
+    const granted = await other.next('acquire')
+    assert.equal(granted.error, undefined)
+    const { lastTrue, firstFalse } = await holder.next('watch', 2_000)
+    assert.ok(lastTrue < granted.at, `held until ${firstFalse}, granted at ${granted.at}`)
+  })
 
   test('no two hold one lock at a time while files vanish again and again', async (t) => {
     const random = randomFrom(t)
