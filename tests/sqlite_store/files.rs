@@ -231,6 +231,26 @@ fn close_ends_while_somebody_else_has_the_file_locked() {
 }
 
 #[test]
+fn a_long_log_is_put_back_by_the_last_to_close_and_no_file_is_deleted() {
+    let folder = Folder::fresh();
+    let log = || fs::metadata(with_end(&folder.db(), "-wal")).unwrap().len();
+    run(async {
+        let (one, other) = (SqliteStore::open(folder.db()), SqliteStore::open(folder.db()));
+        ask(&other, Request::Ping).await;
+        for _ in 0..100 {
+            let token = Token::random();
+            granted(&one, "k", token, 60_000).await;
+            assert_eq!(ask(&one, release("k", token)).await, Reply::Released);
+        }
+        one.close().await;
+        assert!(log() > 300_000, "another one uses it: {} bytes", log());
+        other.close().await;
+        assert_eq!(log(), 0);
+        assert!(with_end(&folder.db(), "-shm").is_file());
+    });
+}
+
+#[test]
 fn a_store_that_is_dropped_unclosed_frees_its_leases() {
     let folder = Folder::fresh();
     run(async {

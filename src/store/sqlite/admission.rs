@@ -91,13 +91,13 @@ impl Keeper {
         self.wait_for_others(&place, deadline)
     }
 
-    /// Waits until no live owner uses other files than have the names now.
+    /// Waits until no live owner uses other files: than the opened ones, or before they are opened than have the names.
     fn wait_for_others(&mut self, place: &Place, deadline: Instant) -> Result<(), Trouble> {
         loop {
+            let ids = self.session.as_ref().map_or_else(|| place.names.look(), |session| session.files().ids);
             // What this store has said is there before it reads what others say.
             fence(Ordering::SeqCst);
-            let obstacle =
-                owner::obstacle(&place.owners, self.owner.as_ref().map(Owner::id), &place.names.look());
+            let obstacle = owner::obstacle(&place.owners, self.owner.as_ref().map(Owner::id), &ids);
             // Of two who see each other, one has files whose names lead elsewhere by now.
             if self.session.as_ref().is_some_and(Session::is_moved) {
                 return Err(Trouble::Moved);
@@ -108,12 +108,19 @@ impl Keeper {
             }
             std::thread::sleep(LOOK_AGAIN);
         }
-        if identity::copies_exclude_each_other(&place.owners) || !owner::is_second_copy(&place.owners) {
+        let apart = identity::copies_exclude_each_other(&place.owners);
+        self.refuse_second_copy(!apart && owner::is_second_copy(&place.owners))
+    }
+
+    pub(super) fn refuse_second_copy(&mut self, is_second: bool) -> Result<(), Trouble> {
+        if !is_second {
             return Ok(());
         }
-        // The other copy shall not be refused in its turn.
-        if let Some(owner) = self.owner.take().filter(|_| self.usage.is_empty()) {
-            self.used = None;
+        // The other copy is not to be refused in its turn. What is held here goes on.
+        if self.usage.is_empty()
+            && let Some(owner) = self.owner.take()
+        {
+            self.close();
             owner.retire();
         }
         Err(Trouble::Broken(self.second_copy()))
@@ -191,6 +198,9 @@ impl Keeper {
 
     /// Closes the files until they are needed again.
     fn rest(&mut self) {
+        if let (Some(session), Some(owner)) = (&self.session, &self.owner) {
+            session.shorten_log(owner);
+        }
         self.close();
         // If it can't be written, those who find other files wait for the end of this process.
         if let Some(owner) = &self.owner {

@@ -217,6 +217,13 @@ pub fn is_second_copy(_: &Path) -> bool {
     false
 }
 
+/// Returns whether there are live owners in `directory` other than `own`.
+pub fn has_others(directory: &Path, own: Uuid) -> bool {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut ids = entries.filter_map(|entry| Uuid::try_parse(entry.file_name().to_str()?).ok());
+    ids.any(|id| id != own && !matches!(liveness(directory, id), Liveness::Dead(_)))
+}
+
 /// Creates the directory of the owners of the database at `path` if it is missing. Whoever may use the database
 /// may use it too.
 pub fn prepare(directory: &Path, path: &Path) -> io::Result<()> {

@@ -33,6 +33,10 @@ const SWEEP_EVERY: Duration = Duration::from_millis(20);
 /// How often the files are touched, for tidiers that delete what is old.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
 
+/// The longest log, in bytes, that is left to whoever opens the files next. A shorter one is read in less than a ms; putting it
+/// back costs two syncs of the disk.
+const LONG_LOG: u64 = 256 * 1024;
+
 /// How many free pages the file may have, and how many are given back to the system at once.
 const FREE_PAGES: i64 = 256;
 
@@ -160,7 +164,8 @@ impl Session {
         if place.names.links() > 1 {
             return Err(Refusal::Linked);
         }
-        // Nobody deletes the log, so its files are always the same ones: who is the last to close may be mistaken.
+        // Nobody deletes the log, so its files are always the same ones: a connection that takes itself for the last one may be
+        // mistaken.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         let patience = Arc::new(AtomicU64::new(deadline.as_micros()));
         let until = patience.clone();
@@ -306,11 +311,24 @@ impl Session {
         Ok((any || free > FREE_PAGES, handed))
     }
 
+    /// Puts a long log back into the database if nobody else uses the files: whoever opens them next reads all of it.
+    pub fn shorten_log(&self, owner: &Owner) {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        let is_long = std::fs::metadata(&log).is_ok_and(|found| found.len() > LONG_LOG);
+        if is_long && !owner::has_others(&self.owners, owner.id()) {
+            self.patience.store(0, Ordering::Relaxed);
+            // Whoever comes next can do without.
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+    }
+
     /// Frees what `owner` still has and takes its file away, at the end.
     pub fn retire(&mut self, owner: Owner, deadline: Instant) {
         let work = Work { retire: true, ..Work::default() };
         // If it fails, the next one who looks finds the file unlocked, and does it.
         if self.transact(&owner, work, deadline).is_ok() {
+            self.shorten_log(&owner);
             owner.retire();
         }
     }

@@ -70,7 +70,12 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_i
         let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())).to_path_buf();
         if let Ok(found) = found {
             // At a thread's end there is nothing left to note it in.
-            let _ = OPENED.try_with(|opened| opened.borrow_mut().push((path, FileId::of(&found))));
+            let _ = OPENED.try_with(|opened| {
+                let mut opened = opened.borrow_mut();
+                // A rollback journal is opened again and again.
+                opened.retain(|(known, _)| *known != path);
+                opened.push((path, FileId::of(&found)));
+            });
         }
     }
     fd
@@ -83,7 +88,5 @@ pub fn forget() {
 
 /// Returns which file SQLite has opened last by that path on this thread, if it has since [`forget`].
 pub fn opened(path: &Path) -> Option<FileId> {
-    OPENED.with_borrow(|opened| {
-        opened.iter().rev().find(|(known, _)| known == path).map(|(_, identity)| *identity)
-    })
+    OPENED.with_borrow(|opened| opened.iter().find(|(known, _)| known == path).map(|(_, identity)| *identity))
 }

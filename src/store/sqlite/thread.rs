@@ -392,6 +392,43 @@ mod tests {
     }
 
     #[test]
+    fn files_that_are_not_used_are_closed_and_opened_again_when_they_are() {
+        let (mut keeper, folder) = keeper();
+        keeper.work(vec![job(Request::Ping).0]);
+        assert!(keeper.check_due().is_some());
+        keeper.usage.touch(Instant::default());
+        keeper.check();
+        assert!(keeper.session.is_none() && keeper.check_due().is_none(), "it is not woken for them");
+        assert!(keeper.owner.is_some(), "it lives");
+        let (asked, _, mut heard) = job(acquire());
+        keeper.work(vec![asked]);
+        assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
+        keeper.usage.touch(Instant::default());
+        keeper.check();
+        assert!(keeper.session.is_some() && keeper.check_due().is_some(), "a lease is there");
+        keeper.end();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_second_copy_is_refused_with_what_to_do_and_leaves_no_sign_of_life() {
+        let (mut keeper, folder) = keeper();
+        keeper.work(vec![job(Request::Ping).0]);
+        let refused = keeper.refuse_second_copy(true);
+        let Err(Trouble::Broken(error)) = refused else { panic!("{refused:?}") };
+        assert_eq!(error.kind, StoreErrorKind::Unsupported);
+        assert!(error.message.contains("external") && error.message.contains("locks.db"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.join("locks.db.owners")).unwrap().count(), 0);
+        let (asked, _, mut heard) = job(acquire());
+        keeper.work(vec![asked]);
+        assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
+        assert!(keeper.refuse_second_copy(true).is_err());
+        assert!(keeper.owner.is_some() && keeper.session.is_some(), "what it holds goes on");
+        keeper.end();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn a_panic_becomes_an_error_and_the_next_batch_is_carried_out() {
         let (mut keeper, folder) = keeper();
         let (ping, _, mut heard) = job(Request::Ping);
