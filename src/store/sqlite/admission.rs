@@ -6,8 +6,8 @@
 //! registrations comes before its own look and after the other's registration, which that look therefore sees. (That is
 //! Dekker's argument; the fence below keeps both in that order on every processor.)
 //!
-//! Whoever was admitted looks at the others no more. It looks after its own files: every [`CHECK_EVERY`], and in each
-//! transaction. When a name leads elsewhere, it tells the engine, which takes all leases of the store for lost; then it
+//! Whoever was admitted looks at the others no more. It looks after its own files, every [`CHECK_EVERY`]; what it grants in
+//! between counts, because nobody else is let in. When a name leads elsewhere, it tells the engine, which takes all leases of the store for lost; then it
 //! unlocks its owner's file, and those who wait go on. What it had in the old files is freed by that, should they come back.
 //!
 //! A store that has nothing in the files for a while closes them and says so, and is not woken any more.

@@ -41,12 +41,17 @@ impl FileIds {
     }
 }
 
+fn file_at(name: &CString) -> Option<FileId> {
+    rustix::fs::stat(name).ok().map(|found| FileId::of(&found))
+}
+
 /// The names of the three files.
 #[derive(Clone, Debug)]
 pub struct FileNames {
     /// As the user wrote it: should it be a link, the link may be changed.
     given: CString,
-    real: [CString; 3],
+    /// Beside the database itself.
+    logs: [CString; 2],
 }
 
 impl FileNames {
@@ -57,15 +62,17 @@ impl FileNames {
             bytes.extend_from_slice(end.as_bytes());
             CString::new(bytes).map_err(io::Error::other)
         };
-        let real = [name(real, "")?, name(real, "-wal")?, name(real, "-shm")?];
-        Ok(Self { given: name(given, "")?, real })
+        Ok(Self { given: name(given, "")?, logs: [name(real, "-wal")?, name(real, "-shm")?] })
     }
 
     /// Returns the files that have the names now.
     pub fn look(&self) -> FileIds {
-        let id = |name: &CString| rustix::fs::stat(name).ok().map(|found| FileId::of(&found));
-        let [_, wal, shm] = &self.real;
-        FileIds { main: id(&self.given), wal: id(wal), shm: id(shm) }
+        let [wal, shm] = &self.logs;
+        FileIds { main: self.database(), wal: file_at(wal), shm: file_at(shm) }
+    }
+
+    fn database(&self) -> Option<FileId> {
+        file_at(&self.given)
     }
 
     /// Returns how many names the database has, 0 if there is none.
@@ -104,6 +111,11 @@ impl Files {
             None => None,
         };
         Some(Self { names, ids: FileIds { main: Some(main), wal, shm } })
+    }
+
+    /// Returns whether the name of the database still leads to it: a third of the whole question.
+    pub fn is_database_named(&self) -> bool {
+        self.names.database() == self.ids.main
     }
 
     /// Returns whether the names still lead to the files.

@@ -37,6 +37,10 @@ impl Files {
         Some(Self { ids: FileIds })
     }
 
+    pub fn is_database_named(&self) -> bool {
+        true
+    }
+
     pub fn are_named(&self) -> bool {
         true
     }

@@ -35,8 +35,7 @@
 //! copy is refused.
 //!
 //! **Files that are moved, replaced or removed.** The database, its log and the log's index are one thing. A store that has
-//! anything in them looks every 50 ms, and in each transaction, whether all three names still lead to the files that it
-//! has open. If not, it first tells the engine, which takes all leases of the store for lost; only then it gives up the
+//! anything in them looks every 50 ms whether all three names still lead to the files that it has open. If not, it first tells the engine, which takes all leases of the store for lost; only then it gives up the
 //! lock on its owner's file. That file names the files that the store uses, and nobody grants anything in others while a
 //! live owner names those (`admission` says why that suffices). So **a holder knows before anybody else is let in**. Who
 //! removes `PATH.owners/` together with the files, or moves the directory of both away, leaves nothing that a newcomer could
