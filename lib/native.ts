@@ -127,7 +127,14 @@ export const slots: (Slot | undefined)[] = []
 export let bridge: Bridge
 let native: NativeModule | undefined
 
+/**
+ * Where copies of one version find the native module that the first of them loaded, so that they have one engine, and one
+ * SQLite that knows of all files that are open. Each copy makes a bridge of its own on it.
+ */
+const SHARED = Symbol.for(`leasehold.native@${require('../package.json').version}`)
+
 function load(): NativeModule {
+  native ??= (globalThis as { [SHARED]?: NativeModule })[SHARED]
   if (native === undefined) {
     try {
       native = require('../native.cjs') as NativeModule
@@ -136,6 +143,8 @@ function load(): NativeModule {
       const { missingAddon } = require('./missing-addon') as typeof import('./missing-addon')
       throw missingAddon(cause)
     }
+    // Says no, and throws nothing, where the global object is frozen.
+    Reflect.defineProperty(globalThis, SHARED, { value: native, configurable: true })
   }
   return native
 }

@@ -14,7 +14,7 @@ import { temporaryFolder } from '../support/servers.mjs'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FIXTURES = fileURLToPath(new URL('install', import.meta.url))
-const MOST_BYTES = 4_000_000
+const MOST_BYTES = 6_000_000
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const own = ownPlatform()
 

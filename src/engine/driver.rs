@@ -123,6 +123,8 @@ struct Driver {
     core: Core,
     open: fn(&StoreSpec) -> Rc<dyn Store>,
     stores: FxHashMap<StoreId, Rc<dyn Store>>,
+    /// What each was opened by.
+    specs: FxHashMap<StoreId, StoreSpec>,
     /// Which open store a specification names.
     names: FxHashMap<String, StoreId>,
     last_store: StoreId,
@@ -141,6 +143,7 @@ impl Driver {
             core: Core::new(fastrand::u64(..)),
             open,
             stores: FxHashMap::default(),
+            specs: FxHashMap::default(),
             names: FxHashMap::default(),
             last_store: 0,
             notices,
@@ -230,7 +233,11 @@ impl Driver {
 
     fn store_of(&mut self, spec: &StoreSpec) -> StoreId {
         let name = spec.identity();
-        if let Some(store) = self.names.get(&name) {
+        let same = self.names.get(&name).or_else(|| {
+            // One store serves all clients of a file, by whatever path they name it.
+            self.names.values().find(|id| self.specs.get(id).is_some_and(|open| open.is_same_file(spec)))
+        });
+        if let Some(store) = same {
             return *store;
         }
         self.last_store += 1;
@@ -240,6 +247,7 @@ impl Driver {
             let _ = notices.send((id, notice));
         }));
         self.stores.insert(id, store);
+        self.specs.insert(id, spec.clone());
         self.names.insert(name, self.last_store);
         self.last_store
     }
@@ -292,6 +300,7 @@ impl Driver {
                 continue;
             }
             self.names.retain(|_, store| *store != id);
+            self.specs.remove(&id);
             if let Some(store) = self.stores.remove(&id) {
                 self.calls.push(Box::pin(async move {
                     let _ = AssertUnwindSafe(store.close()).catch_unwind().await;

@@ -67,6 +67,7 @@ mod tls;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
@@ -351,9 +352,32 @@ pub enum Notice {
     },
     /// Notices may have been lost, for instance with a connection: all waiters are to repeat their acquires.
     Missed,
+    /// All leases of the store are lost: it had to give up the place where they are, and will let others in there as soon as
+    /// this notice is dropped. All waiters are to repeat their acquires.
+    Lost(Acknowledgement),
     /// The circuit breaker before a server has changed its state.
     Breaker(Arc<Health>),
 }
+
+/// What a [`Notice::Lost`] waits for: that every copy of this is dropped.
+#[derive(Clone, Debug)]
+pub struct Acknowledgement(Arc<SyncSender<()>>);
+
+impl Acknowledgement {
+    /// One, and what learns by a hang-up that it was dropped.
+    pub fn pair() -> (Self, Receiver<()>) {
+        let (sender, dropped) = sync_channel(0);
+        (Self(Arc::new(sender)), dropped)
+    }
+}
+
+impl PartialEq for Acknowledgement {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Acknowledgement {}
 
 /// Takes notices. Called on the engine's thread.
 pub type Listener = Rc<dyn Fn(Notice)>;

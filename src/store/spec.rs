@@ -131,11 +131,20 @@ impl StoreSpec {
         }
     }
 
+    /// Whether both name the same file, which is there. The same one may have paths whose identities differ: by a bind mount, or
+    /// where case does not matter.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Sqlite(one), Self::Sqlite(other)) => sqlite::is_same_file(one, other),
+            _ => false,
+        }
+    }
+
     /// The same for two specifications exactly when they name the same store in the same way. Not for printing.
     pub fn identity(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory:{name}"),
-            Self::Sqlite(path) => format!("sqlite:{}", path.display()),
+            Self::Sqlite(path) => format!("sqlite:{}", sqlite::resolve(path).display()),
             Self::Redis(address) => format!("redis:{}", address.identity()),
             Self::RedisCluster(address) => format!("redis-cluster:{}", address.identity()),
             Self::Quorum(nodes) => {
@@ -249,5 +258,23 @@ mod tests {
         let b =
             StoreSpec::parse(&format!("sqlite:{}/./x.db", directory.display()), &Access::default()).unwrap();
         assert_eq!(a.identity(), b.identity());
+        assert!(!a.is_same_file(&b), "it is not there");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_names_the_file_that_it_leads_to_before_and_after_that_is_there() {
+        let directory = std::env::temp_dir().join(format!("leasehold-spec-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&directory).unwrap();
+        let spec = |name| StoreSpec::Sqlite(directory.join(name));
+        std::os::unix::fs::symlink("x.db", directory.join("link.db")).unwrap();
+        assert_eq!(spec("x.db").identity(), spec("link.db").identity());
+        std::fs::write(directory.join("x.db"), "").unwrap();
+        assert_eq!(spec("x.db").identity(), spec("link.db").identity());
+        assert!(spec("x.db").is_same_file(&spec("link.db")));
+        std::fs::write(directory.join("y.db"), "").unwrap();
+        assert_ne!(spec("x.db").identity(), spec("y.db").identity());
+        assert!(!spec("x.db").is_same_file(&spec("y.db")));
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

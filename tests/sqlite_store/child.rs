@@ -145,7 +145,7 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool) {
     let rung = bells.clone();
     store.listen(Rc::new(move |notice| match notice {
         Notice::Granted { number, .. } => rung[number as usize].notify_one(),
-        Notice::Missed => rung.iter().for_each(Notify::notify_one),
+        Notice::Missed | Notice::Lost(_) => rung.iter().for_each(Notify::notify_one),
         Notice::Breaker(_) => unreachable!("a file has none"),
     }));
     let (counter, log) = (path.with_file_name("counter"), path.with_file_name("log"));

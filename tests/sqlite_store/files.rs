@@ -82,6 +82,8 @@ fn a_damaged_file_is_told_and_is_usable_again_once_it_was_deleted() {
         let store = SqliteStore::open(path.clone());
         granted(&store, "k", Token::random(), 60_000).await;
         store.close().await;
+        // Reads the log into the file and deletes it, as the last to close a database does.
+        Connection::open(&path).unwrap().execute_batch("SELECT * FROM leases").unwrap();
         let mut bytes = fs::read(&path).unwrap();
         bytes[100..].fill(0xa5);
         fs::write(&path, bytes).unwrap();
@@ -225,6 +227,26 @@ fn close_ends_while_somebody_else_has_the_file_locked() {
         file.execute_batch("ROLLBACK").unwrap();
         // What could not be freed is found out by the file that nobody has locked any more.
         assert!(!is_busy(&SqliteStore::open(folder.db()), "k").await);
+    });
+}
+
+#[test]
+fn a_long_log_is_put_back_by_the_last_to_close_and_no_file_is_deleted() {
+    let folder = Folder::fresh();
+    let log = || fs::metadata(with_end(&folder.db(), "-wal")).unwrap().len();
+    run(async {
+        let (one, other) = (SqliteStore::open(folder.db()), SqliteStore::open(folder.db()));
+        ask(&other, Request::Ping).await;
+        for _ in 0..100 {
+            let token = Token::random();
+            granted(&one, "k", token, 60_000).await;
+            assert_eq!(ask(&one, release("k", token)).await, Reply::Released);
+        }
+        one.close().await;
+        assert!(log() > 300_000, "another one uses it: {} bytes", log());
+        other.close().await;
+        assert_eq!(log(), 0);
+        assert!(with_end(&folder.db(), "-shm").is_file());
     });
 }
 

@@ -136,7 +136,7 @@ fn a_failover_is_followed_at_once_and_what_was_replicated_is_kept() {
         let (number, told) = loop {
             match notices.next().await {
                 Notice::Granted { number, fence } => break (number, fence),
-                Notice::Missed | Notice::Breaker(_) => {}
+                Notice::Missed | Notice::Lost(_) | Notice::Breaker(_) => {}
             }
         };
         assert_eq!(number, 2);

@@ -1,8 +1,8 @@
 //! Notices: what a store says by itself, and whom it concerns.
 
 use super::Core;
-use crate::engine::command::StoreId;
-use crate::lease::Instant;
+use crate::engine::command::{OpId, StoreId};
+use crate::lease::{Instant, LossReason, Phase};
 use crate::store::Notice;
 
 /// How many of the lowest bits of a place's number count the looks of its ticket, so that each look has a number of its own:
@@ -30,20 +30,60 @@ impl Core {
                 }
             }),
             Notice::Breaker(health) => self.health_changed(store, health),
-            Notice::Missed => {
-                let mut numbers: Vec<u64> = self
-                    .tickets
-                    .iter()
-                    // One whose look is on its way may be queued since before.
-                    .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
-                    .map(|(number, _)| *number)
-                    .collect();
-                // In the order in which they came: should the queue be lost, it is made anew in that order.
-                numbers.sort_unstable();
-                for number in numbers {
-                    self.guarded(None, |core| core.look(number));
-                }
+            Notice::Missed => self.look_for_all(store),
+            // It is dropped with the last line of this, when no holder takes its lease for held any more.
+            Notice::Lost(_acknowledgement) => self.lose_all(store),
+        }
+    }
+
+    fn look_for_all(&mut self, store: StoreId) {
+        let mut numbers: Vec<u64> = self
+            .tickets
+            .iter()
+            // One whose look is on its way may be queued since before.
+            .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
+            .map(|(number, _)| *number)
+            .collect();
+        // In the order in which they came: should the queue be lost, it is made anew in that order.
+        numbers.sort_unstable();
+        for number in numbers {
+            self.guarded(None, |core| core.look(number));
+        }
+    }
+
+    /// The store has lost all leases.
+    fn lose_all(&mut self, store: StoreId) {
+        let now = self.now;
+        if let Some(link) = self.stores.get_mut(&store) {
+            link.lost_at = Some(now);
+        }
+        let lost = self.tenures.iter().filter(|(_, tenure)| tenure.store == store);
+        let mut lost: Vec<OpId> = lost.map(|(op, _)| *op).collect();
+        lost.sort_unstable();
+        // All states first: the users' threads read them, and are told one after the other.
+        for op in &lost {
+            if let Some(tenure) = self.tenures.get_mut(op) {
+                // Nor is it handed on within the process.
+                tenure.hand_off = None;
+                tenure.state.lose(now, LossReason::Missing);
             }
         }
+        for op in lost {
+            self.guarded(Some(op), |core| core.lost_with_its_store(op));
+        }
+        self.look_for_all(store);
+    }
+
+    fn lost_with_its_store(&mut self, op: OpId) {
+        let Some(tenure) = self.tenures.get(&op) else { return };
+        // One that is released is on its way here.
+        if let Phase::Lost(reason) = tenure.state.phase(self.now) {
+            self.lose(op, reason);
+        }
+    }
+
+    /// Whether what `store` answered to a request that was sent at `sent` may concern leases that it has lost since.
+    pub(super) fn is_outdated(&self, store: StoreId, sent: Instant) -> bool {
+        self.stores.get(&store).is_some_and(|link| link.lost_at.is_some_and(|lost_at| sent <= lost_at))
     }
 }

@@ -138,6 +138,8 @@ pub struct Link {
     pub in_flight: usize,
     /// How many clean-ups are still to be done on it.
     pub cleanups: usize,
+    /// When it was last heard that the store has lost all leases.
+    pub lost_at: Option<Instant>,
     /// How its servers are, as far as that has ever changed.
     pub health: Vec<Arc<Health>>,
     /// What the next batch asks. Renewals come first, because their leases run out, then releases,

@@ -200,6 +200,7 @@ impl Core {
 
     fn take_look(&mut self, store: StoreId, sent: Instant, tag: AcquireTag, answer: Answer) {
         let now = self.now;
+        let outdated = self.is_outdated(store, sent);
         let Some(ticket) = self.tickets.get_mut(&tag.ticket) else {
             // Nobody waits by it any more; what it may have got is to be given back.
             let straggler = match &answer {
@@ -210,6 +211,10 @@ impl Core {
             return self.clean_up(tag.leftover(store, now, straggler));
         };
         ticket.looking = false;
+        if matches!(answer, Ok(Reply::Acquired { .. })) && outdated {
+            // The lease may have been lost before it was known. The same request again finds that out.
+            return self.look(tag.ticket);
+        }
         match answer {
             Ok(Reply::Acquired { fence, waiting }) if now < validity::deadline(sent, tag.ttl) => {
                 self.granted(tag, sent, fence, waiting);

@@ -387,6 +387,8 @@ impl Council {
                 let heard = self.places.noticed(now, number, node, enough, patience);
                 self.heard(now, node, heard);
             }
+            // One node is not the quorum: what a lease has at the others counts on.
+            Notice::Lost(_) => self.effects.notices.push(Notice::Missed),
             other => self.effects.notices.push(other),
         }
     }

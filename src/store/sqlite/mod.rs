@@ -8,6 +8,11 @@
 //! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
 //! - `owner`: how processes tell which of them still live;
+//! - `record`: what an owner says of the files that its store uses;
+//! - `identity`: which files those really are;
+//! - `admission`: when a store may use them, and what happens when they are exchanged;
+//! - `usage`: what this store has in them;
+//! - `syscalls`, `probe`: locks that belong to the open file and not to the process;
 //! - `peers`: what one transaction knows of that;
 //! - `boot`: which run of the machine this is;
 //! - `directory`: where the default file lies, and when it is refused;
@@ -27,22 +32,41 @@
 //! whose waiters are in the file looks every few milliseconds whether another has changed it, and does what nobody may
 //! be left to do: it hands on the leases of processes that are gone, and those that have run out.
 //!
-//! **A file that is moved or deleted under us** is noticed at the next batch, which goes to the file that the
-//! path names then. Leases of the old file are [`Absence::Missing`](super::Absence::Missing) there, so their
-//! holders know with their next renewal. Until then another process may be granted the same lock in the new
-//! file: do not delete the file of a running system. Against tidiers that go by age, the files are
-//! touched every hour while they are used.
+//! **Several copies of the library in one process** exclude each other like processes: SQLite's locks belong to the open file
+//! (`syscalls`). Clients of one copy that name the same file share one store. Where the system has no such locks, a second
+//! copy is refused.
+//!
+//! **Files that are moved, replaced or removed.** The database, its log and the log's index are one thing. A store that has
+//! anything in them looks every 50 ms whether all three names still lead to the files that it has open. If not, it first tells the engine, which takes all leases of the store for lost; only then it gives up the
+//! lock on its owner's file. That file names the files that the store uses, and nobody grants anything in others while a
+//! live owner names those (`admission` says why that suffices). So **a holder knows before anybody else is let in**. Who
+//! removes `PATH.owners/` together with the files, or moves the directory of both away, leaves nothing that a newcomer could
+//! see; then the holder knows within 50 ms. Against tidiers that go by age, the files are touched every hour while they
+//! are used.
 
+mod admission;
 mod boot;
 mod directory;
 mod failure;
+#[cfg(unix)]
+mod identity;
+#[cfg(not(unix))]
+#[path = "identity_elsewhere.rs"]
+mod identity;
 mod leases;
 mod owner;
 mod peers;
+#[cfg(unix)]
+mod probe;
+#[cfg(unix)]
+mod record;
 mod rows;
 mod schema;
 mod session;
+#[cfg(unix)]
+mod syscalls;
 mod thread;
+mod usage;
 mod watch;
 
 use std::cell::RefCell;
@@ -55,6 +79,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 
 pub use self::directory::default_path;
+pub use self::identity::{is_same_file, resolve};
 use self::thread::{Claim, Inbox, Job, Message};
 use super::diagnosis::{self, Facts, Report};
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};

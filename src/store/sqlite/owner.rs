@@ -6,9 +6,22 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use rustc_hash::FxHashSet;
 use uuid::Uuid;
+
+use super::identity::FileIds;
+#[cfg(unix)]
+use super::record::{ProcessId, Record, Said};
+
+/// The owners of this copy of the library.
+static OWN: Mutex<Option<FxHashSet<Uuid>>> = Mutex::new(None);
+
+fn own() -> MutexGuard<'static, Option<FxHashSet<Uuid>>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// An opened store's sign of life: a locked file named after a random id.
 #[derive(Debug)]
@@ -16,6 +29,13 @@ pub struct Owner {
     id: Uuid,
     path: PathBuf,
     file: File,
+}
+
+/// A live owner that stands in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// Its process, if its file can be read.
+    pub pid: Option<u32>,
 }
 
 /// What another owner's file tells.
@@ -46,7 +66,9 @@ impl Owner {
                     return Err(error);
                 }
             }
+            own().get_or_insert_default().insert(id);
             let owner = Self { id, path, file };
+            owner.say(None)?;
             // A sweeper may also have had it and be gone again.
             if owner.is_in_place() {
                 return Ok(owner);
@@ -67,6 +89,23 @@ impl Owner {
         }
     }
 
+    /// Returns whether the file is one of `directory`.
+    pub fn is_of(&self, directory: &Path) -> bool {
+        self.path.parent() == Some(directory)
+    }
+
+    /// Tells other processes which files the store uses from now on.
+    #[cfg(unix)]
+    pub fn say(&self, files: Option<FileIds>) -> io::Result<()> {
+        Record::own(files).write(&self.file)
+    }
+
+    /// The file is locked against being read, too.
+    #[cfg(not(unix))]
+    pub fn say(&self, _: Option<FileIds>) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes the file young again, for tidiers that go by age.
     pub fn touch(&self) {
         let _ = self.file.set_modified(SystemTime::now());
@@ -74,9 +113,16 @@ impl Owner {
 
     /// Takes the file away; the lock goes with the handle.
     pub fn retire(self) {
+        // While it is locked, so that no sweeper looks into it.
         if self.is_in_place() {
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        own().get_or_insert_default().remove(&self.id);
     }
 }
 
@@ -122,6 +168,60 @@ pub fn dead(directory: &Path) -> Vec<(Uuid, File)> {
         Liveness::Alive | Liveness::Unknown => None,
     })
     .collect()
+}
+
+/// What the live owners in `directory` say, other than `except`.
+#[cfg(unix)]
+fn records(directory: &Path, except: Option<Uuid>) -> impl Iterator<Item = (Uuid, Said)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| Uuid::try_parse(entry.file_name().to_str()?).ok());
+    ids.filter(move |id| Some(*id) != except).filter_map(move |id| {
+        let file = File::open(file_of(directory, id)).ok()?;
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| (id, Record::read(&file)))
+    })
+}
+
+/// Returns a live owner, other than `except`, that uses other files than those `named` now.
+#[cfg(unix)]
+pub fn obstacle(directory: &Path, except: Option<Uuid>, named: &FileIds) -> Option<Obstacle> {
+    let boot = super::boot::id();
+    records(directory, except).find_map(|(_, said)| match said {
+        // Another kernel counts files in its own way.
+        Said::Record(Record { process, boot: its, files: Some(files) }) => {
+            (its == boot && !files.are_named(named)).then_some(Obstacle { pid: Some(process.pid) })
+        }
+        Said::Garbled => Some(Obstacle { pid: None }),
+        Said::Record(_) | Said::Nothing => None,
+    })
+}
+
+/// Elsewhere an open file can't be replaced.
+#[cfg(not(unix))]
+pub fn obstacle(_: &Path, _: Option<Uuid>, _: &FileIds) -> Option<Obstacle> {
+    None
+}
+
+/// Returns whether another copy of the library in this process has a store open whose owner is in `directory`.
+#[cfg(unix)]
+pub fn is_second_copy(directory: &Path) -> bool {
+    let (process, boot) = (ProcessId::own(), super::boot::id());
+    records(directory, None).any(|(id, said)| {
+        let ours = own().get_or_insert_default().contains(&id);
+        matches!(said, Said::Record(record) if !ours && record.process == process && record.boot == boot)
+    })
+}
+
+/// Elsewhere copies never need to be told apart.
+#[cfg(not(unix))]
+pub fn is_second_copy(_: &Path) -> bool {
+    false
+}
+
+/// Returns whether there are live owners in `directory` other than `own`.
+pub fn has_others(directory: &Path, own: Uuid) -> bool {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut ids = entries.filter_map(|entry| Uuid::try_parse(entry.file_name().to_str()?).ok());
+    ids.any(|id| id != own && !matches!(liveness(directory, id), Liveness::Dead(_)))
 }
 
 /// Creates the directory of the owners of the database at `path` if it is missing. Whoever may use the database
@@ -175,6 +275,55 @@ mod tests {
         let orderly = Owner::create(&directory).unwrap();
         orderly.retire();
         assert_eq!(dead(&directory).len(), 1);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_live_owner_stands_in_the_way_of_who_finds_other_files() {
+        use crate::store::sqlite::identity::FileId;
+
+        let directory = fresh_directory();
+        let id = |inode| Some(FileId { device: 1, inode });
+        let used = FileIds { main: id(1), wal: id(2), shm: id(3) };
+        let owner = Owner::create(&directory).unwrap();
+        let seen = |named| obstacle(&directory, None, &named);
+        assert_eq!(seen(FileIds { main: None, ..used }), None, "it uses nothing yet");
+        owner.say(Some(used)).unwrap();
+        assert_eq!(seen(used), None);
+        let pid = Some(std::process::id());
+        for other in [
+            FileIds { main: id(9), ..used },
+            FileIds { wal: None, ..used },
+            FileIds { shm: id(9), ..used },
+            FileIds { main: None, wal: None, shm: None },
+        ] {
+            assert_eq!(seen(other), Some(Obstacle { pid }), "{other:?}");
+            assert_eq!(obstacle(&directory, Some(owner.id()), &other), None, "not in its own");
+        }
+        owner.say(None).unwrap();
+        assert_eq!(seen(FileIds { main: id(9), ..used }), None, "it uses nothing any more");
+        owner.say(Some(used)).unwrap();
+        drop(owner);
+        assert_eq!(seen(FileIds { main: id(9), ..used }), None, "its process is gone");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_second_copy_in_the_process_is_told_from_this_one_and_from_other_processes() {
+        let directory = fresh_directory();
+        let owner = Owner::create(&directory).unwrap();
+        assert!(!is_second_copy(&directory), "it is this copy's");
+        // As if another copy had made it.
+        own().get_or_insert_default().remove(&owner.id());
+        assert!(is_second_copy(&directory));
+        let elsewhere = Record { process: ProcessId { pid: 1, ..ProcessId::own() }, ..Record::own(None) };
+        elsewhere.write(&owner.file).unwrap();
+        assert!(!is_second_copy(&directory), "it is another process's");
+        owner.say(None).unwrap();
+        drop(owner);
+        assert!(!is_second_copy(&directory), "it is gone");
         fs::remove_dir_all(directory).unwrap();
     }
 

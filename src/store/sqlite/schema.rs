@@ -70,6 +70,8 @@ pub enum Refusal {
     Sqlite(rusqlite::Error),
     /// It is a database of another program.
     Foreign,
+    /// It has more than one name.
+    Linked,
     /// It was made by a newer version of this library.
     Newer,
     /// It was made by an older version of this library, which may still be using it.

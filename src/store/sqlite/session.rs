@@ -1,22 +1,24 @@
 //! The opened file, and one transaction in it.
 
 use std::fmt::Display;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, named_params};
 use uuid::Uuid;
 
 use super::super::{Answer, Request, StoreError, StoreErrorKind};
+use super::identity::{self, FileNames, Files};
 use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::owner::{self, Owner};
 use super::peers::Me;
 use super::rows;
 use super::schema::{self, Refusal};
-use super::{boot, directory, failure};
+use super::{boot, failure};
 use crate::engine::clock;
 use crate::lease::{Instant, Key};
 
@@ -29,10 +31,12 @@ const ENDS: &str = "SELECT min(at) FROM (SELECT ends AS at FROM leases WHERE key
 
 /// How often a session that is used takes a step of the sweep.
 const SWEEP_EVERY: Duration = Duration::from_millis(20);
-/// How often it looks whether its owner's file is still there.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the files are touched, for tidiers that delete what is old.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
+
+/// The longest log, in bytes, that is left to whoever opens the files next. A shorter one is read in less than a ms; putting it
+/// back costs two syncs of the disk.
+const LONG_LOG: u64 = 256 * 1024;
 
 /// How many free pages the file may have, and how many are given back to the system at once.
 const FREE_PAGES: i64 = 256;
@@ -74,14 +78,37 @@ pub struct Done {
     pub at: Instant,
 }
 
+/// Where a lock file really lies.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub real: PathBuf,
+    /// The directory of its owners.
+    pub owners: PathBuf,
+    pub names: Arc<FileNames>,
+}
+
+impl Place {
+    /// Finds where `path` leads now.
+    pub fn of(path: &Path) -> Result<Self, Trouble> {
+        let real = identity::resolve(path);
+        let mut owners = real.as_os_str().to_owned();
+        owners.push(".owners");
+        let names = FileNames::new(path, &real);
+        let names = names.map_err(|error| Trouble::Broken(failure::of_system(path, &error)))?;
+        Ok(Self { real, owners: owners.into(), names: Arc::new(names) })
+    }
+}
+
 /// An opened lock file.
 #[derive(Debug)]
 pub struct Session {
     path: PathBuf,
     connection: Connection,
-    /// Which file it is, to notice when the path names another.
-    identity: Identity,
+    /// What it has open.
+    files: Files,
     owners: PathBuf,
+    /// Whether there was no transaction yet.
+    fresh: bool,
     boot: Uuid,
     /// Until when SQLite may wait for other processes, in µs of the engine's clock.
     patience: Arc<AtomicU64>,
@@ -90,31 +117,16 @@ pub struct Session {
     /// Where the sweep goes on.
     swept: Cursor,
     sweep_at: Instant,
-    look_at: Instant,
     touch_at: Instant,
 }
 
-#[cfg(unix)]
-type Identity = (u64, u64);
-#[cfg(unix)]
-fn identity_of(found: &Metadata) -> Identity {
-    use std::os::unix::fs::MetadataExt;
-    (found.dev(), found.ino())
-}
-
-/// Elsewhere an open file cannot be replaced.
-#[cfg(not(unix))]
-type Identity = ();
-#[cfg(not(unix))]
-fn identity_of(_: &Metadata) -> Identity {}
-
 impl Session {
-    /// Opens the lock file at `path`, and makes it if it is missing; waits for others until `deadline`.
-    pub fn open(path: &Path, deadline: Instant) -> Result<Self, Trouble> {
-        directory::secure(path).map_err(Trouble::Broken)?;
+    /// Opens the lock file at `path`, which is really at `place`, and makes it if it is missing; waits for others until
+    /// `deadline`.
+    pub fn open(path: &Path, place: &Place, deadline: Instant) -> Result<Self, Trouble> {
         clock::comparable().map_err(|incomparable| Trouble::Broken(unsupported(path, incomparable)))?;
         loop {
-            match Self::try_open(path, deadline) {
+            match Self::try_open(place, deadline) {
                 Err(Refusal::Sqlite(error)) if failure::is_busy(&error) && clock::now() < deadline => {
                     // Two who make the file at once can't wait for each other inside SQLite.
                     std::thread::sleep(Duration::from_micros(fastrand::u64(500..3000)));
@@ -122,6 +134,9 @@ impl Session {
                 Err(Refusal::Sqlite(error)) => return Err(trouble(path, &error)),
                 Err(refusal) => {
                     let why = match refusal {
+                        Refusal::Linked => {
+                            "has several names (hard links), and each would have a log of its own; remove all of them but one"
+                        }
                         Refusal::Newer => "was made by a newer version of leasehold",
                         Refusal::Older => {
                             "was made by an older version of leasehold; end all that use it and delete it, or name another \
@@ -138,15 +153,22 @@ impl Session {
         }
     }
 
-    fn try_open(path: &Path, deadline: Instant) -> Result<Self, Refusal> {
+    fn try_open(place: &Place, deadline: Instant) -> Result<Self, Refusal> {
+        identity::prepare();
+        let path = &*place.real;
         // No URI flag: a path is taken as it is written.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let mut connection = Connection::open_with_flags(path, flags)?;
-        // Before the first read, so that a file exchanged meanwhile shows as moved.
-        let identity = path.metadata().map(|found| identity_of(&found)).map_err(|_| cannot_open())?;
+        // Before the first read, which looks for the log by this name.
+        if place.names.links() > 1 {
+            return Err(Refusal::Linked);
+        }
+        // Nobody deletes the log, so its files are always the same ones: a connection that takes itself for the last one may be
+        // mistaken.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         let patience = Arc::new(AtomicU64::new(deadline.as_micros()));
         let until = patience.clone();
         connection.busy_handler(Some(move |tries| wait_for_others(tries, &until)))?;
@@ -155,21 +177,21 @@ impl Session {
             return Err(Refusal::Sqlite(cannot_open()));
         }
         schema::prepare(&connection)?;
-        let mut owners = path.as_os_str().to_owned();
-        owners.push(".owners");
+        // Somebody exchanges the files at this moment.
+        let files = Files::opened(place.names.clone(), path).ok_or_else(busy)?;
         let now = clock::now();
         Ok(Self {
             path: path.into(),
             connection,
-            identity,
-            owners: owners.into(),
+            files,
+            owners: place.owners.clone(),
+            fresh: true,
             boot: boot::id(),
             patience,
             // Never the number of a file.
             changes: -1,
             swept: Cursor::default(),
             sweep_at: now,
-            look_at: now,
             touch_at: now,
         })
     }
@@ -177,13 +199,16 @@ impl Session {
     /// Does `work` in one transaction; waits for others until `deadline`.
     pub fn transact(
         &mut self,
-        owner: &mut Option<Owner>,
-        work: Work<'_>,
+        owner: &Owner,
+        mut work: Work<'_>,
         deadline: Instant,
     ) -> Result<Done, Trouble> {
+        if std::mem::take(&mut self.fresh) {
+            // What this store had in files that were moved away may be here, too, if they were moved back.
+            work.dead.extend(self.dead());
+        }
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
-        let owner = self.living_owner(owner)?;
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
         let durable = work.batches.iter().copied().flatten().any(is_to_outlive);
         self.durably(durable, |session| {
@@ -217,8 +242,9 @@ impl Session {
 
     /// What happens between the beginning of a transaction and its end.
     fn carry_out(&mut self, owner: &Owner, work: Work<'_>, writes: bool) -> Result<Done, Trouble> {
-        // Looked at while nobody else can write: whoever writes to the file then writes to the one that is named.
-        if self.is_moved() {
+        // Not for safety, which is up to `admission`, but so that a file that was replaced is left at once. The names of the log
+        // and its index cost twice as much, and are looked at when the files are looked after.
+        if !self.files.is_database_named() {
             return Err(Trouble::Moved);
         }
         // Only now, after all waiting, does time stand for what is done.
@@ -290,11 +316,7 @@ impl Session {
 
     /// Does, while there is nothing else to do, what must not be put off for ever. Says whether there will
     /// be more of it, and which waiters of this store were handed leases.
-    pub fn tidy(
-        &mut self,
-        owner: &mut Option<Owner>,
-        deadline: Instant,
-    ) -> Result<(bool, Vec<Handed>), Trouble> {
+    pub fn tidy(&mut self, owner: &Owner, deadline: Instant) -> Result<(bool, Vec<Handed>), Trouble> {
         let mut handed = Vec::new();
         let any = "SELECT EXISTS (SELECT 1 FROM leases) OR EXISTS (SELECT 1 FROM waiters)";
         let any =
@@ -313,42 +335,36 @@ impl Session {
         Ok((any || free > FREE_PAGES, handed))
     }
 
+    /// Puts a long log back into the database if nobody else uses the files: whoever opens them next reads all of it.
+    pub fn shorten_log(&self, owner: &Owner) {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        let is_long = std::fs::metadata(&log).is_ok_and(|found| found.len() > LONG_LOG);
+        if is_long && !owner::has_others(&self.owners, owner.id()) {
+            self.patience.store(0, Ordering::Relaxed);
+            // Whoever comes next can do without.
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+    }
+
     /// Frees what `owner` still has and takes its file away, at the end.
     pub fn retire(&mut self, owner: Owner, deadline: Instant) {
-        // If its file is lost, what it had would only be found by its ttl.
-        let mut owner = Some(owner);
         let work = Work { retire: true, ..Work::default() };
         // If it fails, the next one who looks finds the file unlocked, and does it.
-        if self.transact(&mut owner, work, deadline).is_ok()
-            && let Some(owner) = owner
-        {
+        if self.transact(&owner, work, deadline).is_ok() {
+            self.shorten_log(&owner);
             owner.retire();
         }
     }
 
-    /// Whether the path names another file than the opened one, or none.
+    /// Whether one of the names leads to another file than the opened one, or to none.
     pub fn is_moved(&self) -> bool {
-        self.path.metadata().map(|found| identity_of(&found)).ok() != Some(self.identity)
+        !self.files.are_named()
     }
 
-    /// The owner, made if there is none or if others can't find its file any more.
-    fn living_owner<'a>(&mut self, owner: &'a mut Option<Owner>) -> Result<&'a Owner, Trouble> {
-        let now = clock::now();
-        if now >= self.look_at {
-            self.look_at = now + LOOK_EVERY;
-            if owner.as_ref().is_some_and(|owner| !owner.is_in_place()) {
-                *owner = None;
-            }
-        }
-        match owner {
-            Some(owner) => Ok(owner),
-            None => {
-                let made =
-                    owner::prepare(&self.owners, &self.path).and_then(|()| Owner::create(&self.owners));
-                let made = made.map_err(|error| Trouble::Broken(failure::of_system(&self.owners, &error)))?;
-                Ok(owner.insert(made))
-            }
-        }
+    /// What it has open.
+    pub fn files(&self) -> &Files {
+        &self.files
     }
 
     /// Makes the files young again, by their names: opening them and closing again would drop SQLite's locks.
@@ -420,6 +436,10 @@ fn is_to_outlive(request: &Request) -> bool {
     matches!(request, Request::Detach { .. })
 }
 
+fn busy() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)
+}
+
 fn cannot_open() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), None)
 }
@@ -453,7 +473,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
         std::fs::create_dir(&folder).unwrap();
         let deadline = clock::now() + Duration::from_secs(5);
-        let mut session = Session::open(&folder.join("locks.db"), deadline).unwrap();
+        let path = folder.join("locks.db");
+        let mut session = Session::open(&path, &Place::of(&path).unwrap(), deadline).unwrap();
         assert_eq!(synchronous(&session), USUAL);
         for (durable, expected) in [(true, DURABLE), (false, USUAL)] {
             assert_eq!(session.durably(durable, |session| Ok(synchronous(session))).unwrap(), expected);

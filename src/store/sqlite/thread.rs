@@ -12,8 +12,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::super::{Answer, Notice, Request, StoreError, StoreErrorKind, all_failed};
+use super::identity::Files;
 use super::owner::Owner;
-use super::session::{Done, Session, Trouble, Work};
+use super::session::{Done, Place, Session, Trouble, Work};
+use super::usage::Usage;
 use super::watch::Watch;
 use crate::engine::clock;
 use crate::lease::Instant;
@@ -82,14 +84,24 @@ pub fn start(path: PathBuf, notices: UnboundedSender<Notice>) -> Result<Inbox, S
 }
 
 /// What the thread keeps.
-struct Keeper {
-    path: PathBuf,
-    session: Option<Session>,
+pub struct Keeper {
+    pub(super) path: PathBuf,
+    pub(super) session: Option<Session>,
+    /// Where the session's files lie.
+    pub(super) place: Option<Place>,
     /// Outlives the session, so that leases keep their owner when the file is opened anew.
-    owner: Option<Owner>,
+    pub(super) owner: Option<Owner>,
+    /// The files that the owner says are used. They may be so without a session, after an error.
+    pub(super) used: Option<Files>,
+    /// Whether nobody uses other files.
+    pub(super) admitted: bool,
+    /// When to look after the files.
+    pub(super) check_at: Instant,
+    /// What this process has in them.
+    pub(super) usage: Usage,
     /// What this process waits for.
-    watch: Watch,
-    notices: UnboundedSender<Notice>,
+    pub(super) watch: Watch,
+    pub(super) notices: UnboundedSender<Notice>,
     tidy: Option<Tidy>,
 }
 
@@ -102,7 +114,19 @@ struct Tidy {
 
 impl Keeper {
     fn new(path: PathBuf, notices: UnboundedSender<Notice>) -> Self {
-        Self { path, session: None, owner: None, watch: Watch::default(), notices, tidy: None }
+        Self {
+            path,
+            session: None,
+            place: None,
+            owner: None,
+            used: None,
+            admitted: false,
+            check_at: Instant::default(),
+            usage: Usage::default(),
+            watch: Watch::default(),
+            notices,
+            tidy: None,
+        }
     }
 
     fn run(mut self, messages: &Receiver<Message>) {
@@ -122,6 +146,9 @@ impl Keeper {
             }
             // However many messages there are.
             let now = clock::now();
+            if self.check_due().is_some_and(|at| at <= now) {
+                let _ = self.guarded(Self::check);
+            }
             if self.watch.due().is_some_and(|at| at <= now) {
                 let _ = self.guarded(Self::look);
             }
@@ -137,7 +164,8 @@ impl Keeper {
 
     /// The next message, or the time-out at which there is something else to do.
     fn next(&self, messages: &Receiver<Message>) -> Result<Message, RecvTimeoutError> {
-        match [self.watch.due(), self.tidy.map(|tidy| tidy.at)].into_iter().flatten().min() {
+        let due = [self.watch.due(), self.tidy.map(|tidy| tidy.at), self.check_due()];
+        match due.into_iter().flatten().min() {
             None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(at) => messages.recv_timeout(at.since(clock::now())),
         }
@@ -146,6 +174,7 @@ impl Keeper {
     /// Carries out `jobs`, in one transaction if none is out of time before the others.
     fn work(&mut self, mut jobs: Vec<Job>) {
         jobs.retain(|job| job.claim.take());
+        self.usage.touch(clock::now());
         while let Some(first) = jobs.iter().map(|job| job.deadline).min() {
             let reserve = RESERVE.min(first.since(clock::now()) / 4);
             let result = self.guarded(|keeper| keeper.transact(&jobs, first - reserve));
@@ -154,6 +183,7 @@ impl Keeper {
                     for (job, answers) in jobs.drain(..).zip(answers) {
                         for (request, answer) in job.batch.iter().zip(&answers) {
                             self.watch.note(request, answer, at);
+                            self.usage.note(request, answer, at);
                         }
                         let _ = job.answers.send(answers);
                     }
@@ -184,26 +214,22 @@ impl Keeper {
     fn transact(&mut self, jobs: &[Job], deadline: Instant) -> Result<Done, Trouble> {
         let mut retried = false;
         loop {
-            let session = match &mut self.session {
-                Some(session) => session,
-                none => {
-                    let session = none.insert(Session::open(&self.path, deadline)?);
-                    if !self.watch.is_empty() {
-                        // It may be another file, in which nobody of ours waits.
-                        let _ = self.notices.send(Notice::Missed);
-                    }
-                    session
-                }
-            };
-            let batches = jobs.iter().map(|job| &*job.batch).collect();
-            match session.transact(&mut self.owner, Work { batches, ..Work::default() }, deadline) {
-                Err(Trouble::Moved) if !retried => {
+            let result = self.try_to_transact(jobs, deadline);
+            if let Err(Trouble::Moved) = result {
+                self.lose();
+                if !retried {
                     retried = true;
-                    self.session = None;
+                    continue;
                 }
-                result => return result,
             }
+            return result;
         }
+    }
+
+    fn try_to_transact(&mut self, jobs: &[Job], deadline: Instant) -> Result<Done, Trouble> {
+        let (session, owner) = self.admit(deadline)?;
+        let batches = jobs.iter().map(|job| &*job.batch).collect();
+        session.transact(owner, Work { batches, ..Work::default() }, deadline)
     }
 
     /// Looks whether a waiter of this process was handed a lease, or whether there is one to be handed to somebody.
@@ -225,7 +251,9 @@ impl Keeper {
 
     /// Hands on what a process left that is gone, and leases that have run out, to those who wait for them.
     fn look_for_ends(&mut self) -> Result<(), Trouble> {
-        let Some(session) = &mut self.session else { return Ok(()) };
+        let (Some(session), Some(owner), true) = (&mut self.session, &self.owner, self.admitted) else {
+            return Ok(());
+        };
         let (now, mut looks, mut trusted) = (clock::now(), Vec::new(), FxHashMap::default());
         for key in self.watch.doubtful(now) {
             match session.ends(&key)?.filter(|ends| *ends > now) {
@@ -241,7 +269,7 @@ impl Keeper {
             return Ok(());
         }
         let work = Work { looks, dead, ..Work::default() };
-        let done = session.transact(&mut self.owner, work, clock::now() + WATCH_PATIENCE)?;
+        let done = session.transact(owner, work, clock::now() + WATCH_PATIENCE)?;
         let notices = self.watch.tell(&done.handed, done.at);
         self.send(notices);
         Ok(())
@@ -249,8 +277,14 @@ impl Keeper {
 
     /// Says when to come again.
     fn tidy(&mut self) -> Option<Tidy> {
-        let (session, tidy) = (self.session.as_mut()?, self.tidy?);
-        let result = session.tidy(&mut self.owner, clock::now() + PATIENCE).map(|(again, handed)| {
+        let tidy = self.tidy?;
+        // What was deleted is not made anew for that.
+        if self.session.is_none() && !self.path.exists() {
+            return None;
+        }
+        let deadline = clock::now() + PATIENCE;
+        let result = self.admit(deadline).and_then(|(session, owner)| session.tidy(owner, deadline));
+        let result = result.map(|(again, handed)| {
             let notices = self.watch.tell(&handed, clock::now());
             self.send(notices);
             again
@@ -261,8 +295,10 @@ impl Keeper {
 
     /// Gives up the session if it is of no use any more. Patience is all that the rest takes.
     fn unless_broken<T>(&mut self, result: Result<T, Trouble>) -> Option<T> {
-        if matches!(result, Err(Trouble::Moved | Trouble::Broken(_))) {
-            self.session = None;
+        match result {
+            Err(Trouble::Moved) => self.lose(),
+            Err(Trouble::Broken(_)) => self.session = None,
+            _ => {}
         }
         result.ok()
     }
@@ -277,10 +313,12 @@ impl Keeper {
     /// Gives back everything.
     fn end(mut self) {
         let _ = self.guarded(|keeper| {
-            // A file that was moved away is nobody's business any more, and its owner's file tells that.
-            let session = keeper.session.take().filter(|session| !session.is_moved());
-            if let (Some(mut session), Some(owner)) = (session, keeper.owner.take()) {
-                session.retire(owner, clock::now() + PATIENCE);
+            let Some(owner) = keeper.owner.take() else { return };
+            // What is in a file that was moved away is nobody's business any more, and the owner's file tells that.
+            match keeper.session.take().filter(|session| keeper.admitted && !session.is_moved()) {
+                Some(mut session) => session.retire(owner, clock::now() + PATIENCE),
+                None if keeper.usage.is_empty() => owner.retire(),
+                None => {}
             }
         });
     }
@@ -349,6 +387,43 @@ mod tests {
         keeper.work(vec![given_up, asked]);
         assert!(silent.try_recv().is_err());
         assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
+        keeper.end();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn files_that_are_not_used_are_closed_and_opened_again_when_they_are() {
+        let (mut keeper, folder) = keeper();
+        keeper.work(vec![job(Request::Ping).0]);
+        assert!(keeper.check_due().is_some());
+        keeper.usage.touch(Instant::default());
+        keeper.check();
+        assert!(keeper.session.is_none() && keeper.check_due().is_none(), "it is not woken for them");
+        assert!(keeper.owner.is_some(), "it lives");
+        let (asked, _, mut heard) = job(acquire());
+        keeper.work(vec![asked]);
+        assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
+        keeper.usage.touch(Instant::default());
+        keeper.check();
+        assert!(keeper.session.is_some() && keeper.check_due().is_some(), "a lease is there");
+        keeper.end();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_second_copy_is_refused_with_what_to_do_and_leaves_no_sign_of_life() {
+        let (mut keeper, folder) = keeper();
+        keeper.work(vec![job(Request::Ping).0]);
+        let refused = keeper.refuse_second_copy(true);
+        let Err(Trouble::Broken(error)) = refused else { panic!("{refused:?}") };
+        assert_eq!(error.kind, StoreErrorKind::Unsupported);
+        assert!(error.message.contains("external") && error.message.contains("locks.db"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.join("locks.db.owners")).unwrap().count(), 0);
+        let (asked, _, mut heard) = job(acquire());
+        keeper.work(vec![asked]);
+        assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
+        assert!(keeper.refuse_second_copy(true).is_err());
+        assert!(keeper.owner.is_some() && keeper.session.is_some(), "what it holds goes on");
         keeper.end();
         std::fs::remove_dir_all(folder).unwrap();
     }

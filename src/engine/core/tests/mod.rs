@@ -7,6 +7,7 @@ mod fences;
 mod health;
 mod holding;
 mod lines;
+mod lost;
 mod quorum;
 mod relaying;
 mod showing;

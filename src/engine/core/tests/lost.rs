@@ -1,0 +1,102 @@
+//! A store that loses all leases at once: holders know before it lets others in.
+
+use super::*;
+use crate::engine::command::AdoptCommand;
+use crate::store::Acknowledgement;
+use std::sync::mpsc::TryRecvError;
+
+/// The store says that all leases are lost. Returns whether that is acknowledged when the engine has heard it.
+fn lose_all(world: &mut World) -> bool {
+    let (acknowledgement, dropped) = Acknowledgement::pair();
+    assert_eq!(dropped.try_recv(), Err(TryRecvError::Empty));
+    world.core.noticed(world.now, STORE, Notice::Lost(acknowledgement));
+    dropped.try_recv() == Err(TryRecvError::Disconnected)
+}
+
+fn acquired() -> Answer {
+    Ok(Reply::Acquired { fence: Fence(9), waiting: 0 })
+}
+
+#[test]
+fn every_lease_of_the_store_is_lost_when_it_is_acknowledged_and_those_of_others_are_not() {
+    let mut world = World::new();
+    let first = world.hold();
+    let second = world.acquire_with(Wait::Forever, |command| command.key = "lock:other".into());
+    let batch = world.only_batch();
+    world.answer(batch, [acquired()]);
+    world.settled();
+    let elsewhere = {
+        let stats = Arc::new(Stats::default());
+        let settings = ClientSettings {
+            env: ENV,
+            name: "other".into(),
+            max_stall: Duration::from_secs(60),
+            store_timeout: Duration::from_secs(1),
+            hand_offs: 32,
+            stats,
+        };
+        world.give(Command::OpenClient { client: CLIENT + 1, store: STORE + 1, batch: 64, settings });
+        let asked = world.acquire_with(Wait::Forever, |command| command.client = CLIENT + 1);
+        let batch = world.only_batch();
+        world.answer(batch, [acquired()]);
+        world.settled();
+        asked
+    };
+    assert!(lose_all(&mut world));
+    for asked in [&first, &second] {
+        assert_eq!(asked.state.phase(world.now), Phase::Lost(LossReason::Missing));
+    }
+    assert!(elsewhere.state.is_held(world.now));
+    let told = world.settled();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|told| matches!(told.outcome, Outcome::Lost(LossReason::Missing))), "{told:?}");
+    assert_eq!(world.stats.held.get(), 0);
+}
+
+#[test]
+fn a_lease_that_was_granted_before_the_loss_and_is_heard_of_after_it_is_asked_for_again() {
+    let mut world = World::new();
+    let asked = world.acquire(Wait::Forever);
+    let on_its_way = world.only_batch();
+    assert!(lose_all(&mut world));
+    world.pass(1);
+    world.answer(on_its_way, [acquired()]);
+    assert!(!asked.state.is_held(world.now) && world.settled().is_empty());
+    let again = world.only_batch();
+    assert!(matches!(&again.requests[..], [Request::Acquire(_)]));
+    world.answer(again, [acquired()]);
+    assert!(asked.state.is_held(world.now));
+}
+
+#[test]
+fn so_is_an_adopted_one() {
+    let mut world = World::new();
+    let asked = world.asking(Wait::Never);
+    let state = asked.state.clone();
+    world.give(Command::Adopt(AdoptCommand { asked, from: Token::random(), fence: Fence(7) }));
+    let on_its_way = world.only_batch();
+    assert!(lose_all(&mut world));
+    world.pass(1);
+    world.answer(on_its_way, [Ok(Reply::Adopted)]);
+    assert!(!state.is_held(world.now));
+    let again = world.only_batch();
+    world.answer(again, [Ok(Reply::NotHeld(Absence::Missing))]);
+    assert!(matches!(world.settled()[..], [Settlement { outcome: Outcome::Lost(LossReason::Missing), .. }]));
+}
+
+#[test]
+fn a_lease_that_is_lost_is_not_handed_on_and_whoever_waits_asks_again() {
+    let mut world = World::new();
+    let first = world.hold();
+    let next = world.acquire(Wait::Forever);
+    let queue = world.only_batch();
+    world.answer(queue, [Ok(Reply::Renewed { block: Some((Fence(6), 0)) }), queued()]);
+    world.core.relay(world.now);
+    assert!(lose_all(&mut world));
+    assert!(world.relay.hand_on(first.op, &first.state, world.now).is_none());
+    world.pass(1);
+    let again = world.only_batch();
+    assert!(matches!(&again.requests[..], [Request::Acquire(_)]));
+    world.answer(again, [acquired()]);
+    assert!(next.state.is_held(world.now));
+}

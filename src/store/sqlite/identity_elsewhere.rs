@@ -1,0 +1,72 @@
+//! Where an open file can be neither moved nor replaced (Windows), its name says all.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Which files those are is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIds;
+
+/// The names of the files.
+#[derive(Clone, Debug)]
+pub struct FileNames;
+
+impl FileNames {
+    pub fn new(_: &Path, _: &Path) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub fn look(&self) -> FileIds {
+        FileIds
+    }
+
+    pub fn links(&self) -> u64 {
+        1
+    }
+}
+
+/// The files of an opened database.
+#[derive(Clone, Debug)]
+pub struct Files {
+    pub ids: FileIds,
+}
+
+impl Files {
+    pub fn opened(_: Arc<FileNames>, _: &Path) -> Option<Self> {
+        Some(Self { ids: FileIds })
+    }
+
+    pub fn is_database_named(&self) -> bool {
+        true
+    }
+
+    pub fn are_named(&self) -> bool {
+        true
+    }
+}
+
+/// Nothing needs to be replaced: locks belong to the open file here.
+pub fn prepare() {}
+
+/// Returns whether copies of the library in one process exclude each other.
+pub fn copies_exclude_each_other(_: &Path) -> bool {
+    true
+}
+
+/// Returns where the database at `path` really lies.
+pub fn resolve(path: &Path) -> PathBuf {
+    if let Ok(real) = dunce::canonicalize(path) {
+        return real;
+    }
+    let directory = path.parent().and_then(|directory| dunce::canonicalize(directory).ok());
+    match (directory, path.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// Returns whether both paths lead to one file that is there.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    resolve(one) == resolve(other)
+}

@@ -1,0 +1,65 @@
+//! Finds out whether locks of the open file work where the lock file lies.
+
+use std::ffi::c_int;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Mutex;
+
+use rustc_hash::FxHashMap;
+use uuid::Uuid;
+
+use super::identity::FileId;
+
+unsafe extern "C" {
+    fn leasehold_lock_open_file(fd: c_int) -> c_int;
+}
+
+/// Returns whether a lock that SQLite takes in `directory` belongs to the open file, not to the process. The answer for a file
+/// system is found once.
+pub fn locks_belong_to_open_files(directory: &Path) -> bool {
+    static KNOWN: Mutex<Option<FxHashMap<u64, bool>>> = Mutex::new(None);
+    let Ok(found) = rustix::fs::stat(directory) else { return false };
+    let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    *known.entry(FileId::of(&found).device).or_insert_with(|| try_out(directory).unwrap_or(false))
+}
+
+/// Locks a file by one descriptor. The second has to be refused, also after a third was closed.
+fn try_out(directory: &Path) -> io::Result<bool> {
+    // No id alone, so that it is nobody's sign of life.
+    let path = directory.join(format!("probe-{}", Uuid::new_v4()));
+    let first = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    let (second, third) = (reopen(&path), reopen(&path));
+    let _ = fs::remove_file(&path);
+    let (second, third) = (second?, third?);
+    let got = lock(&first) == 0 && lock(&second) == 1;
+    drop(third);
+    Ok(got && lock(&second) == 1)
+}
+
+fn reopen(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+fn lock(file: &File) -> c_int {
+    // SAFETY: the descriptor is open as long as `file`.
+    unsafe { leasehold_lock_open_file(file.as_raw_fd()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn linux_has_them_and_the_probe_leaves_nothing_behind() {
+        let directory = std::env::temp_dir().join(format!("leasehold-probe-{}", Uuid::new_v4()));
+        fs::create_dir(&directory).unwrap();
+        assert!(try_out(&directory).unwrap());
+        assert!(locks_belong_to_open_files(&directory));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        fs::remove_dir(directory).unwrap();
+    }
+}

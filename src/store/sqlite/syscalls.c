@@ -1,0 +1,86 @@
+/*
+** The fcntl() that SQLite uses for its locks; see syscalls.rs. In C, because fcntl() takes a variable number of arguments,
+** and a function with a fixed number receives those from other registers on some systems (Apple's on arm64).
+*/
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+/* As SQLite is built, so that both mean the same struct. */
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__linux__) && !defined(F_OFD_SETLK)
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#define F_OFD_SETLKW 38
+#endif
+
+#ifdef F_OFD_SETLK
+/* What belongs to the process otherwise belongs to the open file. */
+static int open_file_operation(int operation) {
+  switch (operation) {
+    case F_GETLK: return F_OFD_GETLK;
+    case F_SETLK: return F_OFD_SETLK;
+    case F_SETLKW: return F_OFD_SETLKW;
+  }
+  return -1;
+}
+#endif
+
+int leasehold_fcntl(int fd, int operation, ...) {
+  va_list arguments;
+  va_start(arguments, operation);
+  int result;
+  switch (operation) {
+    case F_GETFD:
+    case F_GETFL:
+      result = fcntl(fd, operation);
+      break;
+    case F_GETLK:
+    case F_SETLK:
+    case F_SETLKW: {
+      struct flock *lock = va_arg(arguments, struct flock *);
+#ifdef F_OFD_SETLK
+      struct flock owned = *lock;
+      owned.l_pid = 0;
+      result = fcntl(fd, open_file_operation(operation), &owned);
+      if (result != -1 || errno != EINVAL) {
+        if (result != -1 && operation == F_GETLK) *lock = owned;
+        break;
+      }
+#endif
+      /* This kernel, or this file system, has none. */
+      result = fcntl(fd, operation, lock);
+      break;
+    }
+    default:
+      /* F_SETFD and its like. */
+      result = fcntl(fd, operation, va_arg(arguments, int));
+      break;
+  }
+  va_end(arguments);
+  return result;
+}
+
+/* Locks the first byte for this open file: 0 if it has it now, 1 if another one has it, -1 if there are no such locks. */
+int leasehold_lock_open_file(int fd) {
+#ifdef F_OFD_SETLK
+  struct flock lock;
+  memset(&lock, 0, sizeof lock);
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return 0;
+  return errno == EAGAIN || errno == EACCES ? 1 : -1;
+#else
+  (void)fd;
+  return -1;
+#endif
+}
