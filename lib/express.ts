@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type * as api from '../index'
 import type { LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
-import { checkFunction } from './arguments'
+import { badValue, checkFunction } from './arguments'
 import { LockLostError } from './errors'
 import { headersOf, PROBLEM, problemOf } from './http/refusal'
 import { checkLocks, needsNone, parseRequestLock } from './http/request-lock'
@@ -19,9 +19,10 @@ export function lockRequest(
   handler?: Handler,
 ): (request: Request, response: ServerResponse, next?: Next) => Promise<void> {
   checkLocks(locks)
-  const asked = parseRequestLock(options)
+  const asked = parseRequestLock(options, ['until'])
   if (handler !== undefined) checkFunction('handler', handler)
-  const { key, onBusy, onUnavailable } = options
+  const { key, until = 'response', onBusy, onUnavailable } = options
+  if (until !== 'response' && until !== 'end') throw badValue('The "until" option must be "response" or "end"')
 
   /** Serves the request; throws what goes wrong. */
   async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
@@ -34,7 +35,7 @@ export function lockRequest(
     const outcome = await underLock({ locks, keys, options: asked, gone: end.signal }, async (lease) => {
       put(lease, request)
       await (handler ?? pass)(request, response, next)
-      await end.over
+      await (until === 'end' ? Promise.race([end.ended(), lossOf(lease)]) : end.over)
     })
     if (outcome === 'gone' || !('refusal' in outcome)) return
     await refuse(outcome.refusal, request, response, next)
@@ -81,6 +82,17 @@ export function lockRequest(
       next(error)
     }
   }
+}
+
+/** Resolves when the lease is lost and there is nothing left to hold. One that its client lets run out is held until its end. */
+function lossOf({ signal }: api.Lease | api.MultiLease): Promise<void> {
+  return new Promise((resolve) => {
+    const lost = () => {
+      if ((signal.reason as LockLostError).reason !== 'closed') resolve()
+    }
+    if (signal.aborted) lost()
+    else signal.addEventListener('abort', lost, { once: true })
+  })
 }
 
 /** What runs under the lock of a middleware: whatever comes next. */

@@ -50,6 +50,12 @@ export interface LockRequestOptions<
   /** Which lock a request needs. What it throws goes to the handler of errors. */
   key: (request: Request) => K | PromiseLike<K>
   /**
+   * Until when the lock is held. `response`: until the response is finished or its connection closed. `end`: until a handler has
+   * called `response.end()`, even if the connection was closed before, so work that outlives its client keeps the lock. A
+   * handler that never ends its response then holds the lock until `maxHold` or the end of the process. Default `response`.
+   */
+  until?: 'response' | 'end' | undefined
+  /**
    * Answers 423 in its own way. The status and `Retry-After` are set already, and taken back if it throws or rejects before anything is
    * sent: then the error goes to `next`. Default: a small `application/problem+json`.
    */
@@ -68,7 +74,7 @@ export type LockedHandler<Request, Response> = (request: Request, response: Resp
  * A lock that can't be had is answered 423 or 503, with `Retry-After`. When the client goes away while it waits, the waiting ends
  * and nothing is answered. When it goes away while the handlers work, the lock is released although they may still be at work:
  * they see that by `request.lease.isHeld`, and the fence keeps their late writes out. To hold the lock until the work is over, give
- * the handler here.
+ * the handler here, or say `until: 'end'`.
  *
  * @param handler Runs under the lock, which is then held until the handler's promise has settled *and* the response is finished or
  * the connection closed. If it fails, the lock is released at once, and the error goes to `next`.

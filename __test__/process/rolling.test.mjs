@@ -19,7 +19,7 @@ const KEYS = ['a', 'b', 'c', 'd']
 /** Far less than the ttl of the servers' leases, 15 s, and enough for a machine that does other things, too. */
 const HAND_OVER = 3_000
 
-const HTTP = ['middleware', 'handler', 'fetch, until handler', 'fetch, until body']
+const HTTP = ['middleware', 'middleware, until end', 'handler', 'fetch, until handler', 'fetch, until body']
 const HARDER = ['releaseOnSignal alone', 'closed before its server']
 
 /** Sends a request every few ms until `end`; resolves with all answers. */

@@ -2,11 +2,13 @@ import type { ServerResponse } from 'node:http'
 
 /** When a response is over: finished, or its connection closed, whichever is first. */
 export class ResponseEnd {
+  readonly #response: ServerResponse
   readonly #controller = new AbortController()
   /** Resolves then. */
   readonly over: Promise<void>
 
   constructor(response: ServerResponse) {
+    this.#response = response
     this.over = new Promise((resolve) => {
       const end = () => {
         response.off('finish', end)
@@ -26,5 +28,21 @@ export class ResponseEnd {
   /** Aborts then. */
   get signal(): AbortSignal {
     return this.#controller.signal
+  }
+
+  /** Resolves when it is over and its handler has called `response.end()`, which may come after the close of the connection. */
+  async ended(): Promise<void> {
+    await this.over
+    const response = this.#response
+    if (response.writableEnded) return
+    // Node has no event for the end of a response that nobody receives.
+    await new Promise<void>((resolve) => {
+      const { end } = response
+      response.end = ((...args: Parameters<typeof end>) => {
+        response.end = end
+        resolve()
+        return end.apply(response, args)
+      }) as typeof end
+    })
   }
 }
