@@ -121,7 +121,7 @@ overStores('drain', (store) => {
     assert.deepEqual(await other.once(key, 'id', () => assert.fail('twice')), { ran: false })
   })
 
-  test('a section that outlives the drain is told, and its end releases the lock', async (t) => {
+  test('a section that outlives the drain sees its signal abort, and its end releases the lock', async (t) => {
     const [locks, other] = [store.client(t, { ttl: 20_000 }), store.client(t)]
     const key = store.key()
     const heard = once(locks, 'lost')
