@@ -1,5 +1,5 @@
-// The end of a client: it refuses waiting calls, lets its sections run to their end, and then closes its
-// store.
+// The end of a client: it refuses waiting calls, lets its sections run to their end, and then
+// closes its store.
 
 import type { Host } from './acquirer'
 import { call } from './call'
@@ -16,7 +16,9 @@ interface Leaving {
 }
 
 export class Closing {
-  /** Resolves when the client is closed, or when a section has outlived the drain; never rejects. */
+  /**
+   * Resolves when the client is closed, or when a section has outlived the drain; never rejects.
+   */
   readonly over: Promise<void>
   readonly #host: Host
   readonly #client: Leaving
@@ -32,8 +34,8 @@ export class Closing {
   }
 
   /**
-   * Begins the end, with `drain` ms for sections. Not part of the constructor: the listeners that this
-   * calls may close the client again.
+   * Begins the end, with `drain` ms for sections. Not part of the constructor: the listeners that
+   * this calls may close the client again.
    */
   begin(drain: number): void {
     const { id, pauses, sections } = this.#host
@@ -54,8 +56,8 @@ export class Closing {
     if (await drain.over) return this.#leave()
     const { id, sections } = this.#host
     Lease.runOut(id)
-    // A section that never ends must not keep the process alive. A section that ends still needs the
-    // store, to release its lease.
+    // A section that never ends must not keep the process alive. A section that ends still needs
+    // the store, to release its lease.
     sections.letGo()
     idle.then(() => this.#leave())
   }

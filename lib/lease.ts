@@ -60,8 +60,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   #renewal: Renewal | undefined
   #detached = false
   /**
-   * Whether the section under the lease has outlived its time. The lease then counts as lost and is no
-   * longer renewed, but only the end of the section releases it.
+   * Whether the section under the lease has outlived its time. The lease then counts as lost and is
+   * no longer renewed, but only the end of the section releases it.
    */
   #runsOut = false
   #controller: AbortController | undefined

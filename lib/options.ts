@@ -28,10 +28,10 @@ import { parseTls } from './tls'
 
 const MIN_STALL = 100
 /**
- * How long close() waits for sections by default, in ms. `docker stop` kills after 10 s, the shortest of
- * the usual limits (Kubernetes and Heroku: 30 s). So after 8 s, when its signal aborts, work has 2 s to
- * stop and to release its lock. If this is larger, the work is killed before it can react; if it is
- * smaller, work is told to stop that would have ended in time.
+ * How long close() waits for sections by default, in ms. `docker stop` kills after 10 s, the
+ * shortest of the usual limits (Kubernetes and Heroku: 30 s). So after 8 s, when its signal aborts,
+ * work has 2 s to stop and to release its lock. If this is larger, the work is killed before it can
+ * react; if it is smaller, the signal aborts work that would have ended in time.
  */
 const DRAIN = 8_000
 /** From, to; in ms. */

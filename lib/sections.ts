@@ -1,5 +1,5 @@
-// Counts the sections of one client: user code that runs under its leases. A client that closes waits for
-// them.
+// Counts the sections of one client: user code that runs under its leases. A client that closes
+// waits for them.
 
 // Not the globals: with a fake clock that stands still, a test would wait for its client for ever.
 import { clearTimeout, setTimeout } from 'node:timers'
@@ -13,8 +13,8 @@ export class Sections {
   #idle: (() => void) | undefined
 
   /**
-   * Counts a section that keeps the process alive. Call it before the section asks for its lock, so that
-   * close() overlooks no section between its grant and its first line.
+   * Counts a section that keeps the process alive. Call it before the section asks for its lock, so
+   * that close() overlooks no section between its grant and its first line.
    */
   begin(): void {
     this.#running++
@@ -52,7 +52,9 @@ export class Sections {
 
 /** Limits the time that a closing client gives its sections. */
 export class Drain {
-  /** Resolves with `true` when the last section has ended, or with `false` when the time is over. */
+  /**
+   * Resolves with `true` when the last section has ended, or with `false` when the time is over.
+   */
   readonly over: Promise<boolean>
   #end: (ended: boolean) => void = () => {}
   #at = Number.POSITIVE_INFINITY

@@ -128,7 +128,9 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     this.#tellStopped()
   }
 
-  /** Closes the worker's own client. Work that still runs can release its lease through the store. */
+  /**
+   * Closes the worker's own client. Work that still runs can release its lease through the store.
+   */
   #closeOwn(options?: api.CloseOptions): void {
     if (this.#settings.client !== undefined || this.#client === undefined) return
     this.#closing = this.#client.close(options)

@@ -1,4 +1,5 @@
-// Promise 11: close() leaves the lock to work that still runs, on every store and for every kind of section.
+// Promise 11: close() leaves the lock to work that still runs, on every store and for every kind of
+// section.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -13,7 +14,10 @@ import { overStores } from '../support/stores.mjs'
 
 const EACH_SECOND = '* * * * * *'
 
-/** Each function begins a section of `key` that calls `begun(lease)` and ends when `end` resolves. Returns its promise. */
+/**
+ * Each function begins a section of `key` that calls `begun(lease)` and ends when `end` resolves.
+ * Returns its promise.
+ */
 const SECTIONS = {
   withLock: (locks, key, begun, end) =>
     locks.withLock(key, async (lease) => {

@@ -13,9 +13,9 @@ const MOST_AHEAD = 1_000
 const wallMicros = () => (Date.now() + 1) * 1_000
 
 /**
- * Lets contenders of several clients take turns at each of `keys` locks, so that leases are handed on
- * within a client and between clients. Returns how many µs a fence was ahead of the wall clock at most,
- * and how many leases there were.
+ * Lets contenders of several clients take turns at each of `keys` locks, so that leases are handed
+ * on within a client and between clients. Returns how many µs a fence was ahead of the wall clock
+ * at most, and how many leases there were.
  */
 async function compete(t, store, { keys, contenders, clients: count }) {
   const clients = Array.from({ length: count }, () => store.client(t))

@@ -1,4 +1,5 @@
-// While `leasehold run` lives and ends its command, the lock stays held until the command has ended.
+// While `leasehold run` lives and ends its command, the lock stays held until the command has
+// ended.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,4 +1,5 @@
-// `leasehold run` is killed (SIGKILL) while its command runs: the lock stays held until the command has ended.
+// `leasehold run` is killed (SIGKILL) while its command runs: the lock stays held until the command
+// has ended.
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -23,7 +24,10 @@ function successorOf(guard) {
 const takenOver = ({ locks, key, holder }) =>
   until('the lock to be taken over', async () => (await locks.inspect(key))?.holder !== holder)
 
-/** Asserts that the second command begins once the ttl is over. The ttl began at `start` at the latest. */
+/**
+ * Asserts that the second command begins once the ttl is over. The ttl began at `start` at the
+ * latest.
+ */
 async function assertFreeAfter(ttl, start, { second, journal, soon }) {
   assert.equal((await second.ended).code, 0)
   const waited = journal.span('second').begin - start

@@ -1,6 +1,6 @@
-// Promise 11 during a deploy: SIGTERM ends three servers behind a load balancer in turn, under load, and each starts again.
-// No two of them work under one lock at a time, every request gets an answer, and no waiter waits for a ttl.
-// LEASEHOLD_TEST_SECONDS sets the duration.
+// Promise 11 during a deploy: SIGTERM ends three servers behind a load balancer in turn, under
+// load, and each starts again. No two of them work under one lock at a time, every request gets an
+// answer, and no waiter waits for a ttl. LEASEHOLD_TEST_SECONDS sets the duration.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -32,7 +32,10 @@ async function load(balancer, end) {
   return Promise.all(answers)
 }
 
-/** Ends one server after the other and starts it again until `end`. Returns when each got its SIGTERM. */
+/**
+ * Ends one server after the other and starts it again until `end`. Returns when each got its
+ * SIGTERM.
+ */
 async function roll(servers, start, end, form) {
   const terms = []
   for (let i = 0; now() < end; i = (i + 1) % SERVERS) {
@@ -47,7 +50,9 @@ async function roll(servers, start, end, form) {
   return terms
 }
 
-/** Returns the longest time, in ms, that a lock had no holder after a SIGTERM to its last holder. */
+/**
+ * Returns the longest time, in ms, that a lock had no holder after a SIGTERM to its last holder.
+ */
 function longestHandOver(tenures, terms) {
   let longest = 0
   for (const { at, pid } of terms) {

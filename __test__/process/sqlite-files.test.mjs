@@ -1,4 +1,5 @@
-// The lock file and its log are copied, moved and removed in use: a holder knows before another client gets its lock.
+// The lock file and its log are copied, moved and removed in use: a holder knows before another
+// client gets its lock.
 
 import assert from 'node:assert/strict'
 import { linkSync, mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'

@@ -1,5 +1,5 @@
-// Entries of the embedded store that outlive their process also outlive a reboot: the ids of once(),
-// the ticks of a schedule, and detached leases.
+// Entries of the embedded store that outlive their process also outlive a reboot: the ids of
+// once(), the ticks of a schedule, and detached leases.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'

@@ -2,7 +2,9 @@
 
 import { Agent, request } from 'node:http'
 
-/** Errors that say that a server has not taken a request: its port or the kept connection is closed. */
+/**
+ * Errors that say that a server has not taken a request: its port or the kept connection is closed.
+ */
 const NOT_TAKEN = ['ECONNREFUSED', 'ECONNRESET']
 
 export class Balancer {
@@ -13,7 +15,10 @@ export class Balancer {
   /** The requests that were sent again, and why. */
   again = []
 
-  /** Resolves with the answer of any server to a POST of `path`: { status, body, tries }. Rejects if all refuse it. */
+  /**
+   * Resolves with the answer of any server to a POST of `path`: { status, body, tries }. Rejects if
+   * all refuse it.
+   */
   async post(path, deadline = 30_000) {
     const end = Date.now() + deadline
     let last

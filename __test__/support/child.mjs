@@ -91,8 +91,9 @@ class Child {
 }
 
 /**
- * Starts `script`, a path from process/fixtures/, with `options` in its first argument. Kills it when
- * the test is over. `launcher` is a command that runs the rest of its command line, as `env` does.
+ * Starts `script`, a path from process/fixtures/, with `options` in its first argument. Kills it
+ * when the test is over. `launcher` is a command that runs the rest of its command line, as `env`
+ * does.
  */
 export function startChild(t, script, options = {}, settings) {
   const child = new Child(script, options, settings)

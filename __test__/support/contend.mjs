@@ -1,4 +1,5 @@
-// Runs two commands with the same lock by `leasehold run`: checks what the first does, and when the second begins.
+// Runs two commands with the same lock by `leasehold run`: checks what the first does, and when the
+// second begins.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -18,8 +19,9 @@ export function processes() {
 }
 
 /**
- * Starts `first`, which works until SIGTERM and then cleans up for `clean` ms, and `second`, which waits for the lock.
- * `words` are the options of the first, and `wrap` is the program that runs its command.
+ * Starts `first`, which works until SIGTERM and then cleans up for `clean` ms, and `second`, which
+ * waits for the lock. `words` are the options of the first, and `wrap` is the program that runs its
+ * command.
  */
 export async function contend(t, url, key, { clean = 0, words = [], wrap = [], env = {} }) {
   const journal = new Journal(t)
@@ -28,8 +30,8 @@ export async function contend(t, url, key, { clean = 0, words = [], wrap = [], e
   const spawned = now()
   const first = start([...wrap, ...journal.command('first', { clean })], words, { ...environment, ...env })
   const { pid, at } = await journal.seen('first', 'begin')
-  // The longest time from the end of one command to the begin of the next: two Node processes may have to start, on a
-  // machine that is as busy as now.
+  // The longest time from the end of one command to the begin of the next: two Node processes may
+  // have to start, on a machine that is as busy as now.
   const soon = 1_000 + 4 * (at - spawned)
   const second = start(journal.command('second', { work: 0 }), [], environment)
   const locks = createLockClient(url)
@@ -41,7 +43,10 @@ export async function contend(t, url, key, { clean = 0, words = [], wrap = [], e
   return { journal, first, second, pid, locks, key, holder: info.holder, soon }
 }
 
-/** Asserts that the second begins soon after the first has ended. Returns when the first began and ended. */
+/**
+ * Asserts that the second begins soon after the first has ended. Returns when the first began and
+ * ended.
+ */
 export async function assertInTurn(t, { journal, second, soon }) {
   assert.equal((await second.ended).code, 0)
   const [one, two] = [journal.span('first'), journal.span('second')]

@@ -22,7 +22,10 @@ export class Journal {
     })
   }
 
-  /** Returns a command called `name`. It works for `work` ms or until SIGTERM, then cleans up for `clean` ms. */
+  /**
+   * Returns a command called `name`. It works for `work` ms or until SIGTERM, then cleans up for
+   * `clean` ms.
+   */
   command(name, { work = FOR_EVER, clean = 0 } = {}) {
     return [process.execPath, CLEANER, this.#file, name, String(work), String(clean)]
   }

@@ -22,7 +22,9 @@ export const inTimeNamespace = ({ boottime = 3_600, monotonic = 0 } = {}) => [
 /** Why time namespaces can't be used here, or false. */
 export const noTimeNamespaces = refusal('a time namespace', inTimeNamespace())
 
-/** Shows `$1` as the boot's id and `$2` as the clock's offsets, then runs the command that follows. */
+/**
+ * Shows `$1` as the boot's id and `$2` as the clock's offsets, then runs the command that follows.
+ */
 const REBOOT = `mount --bind "$1" ${BOOT_ID} && mount --bind "$2" /proc/$$/timens_offsets && shift 2 && exec "$@"`
 
 /** Shows `$1` as the clock's offsets, then runs the command that follows. */
@@ -36,8 +38,8 @@ export function inHiddenTimeNamespace(folder) {
 }
 
 /**
- * Returns a launcher of processes to which the machine seems to have started `uptime` seconds ago: the
- * boot has another id, and the boot clock began anew. The processes can't tell that they are in
+ * Returns a launcher of processes to which the machine seems to have started `uptime` seconds ago:
+ * the boot has another id, and the boot clock began anew. The processes can't tell that they are in
  * namespaces. The launcher keeps its files in `folder`.
  */
 export function afterReboot(folder, uptime = 3) {

@@ -6,7 +6,9 @@ import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Copies the built package to `folder` under the number `version`. Returns the path of its entry. */
+/**
+ * Copies the built package to `folder` under the number `version`. Returns the path of its entry.
+ */
 export function copyPackage(folder, version) {
   mkdirSync(folder, { recursive: true })
   cpSync(join(ROOT, 'dist'), join(folder, 'dist'), { recursive: true })

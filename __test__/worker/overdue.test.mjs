@@ -1,4 +1,5 @@
-// Work that outlives stopTimeout: its signal aborts, stop() resolves, and the lock stays with the work.
+// Work that outlives stopTimeout: its signal aborts, stop() resolves, and the lock stays with the
+// work.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'

@@ -19,12 +19,15 @@ export interface End {
 const PASSED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const
 /** What a terminal sends by itself to all that run in front. */
 const OF_TERMINAL: readonly string[] = ['SIGINT', 'SIGQUIT']
-/** Signals that ask a command to end. SIGHUP is not one: many commands read their settings again on it. */
+/**
+ * Signals that ask a command to end. SIGHUP is not one: many commands read their settings again on
+ * it.
+ */
 const ENDING: readonly string[] = ['SIGINT', 'SIGTERM', 'SIGQUIT']
 /**
- * How long to wait for killed processes to be gone, in ms. Only a process that waits for a disk takes
- * longer. If this is larger, such a process delays the next command; if it is smaller, the lock may be
- * free while the process still runs.
+ * How long to wait for killed processes to be gone, in ms. Only a process that waits for a disk
+ * takes longer. If this is larger, such a process delays the next command; if it is smaller, the
+ * lock may be free while the process still runs.
  */
 const KILLED_WITHIN = 1_000
 const ON_WINDOWS = process.platform === 'win32'
@@ -43,9 +46,9 @@ export class Child {
   /** Resolves when it is guarded and runs; not at all if it could not be started. */
   readonly started: Promise<void>
   /**
-   * Resolves when the command is gone. If it did not end by itself and has a process group of its own,
-   * resolves when the whole group is gone. Rejects with a {@link CliError} if the command could not be
-   * started.
+   * Resolves when the command is gone. If it did not end by itself and has a process group of its
+   * own, resolves when the whole group is gone. Rejects with a {@link CliError} if the command
+   * could not be started.
    */
   readonly ended: Promise<End>
 
@@ -132,9 +135,10 @@ export class Child {
   }
 
   /**
-   * Resolves when the group of the ended command is gone. If the command ended by itself, resolves at
-   * once: it left the other processes behind on purpose. If a signal ended it or asked it to end, the
-   * others have the grace to end, too, and are then killed. After stop(), they are killed at once.
+   * Resolves when the group of the ended command is gone. If the command ended by itself, resolves
+   * at once: it left the other processes behind on purpose. If a signal ended it or asked it to
+   * end, the others have the grace to end, too, and are then killed. After stop(), they are killed
+   * at once.
    */
   async #groupGone(bySignal: boolean): Promise<void> {
     const { pid } = this.#process

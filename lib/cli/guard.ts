@@ -1,31 +1,32 @@
-// The guard: if leasehold itself is killed (SIGKILL, out of memory), it ends the command and keeps the
-// lock until the command has ended.
+// The guard: if leasehold itself is killed (SIGKILL, out of memory), it ends the command and keeps
+// the lock until the command has ended.
 //
-// Linux has PR_SET_PDEATHSIG for that, but Node can't set it. So a shell reads from a pipe whose other
-// end only this process has. The first line says which process to end, the second how to take the lock
-// over (takeover.ts), and a third that the command has ended. The end of the file says that this process
-// is gone. The command waits at a gate (gate.ts) until the shell has answered to the second line. (That
-// the line was written is not enough: Bun says so before it is.)
+// Linux has PR_SET_PDEATHSIG for that, but Node can't set it. So a shell reads from a pipe whose
+// other end only this process has. The first line says which process to end, the second how to take
+// the lock over (takeover.ts), and a third that the command has ended. The end of the file says
+// that this process is gone. The command waits at a gate (gate.ts) until the shell has answered to
+// the second line. (That the line was written is not enough: Bun says so before it is.)
 //
 // The shell itself ends the command, so that this depends on no other program. It starts a second
-// process, the successor (successor.ts), to renew and release the lock. Node takes a moment to start. If
-// the lock could run out meanwhile, the successor starts with the command and reads from its own pipe.
+// process, the successor (successor.ts), to renew and release the lock. Node takes a moment to
+// start. If the lock could run out meanwhile, the successor starts with the command and reads from
+// its own pipe.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { SHELL } from './gate'
 import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeover'
 
 /**
- * The ttl, in ms, below which the successor starts with the command. When leasehold is killed, at least
- * two thirds of the ttl are left. If this is smaller, a busy machine starts the successor too late; if it
- * is larger, more commands pay for the successor's 50 MB of memory.
+ * The ttl, in ms, below which the successor starts with the command. When leasehold is killed, at
+ * least two thirds of the ttl are left. If this is smaller, a busy machine starts the successor too
+ * late; if it is larger, more commands pay for the successor's 50 MB of memory.
  */
 const SHORT_TTL = 3_000
 
-// $1 is the number of seconds between SIGTERM and SIGKILL, $2 the directory to start the successor in.
-// The successor's command line follows. The target is a process or, with a minus, a group. The takeover
-// is empty if the successor already runs. The script unsets both variables first: a variable that was in
-// the environment would otherwise export the secrets.
+// $1 is the number of seconds between SIGTERM and SIGKILL, $2 the directory to start the successor
+// in. The successor's command line follows. The target is a process or, with a minus, a group. The
+// takeover is empty if the successor already runs. The script unsets both variables first: a
+// variable that was in the environment would otherwise export the secrets.
 const SCRIPT = `
 trap '' HUP INT QUIT TERM PIPE
 left=$1 folder=$2
@@ -50,7 +51,9 @@ export class Guard {
   readonly #shell: ChildProcess
   readonly #successor: ChildProcess | undefined
 
-  /** Starts the guard before the command, so that the command does not wait for it. Not for Windows. */
+  /**
+   * Starts the guard before the command, so that the command does not wait for it. Not for Windows.
+   */
   constructor(held: Held) {
     this.#held = held
     const [file, ...args] = successorCommand()

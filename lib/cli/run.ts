@@ -144,8 +144,8 @@ async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease
   })
   const options: api.TryAcquireOptions = { signal: gone.signal }
   if (settings.ttl !== undefined) options.ttl = settings.ttl
-  // The command may outlive this process. The store must not free the lock before the guard has taken
-  // it over.
+  // The command may outlive this process. The store must not free the lock before the guard has
+  // taken it over.
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const start = performance.now()
   try {

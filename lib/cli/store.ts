@@ -30,7 +30,9 @@ export const STORE_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   'tls-key': { type: 'string', value: 'FILE', help: 'its private key (PEM)' },
 }
 
-/** Returns the client options that the command line asks for; `more` are the command's own defaults. */
+/**
+ * Returns the client options that the command line asks for; `more` are the command's own defaults.
+ */
 export function clientOptions(given: Given, more: api.LockClientOptions = {}): api.LockClientOptions {
   const options: api.LockClientOptions = { ...more }
   const stores = given.values.store as string[] | undefined

@@ -1,9 +1,10 @@
-// The successor: if `leasehold run` is killed (SIGKILL, out of memory), it takes the lock over and holds it
-// until the command has ended. It sends no SIGTERM: the guard (guard.ts) ends the command, without Node.
+// The successor: if `leasehold run` is killed (SIGKILL, out of memory), it takes the lock over and
+// holds it until the command has ended. It sends no SIGTERM: the guard (guard.ts) ends the command,
+// without Node.
 //
-// The first line of its standard input says what to take over (takeover.ts). A second line says that there
-// is nothing to do. If the input ends without a second line, leasehold is gone. The successor prints
-// nothing: the terminal is not its own.
+// The first line of its standard input says what to take over (takeover.ts). A second line says
+// that there is nothing to do. If the input ends without a second line, leasehold is gone. The
+// successor prints nothing: the terminal is not its own.
 
 import { createInterface } from 'node:readline'
 import { LockClient } from '../client'
@@ -11,9 +12,10 @@ import { decodeTakeover, OVER, type Takeover } from './takeover'
 import { isGoneWithin, isRunning, kill } from './target'
 
 /**
- * How much longer than `grace` the successor holds the lock at most, in ms. The guard rounds to whole
- * seconds, and a killed process takes a moment to go. If this is larger, a command that no signal ends
- * keeps the lock for longer; if it is smaller, a busy machine releases the lock too early.
+ * How much longer than `grace` the successor holds the lock at most, in ms. The guard rounds to
+ * whole seconds, and a killed process takes a moment to go. If this is larger, a command that no
+ * signal ends keeps the lock for longer; if it is smaller, a busy machine releases the lock too
+ * early.
  */
 const MARGIN = 5_000
 /** How often the successor checks whether the lease was lost, in ms. */
@@ -23,7 +25,8 @@ async function hold(locks: LockClient, { ticket, grace, target }: Takeover): Pro
   const end = performance.now() + grace + MARGIN
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const asked = { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 }
-  // If this fails, the lease is lost. The command goes on for the rest of its grace, as after any loss.
+  // If this fails, the lease is lost. The command goes on for the rest of its grace, as after any
+  // loss.
   const lease = await acquirer.adopt(ticket, asked)
   while (lease.isHeld) {
     const left = end - performance.now()

@@ -1,5 +1,5 @@
-// What the successor needs to take over the lock of a killed `leasehold run`, and how the successor is
-// started.
+// What the successor needs to take over the lock of a killed `leasehold run`, and how the successor
+// is started.
 
 import { join } from 'node:path'
 import type * as api from '../../index'
@@ -16,8 +16,8 @@ export interface Takeover {
 }
 
 /**
- * The line that tells the guard and the successor that the command has ended. No encoded takeover is
- * equal to it.
+ * The line that tells the guard and the successor that the command has ended. No encoded takeover
+ * is equal to it.
  */
 export const OVER = 'over'
 

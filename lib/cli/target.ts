@@ -1,5 +1,5 @@
-// Finds out whether a process, or any process of a group, still runs. The system notifies a process only
-// of the end of its own children, so this polls.
+// Finds out whether a process, or any process of a group, still runs. The system notifies a process
+// only of the end of its own children, so this polls.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -18,7 +18,8 @@ export function isRunning(target: number): boolean {
 }
 
 /**
- * Waits until the target has stopped running, for at most `limit` ms. Resolves with whether it is gone.
+ * Waits until the target has stopped running, for at most `limit` ms. Resolves with whether it is
+ * gone.
  */
 export async function isGoneWithin(target: number, limit: number): Promise<boolean> {
   const end = performance.now() + limit
@@ -39,8 +40,8 @@ export function kill(target: number, signal: NodeJS.Signals): void {
 }
 
 /**
- * Returns whether each process that a signal reaches is a zombie: dead, but not reaped by its parent. In
- * a container whose first process reaps no children, an orphan stays a zombie for ever.
+ * Returns whether each process that a signal reaches is a zombie: dead, but not reaped by its
+ * parent. In a container whose first process reaps no children, an orphan stays a zombie for ever.
  */
 function isDead(target: number): boolean {
   const leader = statusOf(Math.abs(target))

@@ -21,8 +21,8 @@ const REPORT_RENEWALS: u32 = 32;
 const TRACED: u32 = 64;
 /// The bit added to the code of an acquire for a section.
 const SECTION: u32 = 256;
-/// The bit added to the code of an acquire whose lease lives until its ttl ends, even if this process is
-/// gone.
+/// The bit added to the code of an acquire whose lease lives until its ttl ends, even if this
+/// process is gone.
 const OUTLIVES_PROCESS: u32 = 128;
 
 const ACQUIRE: u32 = 0;

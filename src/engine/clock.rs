@@ -7,7 +7,8 @@ use crate::lease::Instant;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod namespace;
 
-/// The error of a process whose instants can't be compared with those of other processes of the host.
+/// The error of a process whose instants can't be compared with those of other processes of the
+/// host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this process runs in a time namespace and can't read how far its clock differs from the host's clock, so it can't tell \
@@ -29,8 +30,8 @@ pub fn comparable() -> Result<(), Incomparable> {
 /// Returns the time of the monotonic clock that also counts suspend.
 ///
 /// A laptop lid or a paused virtual machine must not stretch a lease. On Linux the plain monotonic
-/// clock stands still meanwhile, so this reads the boot clock. All processes of one host read the same
-/// clock: this subtracts what the time namespace of the process adds to it.
+/// clock stands still meanwhile, so this reads the boot clock. All processes of one host read the
+/// same clock: this subtracts what the time namespace of the process adds to it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn now() -> Instant {
     let shown = from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));

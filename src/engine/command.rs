@@ -139,9 +139,9 @@ pub enum Command {
         /// What it was opened with.
         settings: ClientSettings,
     },
-    /// Drains a client: pending and later acquires are [`Outcome::Closed`], leases that belong to no
-    /// section are lost and released. Sections keep their leases until they release them or the client is
-    /// closed.
+    /// Drains a client: pending and later acquires are [`Outcome::Closed`], leases that belong to
+    /// no section are lost and released. Sections keep their leases until they release them or the
+    /// client is closed.
     DrainClient {
         /// The client.
         client: ClientId,

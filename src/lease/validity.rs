@@ -23,8 +23,8 @@ pub fn deadline(sent: Instant, ttl: Ttl) -> Instant {
     sent + (ttl.as_duration() - drift(ttl))
 }
 
-/// Returns the shortest ttl, in whole milliseconds, whose [`deadline`] is not before `until` if the request
-/// is sent at `sent`.
+/// Returns the shortest ttl, in whole milliseconds, whose [`deadline`] is not before `until` if the
+/// request is sent at `sent`.
 pub fn ttl_until(sent: Instant, until: Instant) -> Ttl {
     // ttl − (ttl / 100 + 2 ms) ≥ span, solved for the ttl.
     let span = until.since(sent).as_micros() + 2_000;

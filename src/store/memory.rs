@@ -33,8 +33,8 @@ pub struct LeaseTable {
     /// What it is called in a diagnosis.
     name: Arc<str>,
     locks: FxHashMap<Key, Lock>,
-    /// The largest fence of leases that have ended. One number serves all keys, so that the table can
-    /// forget a key. See [`rules`](super::rules).
+    /// The largest fence of leases that have ended. One number serves all keys, so that the table
+    /// can forget a key. See [`rules`](super::rules).
     floor: Fence,
     /// At which instant the next sweep is due.
     sweep_at: Instant,

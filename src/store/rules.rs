@@ -1,4 +1,5 @@
-//! The contract's rules for one lock as pure functions: its holders, its waiters, and the next holder.
+//! The contract's rules for one lock as pure functions: its holders, its waiters, and the next
+//! holder.
 //!
 //! Stores that carry out the requests themselves use them. Time and fences come in as arguments.
 //!
@@ -102,8 +103,8 @@ pub struct Lock {
 pub struct Turn<'a> {
     /// The instant of the request.
     pub now: Instant,
-    /// Reserves the given number of fences in a row, larger than the given fence and than the floor.
-    /// Returns the first one. See the module.
+    /// Reserves the given number of fences in a row, larger than the given fence and than the
+    /// floor. Returns the first one. See the module.
     pub fences: &'a mut dyn FnMut(Fence, u32) -> Fence,
     /// Raises the floor to the given fence, because a lease has ended.
     pub raise: &'a mut dyn FnMut(Fence),

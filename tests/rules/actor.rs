@@ -84,8 +84,8 @@ impl Actor {
         self.used
     }
 
-    /// Hands the lease on within the process if the actor has another fence for that. The lease may have
-    /// ended already without the actor's knowledge.
+    /// Hands the lease on within the process if the actor has another fence for that. The lease may
+    /// have ended already without the actor's knowledge.
     pub fn hand_on(&mut self) {
         if let (Aim::Keep { .. }, Some(used), Some(last)) = (self.aim, self.used, self.last)
             && used < last
@@ -132,7 +132,8 @@ impl Actor {
                 return false;
             }
             (Aim::Keep { .. }, Reply::Renewed { .. } | Reply::Acquired { .. }) => {
-                // The actor goes on with the first fence of a block. The answer does not tell the block's size.
+                // The actor goes on with the first fence of a block. The answer does not tell the
+                // block's size.
                 if let (Reply::Renewed { block: Some((first, _)) }, Some(used)) = (reply, self.used)
                     && *first > used
                 {

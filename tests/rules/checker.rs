@@ -58,8 +58,9 @@ pub struct Checker {
     queue: Vec<Waiter>,
     /// The largest fence that any actor has used.
     used: u64,
-    /// Tokens whose lease has ended, each with the smallest fence that was reserved with other leases since
-    /// then. Owners that do not know of the end may still use fences; those have to be below it.
+    /// Tokens whose lease has ended, each with the smallest fence that was reserved with other
+    /// leases since then. Owners that do not know of the end may still use fences; those have to be
+    /// below it.
     ended: HashMap<Token, u64>,
 }
 
@@ -187,9 +188,9 @@ impl Checker {
         }
     }
 
-    /// Checks the fences that were reserved. Each waiter that was handed an exclusive lease gets its own
-    /// fence; the actor that asked gets a block of the size that it asked for. Each fence is above all used
-    /// fences, and above all fences that a holder may still use.
+    /// Checks the fences that were reserved. Each waiter that was handed an exclusive lease gets
+    /// its own fence; the actor that asked gets a block of the size that it asked for. Each fence
+    /// is above all used fences, and above all fences that a holder may still use.
     fn reserved(&mut self, wanted: Option<u32>, deed: &Deed<'_>) -> Verdict {
         for (first, count) in deed.reserved {
             let handed = deed.handed.iter().find(|(_, fence)| *fence == Some(*first));

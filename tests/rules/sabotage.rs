@@ -40,7 +40,8 @@ impl Sabotage {
         Self::ChangeFence,
     ];
 
-    /// Sabotages `lock`, if that is possible now. The world does the sabotage of fences and notices.
+    /// Sabotages `lock`, if that is possible now. The world does the sabotage of fences and
+    /// notices.
     pub fn strike(self, lock: &mut Lock, now: Instant) {
         match self {
             Self::SwapWaiters if lock.queue.len() > 1 => lock.queue.swap(0, 1),

@@ -1,10 +1,10 @@
 //! Finds how far the clock of a process in a time namespace differs from the host's clock.
 //!
-//! A time namespace adds an offset to the boot clock: a process in it reads the clock of the initial
-//! namespace plus the offset (time_namespaces(7)). The offset of a nested namespace is relative to the
-//! initial one, too. The kernel shows the offsets of the namespace in which the *children* of a process
-//! will run. That is the process's own namespace, unless the process has called unshare(2) and has not
-//! executed a program since.
+//! A time namespace adds an offset to the boot clock: a process in it reads the clock of the
+//! initial namespace plus the offset (time_namespaces(7)). The offset of a nested namespace is
+//! relative to the initial one, too. The kernel shows the offsets of the namespace in which the
+//! *children* of a process will run. That is the process's own namespace, unless the process has
+//! called unshare(2) and has not executed a program since.
 
 use std::fs::{read_link, read_to_string};
 use std::path::Path;
@@ -16,8 +16,8 @@ use super::Incomparable;
 /// <linux/proc_ns.h>.
 const INITIAL: &str = "time:[4026531834]";
 
-/// Returns how many µs the boot clock of this process is ahead of the host's. Reads the offset once: a
-/// process with several threads can't move to another time namespace (setns(2)).
+/// Returns how many µs the boot clock of this process is ahead of the host's. Reads the offset
+/// once: a process with several threads can't move to another time namespace (setns(2)).
 pub fn boottime_offset() -> Result<i64, Incomparable> {
     static OFFSET: OnceLock<Result<i64, Incomparable>> = OnceLock::new();
     *OFFSET.get_or_init(|| {
@@ -35,8 +35,8 @@ pub fn boottime_offset() -> Result<i64, Incomparable> {
 /// Returns the same, given the names of the namespaces of the process and of its children, and the
 /// offsets of the children's namespace.
 fn offset_in(own: Option<&str>, children: Option<&str>, offsets: Option<&str>) -> Result<i64, Incomparable> {
-    // The kernel has no time namespaces, or /proc is not mounted. A process without /proc can't tell, and
-    // mostly has no time namespace of its own.
+    // The kernel has no time namespaces, or /proc is not mounted. A process without /proc can't
+    // tell, and mostly has no time namespace of its own.
     let Some(own) = own else { return Ok(0) };
     if own == INITIAL {
         return Ok(0);
@@ -47,7 +47,8 @@ fn offset_in(own: Option<&str>, children: Option<&str>, offsets: Option<&str>) -
     offsets.and_then(boottime_of).ok_or(Incomparable)
 }
 
-/// Returns the offset in a line `boottime SECONDS NANOSECONDS`, in µs. The nanoseconds are never negative.
+/// Returns the offset in a line `boottime SECONDS NANOSECONDS`, in µs. The nanoseconds are never
+/// negative.
 fn boottime_of(offsets: &str) -> Option<i64> {
     offsets.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();

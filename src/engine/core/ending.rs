@@ -125,8 +125,8 @@ impl Core {
         self.envs.remove(&env);
     }
 
-    /// Refuses the client's waiting acquires and releases its leases, except those of sections: sections
-    /// release their own leases.
+    /// Refuses the client's waiting acquires and releases its leases, except those of sections:
+    /// sections release their own leases.
     pub(super) fn drain_client(&mut self, client: ClientId) {
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.draining = true;
@@ -146,7 +146,8 @@ impl Core {
         self.lift_barriers();
     }
 
-    /// Ends all waiting acquires of `clients`, and those of their leases for which `ends` returns true.
+    /// Ends all waiting acquires of `clients`, and those of their leases for which `ends` returns
+    /// true.
     fn end_all(&mut self, clients: &[ClientId], ends: impl Fn(&Tenure) -> bool) {
         let is_ours = |client: &ClientId| clients.contains(client);
         let waiting: Vec<OpId> =

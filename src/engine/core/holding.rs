@@ -60,9 +60,9 @@ impl Tenure {
         if self.early { self.ttl.min(grant_ttl()) } else { self.ttl }
     }
 
-    /// Returns the last fence that a holder got under the lease's token, if that is known. Each hand-off
-    /// gives a larger fence than the one before. For an adopted lease it is not known: its fence is what
-    /// a ticket says, and a ticket comes from outside.
+    /// Returns the last fence that a holder got under the lease's token, if that is known. Each
+    /// hand-off gives a larger fence than the one before. For an adopted lease it is not known: its
+    /// fence is what a ticket says, and a ticket comes from outside.
     pub(super) fn last_used(&self) -> Option<Fence> {
         if mutants::is(Mutant::HandOffsForgotten) {
             return Some(Fence::NONE);
@@ -152,9 +152,9 @@ impl Core {
         }
     }
 
-    /// Tells the holder that its lease is lost. If the store still has the lease, it ends by its ttl. This
-    /// does not release it: the holder's work may still run, and the next holder would work at the same
-    /// time.
+    /// Tells the holder that its lease is lost. If the store still has the lease, it ends by its
+    /// ttl. This does not release it: the holder's work may still run, and the next holder would
+    /// work at the same time.
     pub(super) fn lose(&mut self, op: OpId, reason: LossReason) {
         let Some(tenure) = self.end_tenure(op) else { return };
         tenure.stats.lost.up();

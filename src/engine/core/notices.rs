@@ -31,7 +31,8 @@ impl Core {
             }),
             Notice::Breaker(health) => self.health_changed(store, health),
             Notice::Missed => self.look_for_all(store),
-            // The acknowledgement is dropped when this returns. By then, every holder's lease counts as lost.
+            // The acknowledgement is dropped when this returns. By then, every holder's lease
+            // counts as lost.
             Notice::Lost(_acknowledgement) => self.lose_all(store),
         }
     }
@@ -44,7 +45,8 @@ impl Core {
             .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
             .map(|(number, _)| *number)
             .collect();
-        // In arrival order: if the store has lost the queue, these requests rebuild it in that order.
+        // In arrival order: if the store has lost the queue, these requests rebuild it in that
+        // order.
         numbers.sort_unstable();
         for number in numbers {
             self.guarded(None, |core| core.look(number));
@@ -60,7 +62,8 @@ impl Core {
         let lost = self.tenures.iter().filter(|(_, tenure)| tenure.store == store);
         let mut lost: Vec<OpId> = lost.map(|(op, _)| *op).collect();
         lost.sort_unstable();
-        // Change all states first: the users' threads read them, but are notified one after the other.
+        // Change all states first: the users' threads read them, but are notified one after the
+        // other.
         for op in &lost {
             if let Some(tenure) = self.tenures.get_mut(op) {
                 // A lost lease must not be handed on within the process.
@@ -82,8 +85,8 @@ impl Core {
         }
     }
 
-    /// Returns whether the answer of `store` to a request sent at `sent` may concern leases that the store
-    /// has lost since.
+    /// Returns whether the answer of `store` to a request sent at `sent` may concern leases that
+    /// the store has lost since.
     pub(super) fn is_outdated(&self, store: StoreId, sent: Instant) -> bool {
         self.stores.get(&store).is_some_and(|link| link.lost_at.is_some_and(|lost_at| sent <= lost_at))
     }

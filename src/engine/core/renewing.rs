@@ -134,8 +134,8 @@ impl Core {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         let (key, token) = (tenure.key.clone(), tenure.token);
         let ttl = match (asked, tenure.end, purpose) {
-            // The store should not keep the lease much longer than the holder may: nothing releases it at its
-            // `end`.
+            // The store should not keep the lease much longer than the holder may: nothing releases
+            // it at its `end`.
             (None, Some(end), Purpose::Keep | Purpose::TakeUp | Purpose::Reserve) => {
                 tenure.ttl.min(validity::ttl_until(self.now, end))
             }

@@ -115,8 +115,8 @@ impl Council {
     }
 
     fn propose(&mut self, now: Instant, batch: u64, index: usize, mut request: Request, timeout: Duration) {
-        // Each node has reserved its own fences with the lease. The used fences do not say which of them a
-        // node may take back.
+        // Each node has reserved its own fences with the lease. The used fences do not say which of
+        // them a node may take back.
         if let Request::Release { used, .. } = &mut request {
             *used = None;
         }

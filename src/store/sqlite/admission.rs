@@ -3,18 +3,18 @@
 //! **While a live owner uses the files, no store grants a lease in other files.** A store first
 //! *registers*: it writes into its owner's file which files it has open. Then it *looks* at all
 //! other live owners, and waits as long as one of them uses other files. Two stores A and B with
-//! different files can't both go on. Each looks after it has registered, so the store that registers
-//! last looks after both registrations and sees the other's. (That is Dekker's argument; the fence
-//! below keeps both steps in that order on every processor.)
+//! different files can't both go on. Each looks after it has registered, so the store that
+//! registers last looks after both registrations and sees the other's. (That is Dekker's argument;
+//! the fence below keeps both steps in that order on every processor.)
 //!
 //! An admitted store does not look at the others again. It checks its own files, every
-//! [`CHECK_EVERY`]. Its grants in between are valid, because no other store is admitted meanwhile. If
-//! a name leads elsewhere, the store tells the engine, which marks all leases of the store as lost.
-//! Then the store unlocks its owner's file, and the waiting stores go on. That also frees what it had
-//! in the old files, in case they come back.
+//! [`CHECK_EVERY`]. Its grants in between are valid, because no other store is admitted meanwhile.
+//! If a name leads elsewhere, the store tells the engine, which marks all leases of the store as
+//! lost. Then the store unlocks its owner's file, and the waiting stores go on. That also frees
+//! what it had in the old files, in case they come back.
 //!
-//! A store that has had nothing in the files for a while closes them and records that. Nothing wakes
-//! it any more.
+//! A store that has had nothing in the files for a while closes them and records that. Nothing
+//! wakes it any more.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -29,8 +29,8 @@ use crate::engine::clock;
 use crate::lease::Instant;
 
 /// How often a store that has something in the files checks that they are still there. A new store
-/// waits half of this on average, after the files were replaced. If this is larger, it waits longer; if
-/// this is smaller, idle holders wake more often, for about 3 µs each.
+/// waits half of this on average, after the files were replaced. If this is larger, it waits
+/// longer; if this is smaller, idle holders wake more often, for about 3 µs each.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// How often a new store checks whether the others have noticed that the files were replaced.
@@ -59,8 +59,8 @@ impl Keeper {
         if elsewhere || self.used.as_ref().is_some_and(|used| !used.are_named()) {
             return Err(Trouble::Moved);
         }
-        // Wait before opening: opening a database without its log creates a new log, which disturbs the
-        // stores that use the moved one.
+        // Wait before opening: opening a database without its log creates a new log, which disturbs
+        // the stores that use the moved one.
         self.wait_for_others(&place, deadline)?;
         let session = Session::open(&self.path, &place, deadline)?;
         if self.used.as_ref().is_some_and(|used| used.ids != session.files().ids) {
@@ -96,8 +96,8 @@ impl Keeper {
         self.wait_for_others(&place, deadline)
     }
 
-    /// Waits until no live owner uses files other than the opened ones. If none are open yet, compares
-    /// with the files that have the names now.
+    /// Waits until no live owner uses files other than the opened ones. If none are open yet,
+    /// compares with the files that have the names now.
     fn wait_for_others(&mut self, place: &Place, deadline: Instant) -> Result<(), Trouble> {
         loop {
             let ids = self.session.as_ref().map_or_else(|| place.names.look(), |session| session.files().ids);
@@ -122,8 +122,8 @@ impl Keeper {
         if !is_second {
             return Ok(());
         }
-        // Remove this copy's owner, so that the other copy is not refused in its turn. If this copy holds
-        // leases, it keeps them.
+        // Remove this copy's owner, so that the other copy is not refused in its turn. If this copy
+        // holds leases, it keeps them.
         if self.usage.is_empty()
             && let Some(owner) = self.owner.take()
         {
@@ -175,8 +175,8 @@ impl Keeper {
             return self.rest();
         }
         if self.owner.as_ref().is_some_and(|owner| !owner.is_in_place()) {
-            // Other stores can't find the owner's file any more. The leases still name it, and count until
-            // their time is over.
+            // Other stores can't find the owner's file any more. The leases still name it, and
+            // count until their time is over.
             self.owner = None;
             (self.used, self.admitted) = (None, false);
             let registered = self.register(now);
@@ -187,8 +187,8 @@ impl Keeper {
         }
     }
 
-    /// Gives up the leases, because the names lead to other files. Returns when the engine has marked the
-    /// leases as lost, or when the last of them has run out.
+    /// Gives up the leases, because the names lead to other files. Returns when the engine has
+    /// marked the leases as lost, or when the last of them has run out.
     pub(super) fn lose(&mut self) {
         if let Some(end) = self.usage.last_end() {
             let (acknowledgement, dropped) = Acknowledgement::pair();
@@ -211,7 +211,8 @@ impl Keeper {
             session.shorten_log(owner);
         }
         self.close();
-        // If the record can't be written, stores that find other files wait for the end of this process.
+        // If the record can't be written, stores that find other files wait for the end of this
+        // process.
         if let Some(owner) = &self.owner {
             let _ = owner.say(None);
         }

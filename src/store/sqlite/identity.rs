@@ -35,8 +35,8 @@ pub struct FileIds {
 }
 
 impl FileIds {
-    /// Returns whether these files still have their names. `named` are the files that the names lead
-    /// to now.
+    /// Returns whether these files still have their names. `named` are the files that the names
+    /// lead to now.
     pub fn are_named(&self, named: &Self) -> bool {
         let same = |used: Option<FileId>, named| used.is_none() || used == named;
         self.main == named.main && same(self.wal, named.wal) && same(self.shm, named.shm)
@@ -93,16 +93,16 @@ pub struct Files {
 
 impl Files {
     /// Returns the files that SQLite has opened for the database at `real` on this thread since
-    /// [`prepare`]. SQLite has to have read from the database. Returns `None` if the files were replaced
-    /// meanwhile.
+    /// [`prepare`]. SQLite has to have read from the database. Returns `None` if the files were
+    /// replaced meanwhile.
     pub fn opened(names: Arc<FileNames>, real: &Path) -> Option<Self> {
         let opened = |end: &str| {
             let mut path = real.as_os_str().to_owned();
             path.push(end);
             syscalls::opened(&PathBuf::from(path))
         };
-        // SQLite reuses a descriptor that it could not close. Then it opened nothing, and the name led to
-        // that file a moment ago.
+        // SQLite reuses a descriptor that it could not close. Then it opened nothing, and the name
+        // led to that file a moment ago.
         let main = opened("").or(names.look().main)?;
         let wal = opened("-wal");
         let mut indexes = INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,9 +129,9 @@ impl Files {
     }
 }
 
-/// Maps each database to the log index that this copy of SQLite has open for it, or had last. SQLite
-/// opens the index once for all connections, so only the first connection sees which file it is. Keeps
-/// a few bytes for each database that was ever opened.
+/// Maps each database to the log index that this copy of SQLite has open for it, or had last.
+/// SQLite opens the index once for all connections, so only the first connection sees which file it
+/// is. Keeps a few bytes for each database that was ever opened.
 static INDEXES: Mutex<Option<FxHashMap<FileId, FileId>>> = Mutex::new(None);
 
 /// Prepares this thread for [`Files::opened`]. Call it before SQLite opens the files of a database.
@@ -146,8 +146,8 @@ pub fn copies_exclude_each_other(directory: &Path) -> bool {
     syscalls::install() && probe::locks_belong_to_open_files(directory)
 }
 
-/// Returns whether both paths lead to the same existing file. Returns `false` for a file with several
-/// names (hard links), because such a file is refused.
+/// Returns whether both paths lead to the same existing file. Returns `false` for a file with
+/// several names (hard links), because such a file is refused.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let found = |path: &Path| rustix::fs::stat(path).ok().filter(|found| found.st_nlink == 1);
     match (found(one), found(other)) {
@@ -156,8 +156,8 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Returns the path of the database at `path` with all links followed, also a link whose target does
-/// not exist yet.
+/// Returns the path of the database at `path` with all links followed, also a link whose target
+/// does not exist yet.
 pub fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_path_buf();
     // The system follows 40 links at most, too.

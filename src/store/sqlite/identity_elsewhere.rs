@@ -1,5 +1,5 @@
-//! Identifies files by their names, for systems where an open file can be neither moved nor replaced
-//! (Windows).
+//! Identifies files by their names, for systems where an open file can be neither moved nor
+//! replaced (Windows).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -71,8 +71,8 @@ pub struct Turn<'a> {
     known: FxHashMap<Key, Known>,
     /// The floor of the fences in the file, once it was read. See [`rules`].
     floor: Option<Fence>,
-    /// The largest fence of the leases that ended in this transaction. The commit raises the floor to
-    /// it.
+    /// The largest fence of the leases that ended in this transaction. The commit raises the floor
+    /// to it.
     raised: Fence,
     /// Whether anybody waits in the file, once it was asked: mostly nobody does, and no lock needs to be asked then.
     any_waiters: Option<bool>,
@@ -292,8 +292,8 @@ impl<'a> Turn<'a> {
             self.rows.store(&key, known)?;
         }
         for owner in self.peers.gone() {
-            // This transaction may not have read these leases. Only the rows say how far their fences
-            // went.
+            // This transaction may not have read these leases. Only the rows say how far their
+            // fences went.
             let mut statement = self.connection.prepare_cached(LAST_OF_OWNER)?;
             let last: Option<i64> =
                 statement.query_row(named_params! { ":owner": owner.as_bytes() }, |row| row.get(0))?;
@@ -354,7 +354,8 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Writes down when the lease of `token` ends by the wall clock. That instant counts in another boot.
+    /// Writes down when the lease of `token` ends by the wall clock. That instant counts in another
+    /// boot.
     fn outlive(&mut self, key: &Key, token: Token) -> rusqlite::Result<()> {
         let (me, now, wall) = (self.me, self.now, Instant::from_micros(self.wall_us));
         let known = self.load(key)?;

@@ -33,18 +33,18 @@
 //! be left to do: it hands on the leases of processes that are gone, and those that have run out.
 //!
 //! **Several copies of the library in one process** exclude each other like processes: SQLite's
-//! locks belong to the open file (`syscalls`). Clients of one copy that name the same file share one
-//! store. If the system has no such locks, the second copy is refused.
+//! locks belong to the open file (`syscalls`). Clients of one copy that name the same file share
+//! one store. If the system has no such locks, the second copy is refused.
 //!
 //! **Files that are moved, replaced or removed.** The database, its log and the log's index belong
-//! together. A store that has anything in them checks every 50 ms that all three names still lead to
-//! the files that it has open. If not, the store first tells the engine, which marks all leases of
-//! the store as lost. Only then does it give up the lock on its owner's file. That file names the
-//! files that the store uses. While a live owner names those files, no store grants a lease in
-//! others (`admission` says why that suffices). So **a holder knows before another client is granted
-//! its lock**. If `PATH.owners/` is removed together with the files, or the directory of both is
-//! moved away, a new store can't see the old owners; the holder then knows within 50 ms. While the
-//! files are used, they are touched every hour, because some systems delete old files.
+//! together. A store that has anything in them checks every 50 ms that all three names still lead
+//! to the files that it has open. If not, the store first tells the engine, which marks all leases
+//! of the store as lost. Only then does it give up the lock on its owner's file. That file names
+//! the files that the store uses. While a live owner names those files, no store grants a lease in
+//! others (`admission` says why that suffices). So **a holder knows before another client is
+//! granted its lock**. If `PATH.owners/` is removed together with the files, or the directory of
+//! both is moved away, a new store can't see the old owners; the holder then knows within 50 ms.
+//! While the files are used, they are touched every hour, because some systems delete old files.
 
 mod admission;
 mod boot;

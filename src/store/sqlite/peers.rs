@@ -22,8 +22,8 @@ pub struct Me<'a> {
 }
 
 impl Me<'_> {
-    /// Returns the owner that a new lease names: nil if the lease outlives its process, so that only
-    /// time ends it.
+    /// Returns the owner that a new lease names: nil if the lease outlives its process, so that
+    /// only time ends it.
     pub fn owner_of(&self, outlives_process: bool) -> Uuid {
         if outlives_process { Uuid::nil() } else { self.owner }
     }
@@ -96,8 +96,8 @@ impl<'a> Peers<'a> {
         }
     }
 
-    /// Returns the same without a look at the process of a row of this boot: such a row counts as if its
-    /// process lived.
+    /// Returns the same without a look at the process of a row of this boot: such a row counts as
+    /// if its process lived.
     pub fn fate_by_time(&mut self, span: Span) -> Fate {
         let Span { owner, boot, ttl, ends, .. } = span;
         // Where boots have no names, what has more left than it ever had is of an earlier one.
@@ -111,19 +111,19 @@ impl<'a> Peers<'a> {
                 }
             }
             () if owner.is_nil() => self.outlives(span),
-            // If the row is of an earlier boot, its owner's file is missing or unlocked. A live owner
-            // means that there are two kernels.
+            // If the row is of an earlier boot, its owner's file is missing or unlocked. A live
+            // owner means that there are two kernels.
             () if !impossible && self.is_alive(owner) == Some(true) => Fate::Believed,
             () => Fate::Over,
         }
     }
 
-    /// Returns whether a row of no process goes on in this boot. The time that the machine was off is
-    /// unknown. So the row lives for its ttl again, from the first look on: it never ends too early,
-    /// and at most its ttl too late. A machine that starts every day must not keep the row for ever,
-    /// so the row ends at the latest [`WALL_DOUBT`] after its original end by the wall clock. The wall
-    /// clock may be ahead by that much without ending the row too early. A wall clock that is behind
-    /// ends nothing.
+    /// Returns whether a row of no process goes on in this boot. The time that the machine was off
+    /// is unknown. So the row lives for its ttl again, from the first look on: it never ends too
+    /// early, and at most its ttl too late. A machine that starts every day must not keep the row
+    /// for ever, so the row ends at the latest [`WALL_DOUBT`] after its original end by the wall
+    /// clock. The wall clock may be ahead by that much without ending the row too early. A wall
+    /// clock that is behind ends nothing.
     fn outlives(&self, Span { ttl, wall_ends, .. }: Span) -> Fate {
         let left = |wall_ends: u64| {
             (Instant::from_micros(wall_ends) + WALL_DOUBT).since(Instant::from_micros(self.wall_us))

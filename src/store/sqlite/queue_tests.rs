@@ -59,9 +59,9 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
     }
 }
 
-/// The fences in the answers of a store. Two stores may find out at different times that leases of a
-/// key have ended, which moves the fences of all keys. So the numbers differ. Only the rank of a fence
-/// among the fences of its key has to be the same.
+/// The fences in the answers of a store. Two stores may find out at different times that leases of
+/// a key have ended, which moves the fences of all keys. So the numbers differ. Only the rank of a
+/// fence among the fences of its key has to be the same.
 #[derive(Default)]
 struct Told {
     /// The fences of each key, in order.
@@ -71,8 +71,8 @@ struct Told {
 }
 
 impl Told {
-    /// Returns the request for that store: if the token has a fence, a release names it as the last used
-    /// one.
+    /// Returns the request for that store: if the token has a fence, a release names it as the last
+    /// used one.
     fn request(&self, request: &Request) -> Request {
         let mut request = request.clone();
         if let Request::Release { token, used: used @ Some(_), .. } = &mut request {

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::boot;
 use super::identity::{FileId, FileIds};
 
-/// The length of every record, in bytes: a short record overwrites all of a longer one. The longest text
-/// has about 280 bytes.
+/// The length of every record, in bytes: a short record overwrites all of a longer one. The longest
+/// text has about 280 bytes.
 const LENGTH: usize = 512;
 const HEAD: &str = "leasehold owner 1";
 /// How often to read a record that another process is just writing.

@@ -34,7 +34,8 @@ pub struct Origin {
     pub boot: Uuid,
     /// For how long a lease was wanted.
     pub ttl: Duration,
-    /// When the lease ends by the wall clock, in µs since 1970; only for a lease that belongs to no store.
+    /// When the lease ends by the wall clock, in µs since 1970; only for a lease that belongs to no
+    /// store.
     pub wall_ends: Option<u64>,
     /// What a notice calls a waiter, or whoever was one and has not taken up its lease.
     pub number: Option<u64>,
@@ -95,9 +96,9 @@ pub struct Known {
 }
 
 impl Known {
-    /// Calls `live` for each row that was read. The rows that it returns count, as it returns them. The
-    /// others are only remembered, to be deleted. Changes that `live` makes to a row are not written
-    /// back.
+    /// Calls `live` for each row that was read. The rows that it returns count, as it returns them.
+    /// The others are only remembered, to be deleted. Changes that `live` makes to a row are not
+    /// written back.
     pub fn new(rows: Vec<Stored>, mut live: impl FnMut(&mut Stored) -> Option<Stored>) -> Self {
         let mut known = Self { read: rows, ..Self::default() };
         for (index, row) in known.read.iter_mut().enumerate() {

@@ -20,13 +20,14 @@ pub const USUAL: &str = "PRAGMA synchronous = NORMAL";
 /// Makes each commit wait until it is on the disk.
 pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 
-/// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs are
-/// UUIDs: the store that wrote the row, and the boot in which it did. `most` is 0 for an exclusive
-/// lease. A lease that was handed to a waiter has that waiter's `number` until the waiter takes it up.
-/// The index has those leases alone, so it costs the others nothing. A `fence` is missing until a shared
-/// lease is taken up. `last` is the last fence that was reserved with the lease, 0 if none was.
-/// `wall_ends` is the wall clock at the end of a detached lease, in µs since 1970. `place` counts up in
-/// each queue. The one row in `fence` is the floor of all keys, so that a key leaves nothing behind.
+/// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs
+/// are UUIDs: the store that wrote the row, and the boot in which it did. `most` is 0 for an
+/// exclusive lease. A lease that was handed to a waiter has that waiter's `number` until the waiter
+/// takes it up. The index has those leases alone, so it costs the others nothing. A `fence` is
+/// missing until a shared lease is taken up. `last` is the last fence that was reserved with the
+/// lease, 0 if none was. `wall_ends` is the wall clock at the end of a detached lease, in µs since
+/// 1970. `place` counts up in each queue. The one row in `fence` is the floor of all keys, so that
+/// a key leaves nothing behind.
 const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS leases (
         key TEXT NOT NULL,

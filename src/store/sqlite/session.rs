@@ -34,9 +34,9 @@ const SWEEP_EVERY: Duration = Duration::from_millis(20);
 /// How often the files are touched, for tidiers that delete what is old.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
 
-/// The longest log, in bytes, that a store leaves in place when it closes the files. The next store reads
-/// a log of this length in less than 1 ms. If this is smaller, closing costs two syncs of the disk more
-/// often; if it is larger, the next opening takes longer.
+/// The longest log, in bytes, that a store leaves in place when it closes the files. The next store
+/// reads a log of this length in less than 1 ms. If this is smaller, closing costs two syncs of the
+/// disk more often; if it is larger, the next opening takes longer.
 const LONG_LOG: u64 = 256 * 1024;
 
 /// How many free pages the file may have, and how many are given back to the system at once.
@@ -122,8 +122,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the lock file at `path`, which leads to `place`, and creates the file if it is missing. Waits
-    /// for other processes until `deadline`.
+    /// Opens the lock file at `path`, which leads to `place`, and creates the file if it is
+    /// missing. Waits for other processes until `deadline`.
     pub fn open(path: &Path, place: &Place, deadline: Instant) -> Result<Self, Trouble> {
         clock::comparable().map_err(|incomparable| Trouble::Broken(unsupported(path, incomparable)))?;
         loop {
@@ -167,8 +167,8 @@ impl Session {
         if place.names.links() > 1 {
             return Err(Refusal::Linked);
         }
-        // Keep SQLite from deleting the log, so that the names always lead to the same files. A connection
-        // can't know for sure that it is the last one.
+        // Keep SQLite from deleting the log, so that the names always lead to the same files. A
+        // connection can't know for sure that it is the last one.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         let patience = Arc::new(AtomicU64::new(deadline.as_micros()));
         let until = patience.clone();
@@ -205,8 +205,8 @@ impl Session {
         deadline: Instant,
     ) -> Result<Done, Trouble> {
         if std::mem::take(&mut self.fresh) {
-            // If files were moved away and moved back, they may still contain rows of a dead owner of this
-            // store.
+            // If the files were moved away and moved back, they may still contain rows of a former
+            // owner of this store.
             work.dead.extend(self.dead());
         }
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
@@ -244,8 +244,9 @@ impl Session {
 
     /// What happens between the beginning of a transaction and its end.
     fn carry_out(&mut self, owner: &Owner, work: Work<'_>, writes: bool) -> Result<Done, Trouble> {
-        // Leaves a replaced file at once. Safety does not depend on this check: see `admission`. Checking the
-        // names of the log and its index costs twice as much, so only the periodic check does that.
+        // Leaves a replaced file at once. Safety does not depend on this check: see `admission`.
+        // Checking the names of the log and its index costs twice as much, so only the periodic
+        // check does that.
         if !self.files.is_database_named() {
             return Err(Trouble::Moved);
         }
@@ -337,8 +338,8 @@ impl Session {
         Ok((any || free > FREE_PAGES, handed))
     }
 
-    /// Puts a long log back into the database if no other store uses the files. The next store to open the
-    /// files would have to read all of the log.
+    /// Puts a long log back into the database if no other store uses the files. The next store to
+    /// open the files would have to read all of the log.
     pub fn shorten_log(&self, owner: &Owner) {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");

@@ -1,6 +1,7 @@
 /*
-** The fcntl() that SQLite uses for its locks; see syscalls.rs. It is in C because fcntl() takes a variable number of
-** arguments. On some systems (Apple's on arm64), a function with a fixed number reads those from other registers.
+** The fcntl() that SQLite uses for its locks; see syscalls.rs. It is in C because fcntl() takes a
+** variable number of arguments. On some systems (Apple's on arm64), a function with a fixed number
+** reads those from other registers.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -23,7 +24,7 @@
 #endif
 
 #ifdef F_OFD_SETLK
-/* Maps each lock operation to the one whose lock belongs to the open file instead of the process. */
+/* Maps each lock operation to the one whose lock belongs to the open file, not to the process. */
 static int open_file_operation(int operation) {
   switch (operation) {
     case F_GETLK: return F_OFD_GETLK;
@@ -70,8 +71,8 @@ int leasehold_fcntl(int fd, int operation, ...) {
 }
 
 /*
-** Locks the first byte for this open file. Returns 0 if the file now has the lock, 1 if another open file has it, and -1 if
-** the system has no such locks.
+** Locks the first byte for this open file. Returns 0 if the file now has the lock, 1 if another open
+** file has it, and -1 if the system has no such locks.
 */
 int leasehold_lock_open_file(int fd) {
 #ifdef F_OFD_SETLK

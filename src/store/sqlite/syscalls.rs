@@ -1,10 +1,11 @@
 //! Replaces two system calls that this copy of SQLite makes.
 //!
-//! - `fcntl`: POSIX record locks belong to the process. Another SQLite in the process would share them
-//!   unknowingly. Closing any descriptor of a file, as `fs.cpSync()` does, drops all of them. Locks of the
-//!   *open file* have neither problem. If the system has none, `fcntl` takes the usual locks;
-//!   [`super::probe`] finds out.
-//! - `open`: records which files SQLite has opened, because their names may lead elsewhere a moment later.
+//! - `fcntl`: POSIX record locks belong to the process. Another SQLite in the process would share
+//!   them unknowingly. Closing any descriptor of a file, as `fs.cpSync()` does, drops all of them.
+//!   Locks of the *open file* have neither problem. If the system has none, `fcntl` takes the usual
+//!   locks; [`super::probe`] finds out.
+//! - `open`: records which files SQLite has opened, because their names may lead elsewhere a moment
+//!   later.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, OsStr, c_char, c_int};
@@ -30,8 +31,8 @@ thread_local! {
     static OPENED: RefCell<Vec<(PathBuf, FileId)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Replaces the calls, once for this copy of SQLite. Call it before SQLite opens its first file. Returns
-/// whether the calls are replaced.
+/// Replaces the calls, once for this copy of SQLite. Call it before SQLite opens its first file.
+/// Returns whether the calls are replaced.
 pub fn install() -> bool {
     OPEN.get_or_init(replace).is_some()
 }
@@ -42,7 +43,8 @@ fn replace() -> Option<Open> {
     let (get, set) = (vfs.xGetSystemCall?, vfs.xSetSystemCall?);
     // SAFETY: SQLite's Unix VFS knows both names, and only compares them.
     let own = unsafe { get(vfs, c"open".as_ptr()) }?;
-    // SAFETY: SQLite declares its `open` with this signature (`posixOpen` in os_unix.c). It is never NULL.
+    // SAFETY: SQLite declares its `open` with this signature (`posixOpen` in os_unix.c). It is
+    // never NULL.
     let own = unsafe { std::mem::transmute::<unsafe extern "C" fn(), Open>(own) };
     let replaced = [
         // SAFETY: SQLite calls the pointer with the signature that the function has.
@@ -66,7 +68,8 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_i
     // SAFETY: the arguments are SQLite's.
     let fd = unsafe { own(path, flags, mode) };
     if fd >= 0 {
-        // SAFETY: the descriptor was just opened. It belongs to SQLite, which does not close it meanwhile.
+        // SAFETY: the descriptor was just opened. It belongs to SQLite, which does not close it
+        // meanwhile.
         let found = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) });
         // SAFETY: SQLite's paths end with a NUL.
         let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())).to_path_buf();
@@ -88,8 +91,8 @@ pub fn forget() {
     OPENED.with_borrow_mut(Vec::clear);
 }
 
-/// Returns the file that SQLite opened last by that path on this thread since [`forget`]; `None` if it
-/// opened none.
+/// Returns the file that SQLite opened last by that path on this thread since [`forget`]; `None` if
+/// it opened none.
 pub fn opened(path: &Path) -> Option<FileId> {
     OPENED.with_borrow(|opened| opened.iter().find(|(known, _)| known == path).map(|(_, identity)| *identity))
 }

@@ -91,7 +91,8 @@ pub struct Keeper {
     pub(super) place: Option<Place>,
     /// Outlives the session, so that leases keep their owner when the file is opened anew.
     pub(super) owner: Option<Owner>,
-    /// The files that the owner has registered. After an error, they stay registered without a session.
+    /// The files that the owner has registered. After an error, they stay registered without a
+    /// session.
     pub(super) used: Option<Files>,
     /// Whether this store is admitted: no live owner uses other files.
     pub(super) admitted: bool,
@@ -314,8 +315,8 @@ impl Keeper {
     fn end(mut self) {
         let _ = self.guarded(|keeper| {
             let Some(owner) = keeper.owner.take() else { return };
-            // A file that was moved away needs no cleaning up. Unlocking the owner's file says that its rows
-            // are free.
+            // A file that was moved away needs no cleaning up. Unlocking the owner's file says that
+            // its rows are free.
             match keeper.session.take().filter(|session| keeper.admitted && !session.is_moved()) {
                 Some(mut session) => session.retire(owner, clock::now() + PATIENCE),
                 None if keeper.usage.is_empty() => owner.retire(),

@@ -1,5 +1,5 @@
-//! The leases of this process in the files. They decide what happens when the files are replaced, and
-//! when the store may close them.
+//! The leases of this process in the files. They decide what happens when the files are replaced,
+//! and when the store may close them.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use rustc_hash::FxHashMap;
 use super::super::{Answer, Ask, Reply, Request};
 use crate::lease::{Instant, Token};
 
-/// How long the files stay open after the last request if this process holds no lease. If this is smaller,
-/// a process that holds a lock now and then opens them each time, which takes some 100 µs; if it is
-/// larger, the process wakes for longer to check its files.
+/// How long the files stay open after the last request if this process holds no lease. If this is
+/// smaller, a process that holds a lock now and then opens them each time, which takes some 100 µs;
+/// if it is larger, the process wakes for longer to check its files.
 const REST_AFTER: Duration = Duration::from_secs(2);
 
 /// How often to forget leases that ran out without a request.

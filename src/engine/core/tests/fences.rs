@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::*;
 use crate::engine::command::AdoptCommand;
 
-/// Returns the last used fences that the releases of `token` in `sent` name. A release that only gives up a
-/// place in the queue names none.
+/// Returns the last used fences that the releases of `token` in `sent` name. A release that only
+/// gives up a place in the queue names none.
 fn told(sent: &[Request], token: Token) -> Vec<Option<Fence>> {
     let used = sent.iter().filter_map(|request| match request {
         Request::Release { token: whose, used, .. } if *whose == token => Some(*used),

@@ -5,7 +5,8 @@ use crate::engine::command::AdoptCommand;
 use crate::store::Acknowledgement;
 use std::sync::mpsc::TryRecvError;
 
-/// Lets the store say that all leases are lost. Returns whether the engine has acknowledged that at once.
+/// Lets the store say that all leases are lost. Returns whether the engine has acknowledged that at
+/// once.
 fn lose_all(world: &mut World) -> bool {
     let (acknowledgement, dropped) = Acknowledgement::pair();
     assert_eq!(dropped.try_recv(), Err(TryRecvError::Empty));
