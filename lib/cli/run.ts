@@ -188,7 +188,7 @@ async function runWith(lease: api.Lease, settings: Settings, options: api.LockCl
   // The lease has no `maxHold`: it would end while the command still cleans up.
   const overdue = () => {
     const limit = formatDuration(maxHold as number)
-    stop(new CliError(Exit.Lost, `stopped the command: it held the lock for ${limit} (--max-hold)`))
+    stop(new CliError(Exit.Lost, `stopped the command: it held ${JSON.stringify(key)} for ${limit} (--max-hold)`))
     tell('overdue', {}, `held for ${limit} (--max-hold): stopping the command`)
   }
   const timer = maxHold === undefined ? undefined : setTimeout(overdue, maxHold)
