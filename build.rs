@@ -1,4 +1,5 @@
-//! Tells the linker how a Node-API addon is put together on this platform, and builds the one function that has to be in C.
+//! Tells the linker how to link a Node-API addon on this platform, and compiles the functions that
+//! have to be in C.
 fn main() {
     napi_build::setup();
     if std::env::var_os("CARGO_CFG_UNIX").is_some() {

@@ -15,7 +15,7 @@ import type { Ticket } from './ticket'
 
 /** Whose locks they are. */
 export interface Host extends Owner {
-  /** What is called when the client is closed. */
+  /** Functions that the client calls when it begins to close. */
   readonly pauses: Pauses
   readonly sections: Sections
   /** The names of the schedules that it has. */
@@ -56,7 +56,7 @@ export class Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, most })
   }
 
-  /** The same for leases that outlive this process; see `Flag`. */
+  /** Returns an acquirer of leases that outlive this process; see `Flag`. */
   outliving(): Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, flags: this.defaults.flags | Flag.OutlivesProcess })
   }

@@ -75,7 +75,10 @@ export class Bridge {
     }
   }
 
-  /** Refuses what waits for locks of the client from now on, and ends those of its leases that are no section's. */
+  /**
+   * Refuses the client's waiting and later acquires, and ends those of its leases that belong to no
+   * section.
+   */
   drainClient(client: number): void {
     this.#push(Operation.DrainClient, 0, client, 0, 0, 0, 0)
   }
@@ -166,7 +169,7 @@ export class Bridge {
     this.#push(Operation.Detach, slot, ttl, 0, 0, 0, 0)
   }
 
-  /** The lease can still be released and detached. */
+  /** Stops renewing the lease. It can still be released and detached. */
   stopRenewing(slot: number): void {
     this.#push(Operation.StopRenewing, slot, 0, 0, 0, 0, 0)
   }

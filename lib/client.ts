@@ -80,7 +80,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     return client.#acquirer
   }
 
-  /** What workers see of `client`. */
+  /** Returns the host of `client`, for workers. */
   static hostOf(client: LockClient): Host {
     return client.#host
   }

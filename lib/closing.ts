@@ -1,4 +1,5 @@
-// The end of a client: what waits is refused, sections run to their end, and then the store is left.
+// The end of a client: it refuses waiting calls, lets its sections run to their end, and then
+// closes its store.
 
 import type { Host } from './acquirer'
 import { call } from './call'
@@ -6,16 +7,18 @@ import { Lease } from './lease'
 import { bridge } from './native'
 import { Drain } from './sections'
 
-/** What a client does about its end. */
+/** Callbacks of a client that closes. */
 interface Leaving {
-  /** Native code is about to forget it. */
+  /** Called before native code forgets the client. */
   leaving(): void
-  /** Native code has forgotten it. */
+  /** Called when native code has forgotten the client. */
   left(): void
 }
 
 export class Closing {
-  /** Resolves when the client is closed, or when sections have outlived the drain; never rejects. */
+  /**
+   * Resolves when the client is closed, or when a section has outlived the drain; never rejects.
+   */
   readonly over: Promise<void>
   readonly #host: Host
   readonly #client: Leaving
@@ -30,10 +33,13 @@ export class Closing {
     })
   }
 
-  /** Begins, with `drain` ms for sections. Apart from the constructor, because listeners that it calls may close the client. */
+  /**
+   * Begins the end, with `drain` ms for sections. Not part of the constructor: the listeners that
+   * this calls may close the client again.
+   */
   begin(drain: number): void {
     const { id, pauses, sections } = this.#host
-    // Schedules, workers, and calls that pause between two tries.
+    // Ends schedules, workers, and calls that pause between two tries.
     for (const end of pauses) end()
     bridge.drainClient(id)
     const idle = sections.idle()
@@ -50,7 +56,8 @@ export class Closing {
     if (await drain.over) return this.#leave()
     const { id, sections } = this.#host
     Lease.runOut(id)
-    // A section that never ends is not to keep the process alive. One that does end still finds its store, to release its lease.
+    // A section that never ends must not keep the process alive. A section that ends still needs
+    // the store, to release its lease.
     sections.letGo()
     idle.then(() => this.#leave())
   }

@@ -27,7 +27,7 @@ interface Closable {
   close(): Promise<void>
 }
 
-/** Whether a signal has come, and clients drain. */
+/** Whether clients are draining after a first signal. */
 let isDraining = false
 
 /** The clients that a signal closes, and the one listener that does it. */
@@ -46,9 +46,9 @@ class Watch {
   }
 
   readonly #listener = async (): Promise<void> => {
-    // Another listener decides what becomes of the process.
+    // If there is another listener, it decides whether the process ends.
     const alone = process.listenerCount(this.#signal) === 1
-    // A second signal means now.
+    // A second signal ends the process at once.
     if (!(isDraining && alone)) {
       isDraining = true
       await Promise.all(Array.from(this.clients, (client) => client.close()))

@@ -38,7 +38,7 @@ interface Renewal extends Deferred<void> {
   readonly ttl: number | undefined
 }
 
-// A symbol, because the users of a lease must not see the method.
+// A symbol, because users of a lease must not see the method.
 export const letRunOut: unique symbol = Symbol('leasehold.letRunOut')
 
 export class Lease implements api.Lease, Slot, Abortable {
@@ -59,7 +59,10 @@ export class Lease implements api.Lease, Slot, Abortable {
   #released: Promise<boolean> | undefined
   #renewal: Renewal | undefined
   #detached = false
-  /** Its section has outlived its time: the lease is told lost and renewed no more, but the end of the section releases it. */
+  /**
+   * Whether the section under the lease has outlived its time. The lease then counts as lost and is
+   * no longer renewed, but only the end of the section releases it.
+   */
   #runsOut = false
   #controller: AbortController | undefined
   #loss: api.LockLostError | undefined
@@ -93,7 +96,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags, trace))
   }
 
-  /** Lets the leases that a client still has run out. */
+  /** Stops renewing all leases that a client still holds; each then ends by its ttl. */
   static runOut(client: number): void {
     for (const slot of slots) if (slot instanceof Lease && slot.#owner.id === client) slot[letRunOut]()
   }
@@ -136,7 +139,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     return this.#isAlive && !this.#runsOut
   }
 
-  /** Whether the store still lets nobody else in. */
+  /** Whether the store still keeps other clients out. */
   get #isAlive(): boolean {
     return this.#phase === Phase.Held && bridge.isHeld(this.#slot)
   }
@@ -368,7 +371,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     if (this.#controller === undefined && this.#observer === undefined && !this.#owner.hearsLosses()) return
     const error = this.#lossTold()
     this.#controller?.abort(error)
-    // Of one that ran out the owner has heard.
+    // If the lease ran out, the owner already knows.
     if (!this.#runsOut) guarded(() => this.#owner.lost(this, error))
     guarded(() => this.#observer?.lost(this, error))
   }

@@ -109,7 +109,8 @@ export class MultiLease implements api.MultiLease, Abortable {
     this.#loss = error
     this.#waiting.abort(error)
     this.#controller?.abort(error)
-    // One without the others is of no use to its holder, but to somebody else. A section gives them back when it ends.
+    // Without the lost lease, the others are of no use to their holder, but other clients may wait
+    // for them. If a section holds them, it releases them when it ends.
     if (!this.#isSection) giveBack(this.#owner, this.#leases)
   }
 

@@ -99,8 +99,9 @@ export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 
 export const Most = { Exclusive: 0, Readers: 4_294_967_295 } as const
 
 /**
- * What may be added to the code of an acquire or an adoption. The bit 64 is bridge.ts' own. A lease with `OutlivesProcess`
- * lives until its ttl ends even if this process is gone; without it, the embedded store frees it at once then.
+ * Bits that may be added to the code of an acquire or an adoption. Bit 64 is bridge.ts' own. A
+ * lease with `OutlivesProcess` lives until its ttl ends, even if this process is gone. Without that
+ * bit, the embedded store frees the lease as soon as this process is gone.
  */
 export const Flag = { NoRenewal: 16, ReportRenewals: 32, OutlivesProcess: 128, Section: 256 } as const
 
@@ -128,8 +129,9 @@ export let bridge: Bridge
 let native: NativeModule | undefined
 
 /**
- * Where copies of one version find the native module that the first of them loaded, so that they have one engine, and one
- * SQLite that knows of all files that are open. Each copy makes a bridge of its own on it.
+ * The global property under which the first copy of this version publishes its native module. Other
+ * copies of the version use it, so that all have one engine, and one SQLite that knows all open
+ * files. Each copy makes its own bridge to the module.
  */
 const SHARED = Symbol.for(`leasehold.native@${require('../package.json').version}`)
 
@@ -143,7 +145,7 @@ function load(): NativeModule {
       const { missingAddon } = require('./missing-addon') as typeof import('./missing-addon')
       throw missingAddon(cause)
     }
-    // Says no, and throws nothing, where the global object is frozen.
+    // If the global object is frozen, this returns false and throws nothing.
     Reflect.defineProperty(globalThis, SHARED, { value: native, configurable: true })
   }
   return native

@@ -92,7 +92,7 @@ export function markerOf(key: unknown, id: unknown): string {
 }
 
 export async function runOnce<T>(desk: Desk, deed: Deed<T>): Promise<api.OnceOutcome<T>> {
-  // Also keeps the process alive: this promise is pending, whatever the work waits for.
+  // Keeps the process alive until this promise settles, whatever the work waits for.
   desk.sections.begin()
   try {
     const lease = await claim(desk, deed)

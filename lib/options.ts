@@ -28,9 +28,10 @@ import { parseTls } from './tls'
 
 const MIN_STALL = 100
 /**
- * How long close() waits for sections. `docker stop` kills after 10 s, which is the shortest of the usual limits (Kubernetes and Heroku
- * 30 s): at 8 s, work that hears of its end by its signal has 2 s to stop and to release its lock. Longer, and it is killed
- * unheard; shorter, and work is cut off that would have ended in time.
+ * How long close() waits for sections by default, in ms. `docker stop` kills after 10 s, the
+ * shortest of the usual limits (Kubernetes and Heroku: 30 s). So after 8 s, when its signal aborts,
+ * work has 2 s to stop and to release its lock. If this is larger, the work is killed before it can
+ * react; if it is smaller, the signal aborts work that would have ended in time.
  */
 const DRAIN = 8_000
 /** From, to; in ms. */
@@ -63,7 +64,7 @@ export function asking(ttl: number, wait: number): Asked {
 export interface ClientSettings {
   readonly config: ClientConfig
   readonly asked: Asked
-  /** How long close() waits for sections, in ms or `Infinity`. */
+  /** The time that close() waits for sections, in ms or `Infinity`. */
   readonly drain: number
   readonly releaseOnSignal: readonly NodeJS.Signals[]
 }
@@ -137,7 +138,7 @@ export function parseClient(given: unknown): ClientSettings {
   }
 }
 
-/** What close() is told to wait, if it is told. */
+/** Returns the `drain` in the options of close(), if there is one. */
 export function parseClose(given: unknown): number | undefined {
   if (given === undefined) return undefined
   checkOptions(given, ['drain'] as const satisfies (keyof api.CloseOptions)[])

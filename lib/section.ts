@@ -20,13 +20,13 @@ type Done = (first?: unknown, second?: unknown) => void
 
 export type Callback<L> = (error: unknown, lease: L | undefined, done: Done) => unknown
 
-/** Runs `work` with the lease that `acquire` gets, and releases that. */
+/** Runs `work` under the lease that `acquire` gets, and releases the lease. */
 export async function runWith<L extends Holding, T>(
   reporter: Reporter,
   acquire: () => Promise<L>,
   work: Work<L, T>,
 ): Promise<T> {
-  // Also keeps the process alive: this promise is pending, whatever the work waits for.
+  // Keeps the process alive until this promise settles, whatever the work waits for.
   reporter.sections.begin()
   try {
     return await runUnder(reporter, await acquire(), work)
@@ -55,7 +55,7 @@ async function runUnder<L extends Holding, T>(reporter: Reporter, lease: L, work
   return result
 }
 
-/** Hands the lease that `acquire` gets to `callback`, which says when to release it. */
+/** Hands the lease that `acquire` gets to `callback`, which decides when to release it. */
 export function callWith<L extends Holding>(
   reporter: Reporter,
   acquire: () => Promise<L>,

@@ -1,19 +1,20 @@
-// The sections of one client: the user's code that runs under its leases. A client that is closed waits for them.
+// Counts the sections of one client: user code that runs under its leases. A client that closes
+// waits for them.
 
-// Not the globals: under a fake clock that stands still a test would wait for its client for ever.
+// Not the globals: with a fake clock that stands still, a test would wait for its client for ever.
 import { clearTimeout, setTimeout } from 'node:timers'
 import { bridge } from './native'
 
 export class Sections {
   #running = 0
-  /** How many of them the process waits for. */
+  /** The number of sections that keep the process alive. */
   #held = 0
   #isLetGo = false
   #idle: (() => void) | undefined
 
   /**
-   * Counts a section from when it asks for its lock: so none is overlooked between its grant and its first line. It keeps
-   * the process alive.
+   * Counts a section that keeps the process alive. Call it before the section asks for its lock, so
+   * that close() overlooks no section between its grant and its first line.
    */
   begin(): void {
     this.#running++
@@ -25,7 +26,7 @@ export class Sections {
     this.endAside()
   }
 
-  /** Counts one that does not keep the process alive. */
+  /** Counts a section that does not keep the process alive. */
   beginAside(): void {
     this.#running++
   }
@@ -34,7 +35,7 @@ export class Sections {
     if (--this.#running === 0) this.#idle?.()
   }
 
-  /** Resolves when none runs. One at a time may wait for that. */
+  /** Resolves when no section runs. Only one caller at a time may wait. */
   idle(): Promise<void> {
     if (this.#running === 0) return Promise.resolve()
     return new Promise((resolve) => {
@@ -42,16 +43,18 @@ export class Sections {
     })
   }
 
-  /** Lets the process end without them. */
+  /** Lets the process end while sections still run. */
   letGo(): void {
     if (!this.#isLetGo && this.#held > 0) bridge.unhold()
     this.#isLetGo = true
   }
 }
 
-/** The time that a closing client gives its sections. */
+/** Limits the time that a closing client gives its sections. */
 export class Drain {
-  /** Resolves with `true` when the last section has ended, or with `false` when the time is over. */
+  /**
+   * Resolves with `true` when the last section has ended, or with `false` when the time is over.
+   */
   readonly over: Promise<boolean>
   #end: (ended: boolean) => void = () => {}
   #at = Number.POSITIVE_INFINITY
@@ -69,7 +72,7 @@ export class Drain {
     this.limit(ms)
   }
 
-  /** Ends it `ms` from now, unless it ends sooner. */
+  /** Ends the drain `ms` from now, unless it ends sooner. */
   limit(ms: number): void {
     const at = performance.now() + ms
     if (at >= this.#at) return

@@ -9,13 +9,13 @@ const ENDED: readonly unknown[] = ['ERR_LOCK_LOST', 'ERR_LOCK_RELEASED']
 export interface Work {
   start(lease: api.Lease, signal: AbortSignal): unknown
   stop(reason: api.StopReason): unknown
-  /** How long its end may take before it is {@link overdue}, in ms or `Infinity`. */
+  /** How long the work may take to end before it is {@link overdue}, in ms or `Infinity`. */
   readonly patience: number
-  /** It failed by itself. */
+  /** Called when the work failed by itself. */
   failed(error: unknown): void
-  /** It has not ended in time. */
+  /** Called when the work has not ended in time. */
   overdue(): void
-  /** Something else went wrong. */
+  /** Called for any other error. */
   report(error: unknown): void
 }
 
@@ -62,7 +62,7 @@ export class Tenure {
   #late(): void {
     const { key } = this.lease
     const what = `the work under ${quote(key)} did not end within ${this.#work.patience} ms`
-    const then = 'its lease is renewed no more: the lock is free when the work ends, or when the ttl is over'
+    const then = 'its lease is no longer renewed, and the lock is free when the work ends or the ttl is over'
     this.#work.report(new LockTimeoutError(`${what}; ${then}`, { key }))
     this.#work.overdue()
   }

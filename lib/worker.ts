@@ -57,11 +57,11 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   readonly #happened: number[] = []
   #handling = false
   #keepingAlive = false
-  /** Those of the client, one of which is the work of the tenure. */
+  /** The sections of the client. The work of the tenure is one of them. */
   #sections: Sections | undefined
-  /** Whether it was started, and not stopped since. */
+  /** Whether the worker was started, and not stopped since. */
   #isWanted = false
-  /** Whether the work that it ends has outlived `stopTimeout`. */
+  /** Whether the work that the worker ends has outlived `stopTimeout`. */
   #isOverdue = false
   #lease: Lease | null = null
   #tenure: Tenure | undefined
@@ -120,7 +120,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     if (this.#isOverdue) this.#giveUp()
   }
 
-  /** Whoever waits for the stop, and the process, wait no longer for work that is overdue. */
+  /** Resolves stop(), and lets the process end, although the work is overdue. */
   #giveUp(): void {
     if (this.#isWanted) return
     this.#keepAlive(false)
@@ -128,7 +128,9 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     this.#tellStopped()
   }
 
-  /** What is left of the work still finds the store there, to release its lease. */
+  /**
+   * Closes the worker's own client. Work that still runs can release its lease through the store.
+   */
   #closeOwn(options?: api.CloseOptions): void {
     if (this.#settings.client !== undefined || this.#client === undefined) return
     this.#closing = this.#client.close(options)
@@ -143,7 +145,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     })
   }
 
-  /** The client is being closed, and gives no locks any more. */
+  /** Stops the worker: its client closes and grants no more locks. */
   readonly #clientClosed = (): void => {
     this.#end ??= { reason: 'closed', cause: closed(this.#settings.key) }
     this.#stop()
@@ -293,7 +295,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     await this.#tenure?.end(reason, cause)
     this.#tenure = undefined
     this.#isOverdue = false
-    // Lost: there is nothing left to release.
+    // The lease is lost, so there is nothing to release.
     if (this.#lease === null) this.#sections?.endAside()
   }
 

@@ -1,4 +1,4 @@
-// How large an addon may be: it is installed by everyone, and must stay below 6 MB.
+// Checks the size of an addon: every user installs it, so it must stay below 6 MB.
 //
 //   node scripts/check-size.mjs FILE    fails unless it is smaller
 

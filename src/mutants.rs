@@ -26,9 +26,9 @@ pub enum Mutant {
     NoCleanUp,
     /// What a node of a quorum was not told is left to its ttl.
     NoDebts,
-    /// A release tells of no fence that was handed on within the process.
+    /// A release leaves out the fences that were handed on within the process.
     HandOffsForgotten,
-    /// The fences of a lease that ran out are reserved again.
+    /// A store reserves the fences of a lease that ran out again.
     ExpiredFencesForgotten,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,

@@ -56,7 +56,7 @@ pub enum Event {
     Lost,
     /// The work failed, at its start or later, or gave the lease away: either way it wants no more of it for now.
     WorkFailed,
-    /// The end of [`Effect::EndWork`]: the work is over.
+    /// The work has ended, after [`Effect::EndWork`].
     WorkEnded,
     /// The end of [`Effect::Release`], whatever became of it.
     Released,

@@ -245,19 +245,22 @@ export interface LockClient extends Emitter<LockClientEvents> {
   ready(): Promise<void>
 
   /**
-   * Ends the client. Calls that wait for a lock, and later ones, reject with {@link LockClosedError}. Leases from a bare
-   * {@link acquire}, {@link tryAcquire} or {@link adopt} are released, and their holder is told with a
-   * {@link LockLostError} of reason `closed`.
+   * Ends the client. Calls that wait for a lock, and later ones, reject with
+   * {@link LockClosedError}. The client releases leases from a bare {@link acquire},
+   * {@link tryAcquire} or {@link adopt}; their holder gets a {@link LockLostError} of reason
+   * `closed`.
    *
-   * **Sections keep their locks until they end**: {@link withLock} in both forms, a request under `lockRequest` or
-   * `withRequestLock`, {@link once}, the job of a {@link schedule}, and the work of a worker, which is told to stop. A section
-   * that is still running after `drain` ms is told by its lease: `signal` aborts with reason `closed`, and `isHeld` is
-   * false. Its lease is then renewed no more; the end of the section releases it, or its ttl ends it.
+   * **Sections keep their locks until they end**: {@link withLock} in both forms, a request under
+   * `lockRequest` or `withRequestLock`, {@link once}, the job of a {@link schedule}, and the work
+   * of a worker, which the client stops. If a section still runs after `drain` ms, its lease's
+   * `signal` aborts with reason `closed`, and `isHeld` turns false. The client stops renewing that
+   * lease. The end of the section releases it, or its ttl ends it.
    *
-   * Resolves when all is released, or `drain` is over, and at the latest 500 ms later if the store can't be reached. A
-   * second call returns the same promise; with a `drain` that ends sooner, it shortens the first one's.
+   * Resolves when all leases are released or `drain` is over. If the store can't be reached, it
+   * resolves at most 500 ms after that. A second call returns the same promise. If its `drain` ends
+   * sooner, it shortens the first one's.
    *
-   * @throws {TypeError} only for a bad option; then nothing was closed
+   * @throws {TypeError} only for a bad option; then the client stays open
    * @throws {RangeError} likewise
    */
   close(options?: CloseOptions): Promise<void>
@@ -266,10 +269,11 @@ export interface LockClient extends Emitter<LockClientEvents> {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** What {@link LockClient.close} takes. */
+/** Options of {@link LockClient.close}. */
 export interface CloseOptions {
   /**
-   * How long sections may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default: the client's `drain`.
+   * Limits how long sections may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default:
+   * the client's `drain`.
    */
   drain?: number | undefined
 }
@@ -348,13 +352,15 @@ export interface LockClientOptions {
    */
   handOffs?: number | undefined
   /**
-   * How long {@link LockClient.close} waits for sections to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default 8000:
-   * `docker stop` kills after 10 s, so work that outlives the drain has 2 s left to stop when its signal aborts.
+   * Limits how long {@link LockClient.close} waits for sections to end, in ms: 0 to 2 147 483 647,
+   * or `Infinity`. Default 8000: `docker stop` kills after 10 s, so work that outlives the drain
+   * has 2 s left to stop when its signal aborts.
    */
   drain?: number | undefined
   /**
-   * Signals on which the client is closed, as by {@link LockClient.close}: sections end first, for at most `drain` ms. If nothing
-   * else listens to the signal, the process then ends by it; a second signal ends it at once. Main thread only. Default none.
+   * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
+   * for at most `drain` ms. If nothing else listens to the signal, the process then ends by it. A
+   * second signal ends the process at once. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
 }

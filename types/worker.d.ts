@@ -16,9 +16,10 @@ export interface LockWorker extends Emitter<LockWorkerEvents> {
   /** Begins to campaign. Does nothing if it does so already. While it stops, it starts again after that. */
   start(): this
   /**
-   * Ends the work, releases the lease, and resolves when that is done. Never rejects. It waits for `startWork` and `stopWork` to
-   * settle, so neither may wait for it: that lasts for `stopTimeout`, and with `Infinity` for ever. To call it there is fine.
-   * If the work outlives `stopTimeout`, it resolves then: see {@link LockWorkerOptions.stopTimeout}.
+   * Ends the work, releases the lease, and resolves when that is done. Never rejects. It waits for
+   * `startWork` and `stopWork` to settle. They may call it, but must not await it: that would last
+   * for `stopTimeout`, and with `Infinity` for ever. If the work outlives `stopTimeout`, `stop()`
+   * resolves then: see {@link LockWorkerOptions.stopTimeout}.
    */
   stop(): Promise<void>
   /** {@link stop}, for `await using`. */
@@ -65,10 +66,12 @@ export interface LockWorkerOptions {
   /** Tells this worker from others; 1 to 255 bytes, without U+001F. Names the worker's own client. Default: a random UUID. */
   workerId?: string | undefined
   /**
-   * How long the work may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default 10 000. Work that takes longer is an
-   * `'error'` event. {@link LockWorker.stop} resolves then, but **the lock is not released while the work still runs**: its lease
-   * is renewed no more, `lease.signal` aborts with reason `closed`, and the lock is free when the work ends or the ttl is over. Until
-   * the work has ended, this worker does not ask for the lock again.
+   * Limits how long the work may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default
+   * 10 000. If the work takes longer, the worker emits an `'error'` event and {@link LockWorker.stop}
+   * resolves, but **the worker does not release the lock while the work still runs**. It stops
+   * renewing the lease, and `lease.signal` aborts with reason `closed`. The lock is free when the
+   * work ends or the ttl is over. Until the work has ended, this worker does not ask for the lock
+   * again.
    */
   stopTimeout?: number | undefined
   /**
@@ -81,8 +84,8 @@ export interface LockWorkerOptions {
    */
   startWork(lease: Lease, signal: AbortSignal): unknown
   /**
-   * Ends the work; called once for each `startWork`. The lease is neither released nor campaigned for again until
-   * its promise and that of `startWork` have settled.
+   * Ends the work; called once for each `startWork`. The worker neither releases the lease nor
+   * campaigns again until the promises of `stopWork` and `startWork` have settled.
    */
   stopWork?: ((reason: StopReason) => unknown) | undefined
 }

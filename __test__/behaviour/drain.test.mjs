@@ -1,4 +1,5 @@
-// Promise 11: close() leaves its lock to work that still runs, on every store and for every kind of section.
+// Promise 11: close() leaves the lock to work that still runs, on every store and for every kind of
+// section.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -13,7 +14,10 @@ import { overStores } from '../support/stores.mjs'
 
 const EACH_SECOND = '* * * * * *'
 
-/** Each begins a section of `key` that calls `begun(lease)`, and ends when `end` resolves. Returns its promise. */
+/**
+ * Each function begins a section of `key` that calls `begun(lease)` and ends when `end` resolves.
+ * Returns its promise.
+ */
 const SECTIONS = {
   withLock: (locks, key, begun, end) =>
     locks.withLock(key, async (lease) => {
@@ -72,7 +76,7 @@ const SECTIONS = {
     }),
 }
 
-/** A section that runs: its lease, and how to end it. */
+/** Begins a section. Resolves with its lease, its promise, and a function that ends it. */
 async function running(kind, locks, key) {
   const [begun, end] = [gate(), gate()]
   const over = SECTIONS[kind](locks, key, begun.pass, end.passed)
@@ -105,7 +109,7 @@ overStores('drain', (store) => {
     })
   }
 
-  test('once() is remembered though its client was closed while it ran', async (t) => {
+  test('close() while once() runs: the store still remembers the id', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const [key, begun, end] = [store.key(), gate(), gate()]
     const ran = locks.once(key, 'id', async () => {
@@ -121,7 +125,7 @@ overStores('drain', (store) => {
     assert.deepEqual(await other.once(key, 'id', () => assert.fail('twice')), { ran: false })
   })
 
-  test('a section that outlives the drain is told, and its end releases the lock', async (t) => {
+  test('a section that outlives the drain sees its signal abort, and its end releases the lock', async (t) => {
     const [locks, other] = [store.client(t, { ttl: 20_000 }), store.client(t)]
     const key = store.key()
     const heard = once(locks, 'lost')
@@ -136,10 +140,10 @@ overStores('drain', (store) => {
     assert.equal(await other.tryAcquire(key), null, 'its work still runs')
     end()
     await over
-    assert.ok(await other.tryAcquire(key), 'released by the end of the section')
+    assert.ok(await other.tryAcquire(key), 'the end of the section releases the lock')
   })
 
-  test('a section that outlives the drain by its ttl has lost its lock, and says so', async (t) => {
+  test('a section that outlives the drain by its ttl loses its lock, and withLock rejects', async (t) => {
     const [locks, other] = [store.client(t, { ttl: 300 }), store.client(t)]
     const key = store.key()
     const { lease, over, end } = await running('withLock', locks, key)
@@ -152,7 +156,7 @@ overStores('drain', (store) => {
     assert.equal(next.isHeld, true)
   })
 
-  test('a lease that is lost stays lost: nothing releases what its work may still use', async (t) => {
+  test('if one lease of several is lost, nothing releases the others while the section runs', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const keys = [store.key(), store.key()]
     const [begun, end] = [gate(), gate()]
@@ -170,7 +174,7 @@ overStores('drain', (store) => {
     assert.ok(await other.tryAcquire(keys[1]))
   })
 
-  test('maxHold ends a lease by its ttl: nothing releases it while the work runs', async (t) => {
+  test('maxHold ends a lease by its ttl: nothing releases the lease while the work runs', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const key = store.key()
     const { lease, over, end } = await (async () => {
@@ -207,17 +211,17 @@ overStores('drain', (store) => {
   test('the drain of a client is that of its close(), and of await using', async (t) => {
     const locks = store.client(t, { drain: 50 })
     const { lease, over, end } = await running('withLock', locks, store.key())
-    await within('its end', locks[Symbol.asyncDispose]())
+    await within('the close', locks[Symbol.asyncDispose]())
     assert.equal(lease.signal.aborted, true)
     end()
     await over
   })
 
-  test('waiters are refused while others drain, wherever they wait', async (t) => {
+  test('close() refuses every kind of waiter while sections drain', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const keys = [store.key(), store.key()].sort()
     const { over, end } = await running('withLock', locks, keys[0])
-    const never = () => assert.fail('it ran')
+    const never = () => assert.fail('the section ran')
     const held = await other.acquire(keys[1])
     const waiting = [
       locks.acquire(keys[0], { wait: Infinity }),
@@ -227,7 +231,7 @@ overStores('drain', (store) => {
       locks.acquire(keys[0], { retry: { minDelay: 60_000 } }),
     ]
     const refusals = waiting.map((promise) => assert.rejects(within('a refusal', promise), LockClosedError))
-    await until('all to wait', () => locks.stats().waiting >= 4)
+    await until('all callers to wait', () => locks.stats().waiting >= 4)
     const closing = locks.close()
     await Promise.all(refusals)
     assert.equal(await other.inspect('a-free-one'), null)
@@ -237,7 +241,7 @@ overStores('drain', (store) => {
     await held.release()
   })
 
-  test('a bare lease is released at once, though sections drain', async (t) => {
+  test('close() releases a bare lease at once while sections drain', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const { over, end } = await running('withLock', locks, store.key())
     const bare = await locks.acquire(store.key(), { ttl: 60_000 })
@@ -276,7 +280,7 @@ overStores('drain', (store) => {
     )
   })
 
-  test('a client that is closed under a worker stops it, and its work ends first', async (t) => {
+  test('close() stops the workers of the client after their work has ended', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const [key, end, reasons] = [store.key(), gate(), []]
     const worker = createLockWorker({
@@ -298,7 +302,7 @@ overStores('drain', (store) => {
     assert.equal(worker.state, 'idle')
   })
 
-  test('a bad drain is refused, and closes nothing', async (t) => {
+  test('a bad drain is refused, and the client stays open', async (t) => {
     const locks = store.client(t)
     await assert.rejects(locks.close({ drain: -1 }), { name: 'RangeError', code: 'ERR_OUT_OF_RANGE' })
     await assert.rejects(locks.close({ drain: '1' }), { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' })

@@ -1,21 +1,21 @@
-// Fences stay at the clock: a store that loses its data goes on by the clock, and no fence may be
-// given twice then.
+// Fences stay at the clock: a store that loses its data goes on by the clock, and must not give a
+// fence twice then.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { overStores } from '../support/stores.mjs'
 
 const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
-/** By how many µs a fence may be ahead: a process reserves 64 at a time and uses them as it goes. */
+/** How many µs a fence may be ahead of the clock: a process reserves 64 fences at a time. */
 const MOST_AHEAD = 1_000
 
-/** No less than the wall clock shows. */
+/** Returns an instant no earlier than the wall clock, in µs since 1970. */
 const wallMicros = () => (Date.now() + 1) * 1_000
 
 /**
- * Contenders of so many clients take turns at each of `keys` locks: leases are handed on within a
- * client and between clients. Returns by how many µs a fence was ahead of the wall clock at most,
- * and how many leases there were.
+ * Lets contenders of several clients take turns at each of `keys` locks, so that leases are handed
+ * on within a client and between clients. Returns how many µs a fence was ahead of the wall clock
+ * at most, and how many leases there were.
  */
 async function compete(t, store, { keys, contenders, clients: count }) {
   const clients = Array.from({ length: count }, () => store.client(t))
@@ -37,9 +37,9 @@ async function compete(t, store, { keys, contenders, clients: count }) {
 
 overStores('fences stay at the clock', (store) => {
   for (const [title, crowd] of [
-    ['64 keys that are handed over between 8 clients', { keys: 64, contenders: 8, clients: 8 }],
-    ['64 keys that are handed on within 2 clients and between them', { keys: 64, contenders: 4, clients: 2 }],
-    ['one key that is handed on by the block', { keys: 1, contenders: 32, clients: 2 }],
+    ['64 keys, handed over between 8 clients', { keys: 64, contenders: 8, clients: 8 }],
+    ['64 keys, handed on within 2 clients and between them', { keys: 64, contenders: 4, clients: 2 }],
+    ['one key, handed on by the block', { keys: 1, contenders: 32, clients: 2 }],
     ['64 keys without contention', { keys: 64, contenders: 1, clients: 1 }],
   ]) {
     test(title, async (t) => {

@@ -125,7 +125,7 @@ overStores('once', (store) => {
     await assert.rejects(locks.once(key, `${'@'.repeat(room / 2)}`, unexpected), { code: 'ERR_OUT_OF_RANGE' })
   })
 
-  test('work that releases the lease itself has it not kept; work that outlives its client has it kept', async (t) => {
+  test('the id is not kept if the work releases the lease, and kept if the work outlives its client', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const errors = []

@@ -148,7 +148,7 @@ overStores('schedule.stop() in its own job', (store) => {
     assert.equal(locks.stats().held, 0)
   })
 
-  test('close() that a job awaits waits for its drain, tells the lease, and leaves its lock to the job', async (t) => {
+  test('close() awaited in a job lasts for its drain, aborts the signal, and leaves the lock to the job', async (t) => {
     const locks = store.client(t)
     const other = store.client(t)
     const failures = []

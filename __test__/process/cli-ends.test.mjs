@@ -1,4 +1,5 @@
-// `leasehold run` lives, and its command is to end: the lock stays held until that has ended.
+// While `leasehold run` lives and ends its command, the lock stays held until the command has
+// ended.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -9,13 +10,13 @@ import { FOR_EVER } from '../support/journal.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
 
 const FAILING = fileURLToPath(new URL('fixtures/failing.cjs', import.meta.url))
-/** Runs a command, and goes at once when a signal comes: that stays in the group. */
+/** Runs a command and ends at once on a signal. The command stays in the process group. */
 const IN_GROUP = ['sh', '-c', '"$0" "$@" & wait']
 
 overStores(
   'leasehold run and the end of its command',
   (store) => {
-    test('SIGTERM, and a second one: both are passed on, and the lock is held until the command has ended', async (t) => {
+    test('SIGTERM twice: leasehold passes on both, and holds the lock until the command has ended', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, words: ['--ttl', '500ms'] })
       contended.first.signal('SIGTERM')
       await contended.journal.seen('first', 'clean')
@@ -24,14 +25,14 @@ overStores(
       assert.equal((await contended.first.ended).code, 0)
     })
 
-    test('SIGTERM ends the command at once, and others of its group clean up: the lock is held until then', async (t) => {
+    test('SIGTERM ends the command at once: leasehold holds the lock until its process group has cleaned up', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, wrap: IN_GROUP })
       contended.first.signal('SIGTERM')
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
       assert.equal((await contended.first.ended).signal, 'SIGTERM')
     })
 
-    test('others of its group that do not end are killed after --grace', async (t) => {
+    test('leasehold kills the rest of the process group after --grace', async (t) => {
       const options = { clean: FOR_EVER, wrap: IN_GROUP, words: ['--grace', '700ms'] }
       const contended = await contend(t, store.url, store.key(), options)
       contended.first.signal('SIGTERM')
@@ -39,7 +40,7 @@ overStores(
       assert.ok(!isThere(contended.pid))
     })
 
-    test('killed while others of its group clean up: the lock is held until then', async (t) => {
+    test('killed while the rest of the process group cleans up: the lock stays held until it has ended', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, wrap: IN_GROUP })
       contended.first.signal('SIGTERM')
       await contended.journal.seen('first', 'clean')
@@ -47,7 +48,7 @@ overStores(
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
     })
 
-    test('--max-hold: the lock is held until the command has ended', async (t) => {
+    test('--max-hold: leasehold holds the lock until the command has ended', async (t) => {
       const words = ['--ttl', '300ms', '--max-hold', '1s', '--json']
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, words })
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
@@ -64,14 +65,16 @@ overStores(
     })
 
     const skip = process.versions.bun ? 'Bun does not hear --require in NODE_OPTIONS' : false
-    test('an error of ours stops the command, and the lock is held until it has ended', { skip }, async (t) => {
+    test('an uncaught error in leasehold stops the command, and the lock stays held until the command has ended', {
+      skip,
+    }, async (t) => {
       const env = { NODE_OPTIONS: `--require ${FAILING}` }
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, env })
       contended.first.signal('SIGWINCH')
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
       const { code, stderr } = await contended.first.ended
       assert.equal(code, 1)
-      assert.match(stderr, /a mistake of ours/)
+      assert.match(stderr, /an unexpected error/)
     })
   },
   sharedStoreNames,

@@ -1,4 +1,5 @@
-// `leasehold run` killed (SIGKILL) while its command runs: the lock stays held until that command has ended.
+// `leasehold run` is killed (SIGKILL) while its command runs: the lock stays held until the command
+// has ended.
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -12,22 +13,25 @@ import { overStores, sharedStoreNames } from '../support/stores.mjs'
 
 const guardOf = ({ pid }) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
 
-/** The Node that `guard` has started. */
+/** Returns the Node process that `guard` has started. */
 function successorOf(guard) {
   const all = processes()
   const below = (pid) => all.filter(({ parent }) => parent === pid).flatMap((one) => [one, ...below(one.pid)])
   return below(guard.pid).find(({ args }) => args.startsWith(process.execPath))
 }
 
-/** Resolves once another process holds the lock, for which the second still waits. */
+/** Resolves once another process holds the lock. The second command still waits for it. */
 const takenOver = ({ locks, key, holder }) =>
   until('the lock to be taken over', async () => (await locks.inspect(key))?.holder !== holder)
 
-/** Asserts that the second begins when the ttl that began at `start` at the latest is over. */
+/**
+ * Asserts that the second command begins once the ttl is over. The ttl began at `start` at the
+ * latest.
+ */
 async function assertFreeAfter(ttl, start, { second, journal, soon }) {
   assert.equal((await second.ended).code, 0)
   const waited = journal.span('second').begin - start
-  // Two thirds of the ttl are left at the least when its renewal stops.
+  // At least two thirds of the ttl are left when its renewal stops.
   assert.ok(waited > ttl / 2 && waited < ttl + soon, `${waited} ms`)
 }
 
@@ -39,41 +43,41 @@ overStores(
       ['a ttl shorter than that', ['--ttl', '500ms']],
       ['a ttl shorter than that and --grace', ['--ttl', '1200ms', '--grace', '10s']],
     ]) {
-      test(`while its command cleans up, with ${what}, nobody else has the lock`, async (t) => {
+      test(`while its command cleans up, with ${what}, no other command gets the lock`, async (t) => {
         const contended = await contend(t, store.url, store.key(), { clean: 2_000, words })
         contended.first.signal('SIGKILL')
         await assertCleanedUp(contended, await assertInTurn(t, contended), 2_000)
       })
     }
 
-    test('a command that ends when it is asked to: the next begins soon, not after a ttl', async (t) => {
+    test('if the command ends on SIGTERM, the next command begins soon, not after a ttl', async (t) => {
       const contended = await contend(t, store.url, store.key(), { words: ['--ttl', '20s'] })
       contended.first.signal('SIGKILL')
       await assertInTurn(t, contended)
     })
 
-    test('a command that does not end is killed after --grace, and the lock is held until then', async (t) => {
+    test('the guard kills a command that does not end after --grace, and the lock stays held until then', async (t) => {
       const words = ['--ttl', '1s', '--grace', '2s']
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
       contended.first.signal('SIGKILL')
       assert.equal((await assertInTurn(t, contended)).ended, false)
     })
 
-    test('what is left of its group when the command itself has ended keeps the lock, too', async (t) => {
+    test('processes of the group that outlive the command keep the lock, too', async (t) => {
       const wrap = ['sh', '-c', '"$0" "$@" & wait']
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, wrap })
       contended.first.signal('SIGKILL')
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
     })
 
-    test('and its guard as well: the lock is free after a ttl', async (t) => {
+    test('with its guard: the lock is free after a ttl', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words: ['--ttl', '3s'] })
       process.kill(guardOf(contended.first).pid, 'SIGKILL')
       contended.first.signal('SIGKILL')
       await assertFreeAfter(3_000, now(), contended)
     })
 
-    test('and who has taken the lock over as well: it is free after a ttl', async (t) => {
+    test('with its successor: the lock is free after a ttl', async (t) => {
       const words = ['--ttl', '3s', '--grace', '20s']
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
       const guard = guardOf(contended.first)
@@ -83,7 +87,7 @@ overStores(
       await assertFreeAfter(3_000, now(), contended)
     })
 
-    test('and its guard as well, with a short ttl: who takes the lock over ends the command at last', async (t) => {
+    test('with its guard, with a short ttl: the successor kills the command at last', async (t) => {
       const words = ['--ttl', '1s', '--grace', '0']
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
       process.kill(guardOf(contended.first).pid, 'SIGKILL')
@@ -98,12 +102,12 @@ overStores(
 describe('leasehold run, killed', { timeout: 60_000 }, () => {
   const skip = process.platform === 'linux' ? false : 'needs /proc'
   for (const ttl of ['1s', '10s']) {
-    test(`no secret is among the arguments, or in the environment, of who holds it then: ttl ${ttl}`, {
+    test(`guard and successor have no secret in their arguments or environment: ttl ${ttl}`, {
       skip,
     }, async (t) => {
       const server = await startRedis(t, { password: 'hunter2' })
       const before = new Set(processes().map(({ pid }) => pid))
-      // As a shell would have it that exports all.
+      // The environment of a shell that exports all its variables.
       const env = { takeover: 'not ours', target: 'not ours' }
       const contended = await contend(t, server.url(), 'k', { clean: 2_000, words: ['--ttl', ttl], env })
       contended.first.signal('SIGKILL')

@@ -1,4 +1,4 @@
-// What `leasehold run` waits for: that a process, or all of a group, does not run any more.
+// `leasehold run` waits until a process, or all of a process group, has stopped running.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -9,7 +9,7 @@ import { now, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 
 const { isGoneWithin, isRunning, kill } = createRequire(import.meta.url)('../../dist/cli/target.js')
-/** Starts a group of its own, says its number, and never looks what becomes of it. */
+/** Starts a process in its own group, prints its id, and never reaps it. */
 const NEGLIGENT = `
   const { spawn } = require('node:child_process')
   const { pid } = spawn('sh', ['-c', process.argv[1]], { detached: true, stdio: 'ignore' })
@@ -19,7 +19,7 @@ const NEGLIGENT = `
 const skip = process.platform === 'linux' ? false : 'only Linux shows which processes are dead'
 
 describe('the target of leasehold run', { timeout: 60_000 }, () => {
-  test('a process runs until it is gone', async (t) => {
+  test('a process counts as running until it is gone', async (t) => {
     const child = spawn('sleep', ['60'], { detached: true })
     atEnd(t, () => kill(-child.pid, 'SIGKILL'))
     for (const target of [child.pid, -child.pid]) assert.equal(isRunning(target), true)
@@ -33,19 +33,21 @@ describe('the target of leasehold run', { timeout: 60_000 }, () => {
     kill(-child.pid, 'SIGKILL')
   })
 
-  test('one that is dead does not run, though its parent never looks and a signal reaches it', { skip }, async (t) => {
+  test('a zombie does not count as running, though a signal reaches it', { skip }, async (t) => {
     const parent = start(t, process.execPath, ['-e', NEGLIGENT, 'exit 0'])
     const pid = Number((await parent.says(/(\d+)\n/))[1])
-    await until('it to be dead', () => !isRunning(pid))
+    await until('the process to be dead', () => !isRunning(pid))
     assert.equal(isRunning(-pid), false)
     for (const target of [pid, -pid]) assert.equal(process.kill(target, 0), true)
   })
 
-  test('a group runs while any of it does, though its first process is dead', { skip }, async (t) => {
+  test('a group counts as running while any of its processes runs, though its first one is a zombie', {
+    skip,
+  }, async (t) => {
     const parent = start(t, process.execPath, ['-e', NEGLIGENT, 'sleep 60 & exit 0'])
     const pid = Number((await parent.says(/(\d+)\n/))[1])
     atEnd(t, () => kill(-pid, 'SIGKILL'))
-    await until('it to be dead', () => !isRunning(pid))
+    await until('the process to be dead', () => !isRunning(pid))
     assert.equal(isRunning(-pid), true)
     kill(-pid, 'SIGKILL')
     assert.equal(await isGoneWithin(-pid, 20_000), true)

@@ -1,4 +1,4 @@
-// Promise 11 where processes end: by a signal, or by themselves after a drain.
+// Promise 11 when processes end: by a signal, or by themselves after a drain.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -13,7 +13,7 @@ const OF_SIGTERM = { code: null, signal: 'SIGTERM' }
 
 for (const name of sharedStoreNames) {
   describe(`drain: ${name}`, { timeout: 120_000 }, () => {
-    /** A process that runs a section of the key `k`, and a client that wants its lock. */
+    /** Starts a process that runs a section of the key `k`, and a client that wants its lock. */
     async function running(t, options) {
       const store = await openStore(name, t)
       const locks = createLockClient({ store })
@@ -28,7 +28,7 @@ for (const name of sharedStoreNames) {
         const { child, locks } = await running(t, { as, client: ON_SIGTERM })
         const waiting = locks.acquire('k', { wait: 20_000 })
         child.signal('SIGTERM')
-        assert.equal(await Promise.race([child.ended, sleep(300)]), undefined, 'it still works')
+        assert.equal(await Promise.race([child.ended, sleep(300)]), undefined, 'the section still runs')
         assert.notEqual(await locks.inspect('k'), null)
         child.tell('end')
         assert.equal((await child.next('ended')).isHeld, true)
@@ -45,7 +45,7 @@ for (const name of sharedStoreNames) {
       assert.deepEqual(await within('the end', child.ended, 2_000), { code: null, signal: 'SIGINT' })
     })
 
-    test('after the drain the section is told, and the process ends by the signal', async (t) => {
+    test('after the drain the signal of the section aborts, and the process ends by the signal', async (t) => {
       const { child } = await running(t, { hangs: true, client: { ...ON_SIGTERM, drain: 300 } })
       child.signal('SIGTERM')
       assert.equal((await child.next('aborted')).reason, 'closed')
@@ -58,7 +58,7 @@ for (const name of sharedStoreNames) {
       child.tell('unref')
       child.tell('close', { drain: 100 })
       assert.deepEqual(await within('the end', child.ended, 10_000), { code: 0, signal: null })
-      assert.equal((await locks.tryAcquire('k')) !== null, true, 'released as its process ended')
+      assert.equal((await locks.tryAcquire('k')) !== null, true, 'the lock is released when its process ends')
     })
 
     test('work that never ends does not keep the process alive after stop() and close()', async (t) => {

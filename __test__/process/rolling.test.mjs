@@ -1,6 +1,6 @@
-// Promise 11 on the day of a deploy: three servers behind a balancer are ended by SIGTERM and started again in turn, under
-// load. No two of them work under one lock at a time, every request is answered, and nobody waits for a ttl.
-// LEASEHOLD_TEST_SECONDS says for how long.
+// Promise 11 during a deploy: SIGTERM ends three servers behind a load balancer in turn, under
+// load, and each starts again. No two of them work under one lock at a time, every request gets an
+// answer, and no waiter waits for a ttl. LEASEHOLD_TEST_SECONDS sets the duration.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -16,13 +16,13 @@ import { openStore, sharedStoreNames } from '../support/stores.mjs'
 const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 5)
 const SERVERS = 3
 const KEYS = ['a', 'b', 'c', 'd']
-/** Far less than the ttl of the servers' leases, 15 s, and enough for a machine that does other things, too. */
+/** Far less than the ttl of the servers' leases (15 s), and enough for a busy machine. */
 const HAND_OVER = 3_000
 
 const HTTP = ['middleware', 'middleware, until end', 'handler', 'fetch, until handler', 'fetch, until body']
 const HARDER = ['releaseOnSignal alone', 'closed before its server']
 
-/** Sends a request every few ms until `end`; resolves with all answers. */
+/** Sends a request every few ms until `end`. Resolves with all answers. */
 async function load(balancer, end) {
   const answers = []
   for (let id = 0; now() < end; id++) {
@@ -32,7 +32,10 @@ async function load(balancer, end) {
   return Promise.all(answers)
 }
 
-/** Ends one server after the other and starts it again until `end`; says when each was told to. */
+/**
+ * Ends one server after the other and starts it again until `end`. Returns when each got its
+ * SIGTERM.
+ */
 async function roll(servers, start, end, form) {
   const terms = []
   for (let i = 0; now() < end; i = (i + 1) % SERVERS) {
@@ -47,7 +50,9 @@ async function roll(servers, start, end, form) {
   return terms
 }
 
-/** How long each lock went without a holder after a SIGTERM to the process that held it last, at most, in ms. */
+/**
+ * Returns the longest time, in ms, that a lock had no holder after a SIGTERM to its last holder.
+ */
 function longestHandOver(tenures, terms) {
   let longest = 0
   for (const { at, pid } of terms) {
@@ -94,7 +99,7 @@ for (const name of sharedStoreNames) {
         assert.deepEqual(
           answers.filter(({ status, error }) => error || status !== 200),
           [],
-          'without an answer',
+          'requests got no answer',
         )
         const told = all.flatMap(({ events }) => events.filter(({ event }) => event === 'fault'))
         assert.deepEqual(told, [])

@@ -1,4 +1,4 @@
-// Two copies of the package in one process, on one lock file: each has an SQLite of its own.
+// Two copies of the package in one process, on one lock file.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -42,7 +42,7 @@ describe('sqlite: two copies of the package in one process', { timeout: 120_000 
       assert.equal((await child.ask('acquire', { copy: 0, ttl: 1_000 })).held, true)
       assert.equal((await child.ask('acquire', { copy: 1, ttl: 1_000 })).held, false)
       await child.ask('close', { copy: 1 })
-      // Others that come and go would delete the log of a file that nobody has locked.
+      // Stores that open and close would delete the log of a file that no process has locked.
       const others = [0, 1].map(() => startChild(t, 'closer.mjs', { store, key: 'k', ms: 2_500 }))
       for (const other of others) {
         const { granted, errors, rounds } = await other.next('done')

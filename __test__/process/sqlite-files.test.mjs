@@ -1,4 +1,5 @@
-// The lock file's own files are copied, moved and removed while they are used: a holder knows before anybody else is let in.
+// The lock file and its log are copied, moved and removed in use: a holder knows before another
+// client gets its lock.
 
 import assert from 'node:assert/strict'
 import { linkSync, mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'
@@ -20,7 +21,7 @@ const removeAll = (path, ends) => {
   for (const end of ends) rmSync(path + end)
 }
 
-/** What happens to the files at `path`. */
+/** Changes to the files at `path`. */
 const ACCIDENTS = {
   'its -wal and -shm are removed': (path) => removeAll(path, ENDS.slice(1)),
   'its -wal is removed': (path) => rmSync(`${path}-wal`),
@@ -41,8 +42,8 @@ const clientOf = (t, store) => {
 describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
   for (const [what, happen] of Object.entries(ACCIDENTS)) {
     for (const opened of [true, false]) {
-      const who = opened ? 'who has it open' : 'who opens it then'
-      test(`${what}: the holder knows before another is granted the lock ${who}`, async (t) => {
+      const who = opened ? 'with the file open' : 'that opens the file then'
+      test(`${what}: the holder knows before a client ${who} gets the lock`, async (t) => {
         const path = join(temporaryFolder(t), 'locks.db')
         const store = `sqlite:${path}`
         const holder = startChild(t, 'holder.mjs', { store, key: 'k', ttl: 20_000 })
@@ -63,7 +64,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     }
   }
 
-  test('while the holder is stopped nobody is let in, and the error says why', async (t) => {
+  test('while the holder is stopped no other client gets the lock, and the error says why', async (t) => {
     const path = join(temporaryFolder(t), 'locks.db')
     const store = `sqlite:${path}`
     const holder = startChild(t, 'holder.mjs', { store, key: 'k', ttl: 20_000 })
@@ -88,7 +89,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     assert.ok(lastTrue < granted.at, `held until ${firstFalse}, granted at ${granted.at}`)
   })
 
-  test('no two hold one lock at a time while files vanish again and again', async (t) => {
+  test('no two clients hold one lock at a time while files vanish again and again', async (t) => {
     const random = randomFrom(t)
     const folder = temporaryFolder(t)
     const path = join(folder, 'locks.db')
@@ -155,7 +156,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     for (const other of [join(folder, 'link.db'), relative(process.cwd(), path)]) {
       assert.equal(await clientOf(t, `sqlite:${other}`).tryAcquire('k'), null, other)
     }
-    // From another process, too, which looks for its peers beside the file itself.
+    // Another process looks for other owners beside the file itself, too.
     const child = startChild(t, 'holder.mjs', { store: `sqlite:${join(folder, 'link.db')}`, key: 'k', acquire: false })
     await child.next('ready')
     assert.equal((await child.ask('acquire', { wait: 50 })).error?.code, 'ERR_LOCK_TIMEOUT')
@@ -195,12 +196,12 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     assert.ok((await (await clientOf(t, store).acquire('k')).fence) > Math.max(...fences))
   })
 
-  test('a process that holds nothing is not woken', { skip: process.platform !== 'linux' }, async (t) => {
+  test('nothing wakes a process that holds no lease', { skip: process.platform !== 'linux' }, async (t) => {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
     const child = startChild(t, 'holder.mjs', { store, key: 'k' })
     await child.next('held')
     await child.ask('release')
-    // Looks at its files for a while, and tidies up after one and two seconds more.
+    // The process checks its files for a while, and tidies up after 1 and 2 more seconds.
     await sleep(5_000)
     const before = await child.ask('switches', { thread: 'leasehold-sqlite' })
     await sleep(3_000)

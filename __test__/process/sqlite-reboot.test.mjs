@@ -1,5 +1,5 @@
-// What outlives its process in the embedded store outlives the machine's run: the ids of once(),
-// the ticks of a schedule, and detached leases.
+// Entries of the embedded store that outlive their process also outlive a reboot: the ids of
+// once(), the ticks of a schedule, and detached leases.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -14,7 +14,7 @@ const HOUR = 3_600_000
 /** The time from one tick of the schedule to the next. */
 const EVERY = 10_000
 
-/** Tells why a test is skipped, if the machine can't be made to seem started again. */
+/** Returns why the test is skipped, if a reboot can't be simulated on this machine. */
 function place(t) {
   const folder = temporaryFolder(t)
   const missing = noReboot(folder)
@@ -22,7 +22,7 @@ function place(t) {
   return { folder, store: `sqlite:${join(folder, 'locks.db')}`, missing }
 }
 
-/** A process that does what it is told, after a reboot if `launcher` makes one. */
+/** Starts a process that obeys the test, after a reboot if `launcher` simulates one. */
 async function startClient(t, store, launcher) {
   const child = startChild(t, 'client.mjs', { store }, { launcher })
   await child.next('ready')
@@ -35,7 +35,7 @@ async function end(child) {
 }
 
 describe('sqlite: after a reboot', { timeout: 120_000 }, () => {
-  test('what ran once does not run again, however often the machine starts', async (t) => {
+  test('work that once() ran does not run again, however often the machine starts', async (t) => {
     const { folder, store, missing } = place(t)
     if (missing) return
     const [key, id] = [randomUUID(), 'order-1']
@@ -50,11 +50,11 @@ describe('sqlite: after a reboot', { timeout: 120_000 }, () => {
     }
   })
 
-  test('a tick of a schedule that ran is not caught up on', async (t) => {
+  test('a schedule does not catch up on a tick that ran before the reboot', async (t) => {
     const { folder, store, missing } = place(t)
     if (missing) return
     const options = { store, name: randomUUID(), cron: `*/${EVERY / 1_000} * * * * *` }
-    // The tick has to be the last one for both.
+    // The tick has to be the last one for both processes.
     const shown = Date.now() % EVERY
     if (shown > EVERY / 2) await sleep(EVERY - shown)
     const first = startChild(t, 'scheduler.mjs', options)
@@ -68,7 +68,7 @@ describe('sqlite: after a reboot', { timeout: 120_000 }, () => {
     await next.ask('stop')
   })
 
-  test('a detached lease is still held, and can be adopted', async (t) => {
+  test('a detached lease is still held, and a process can adopt it', async (t) => {
     const { folder, store, missing } = place(t)
     if (missing) return
     const key = randomUUID()
@@ -84,7 +84,7 @@ describe('sqlite: after a reboot', { timeout: 120_000 }, () => {
     await end(next)
   })
 
-  test('what a process held that is gone is free', async (t) => {
+  test('the lock of a process that is gone is free', async (t) => {
     const { folder, store, missing } = place(t)
     if (missing) return
     const key = randomUUID()

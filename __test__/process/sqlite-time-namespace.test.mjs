@@ -1,5 +1,5 @@
-// Processes of one host in different time namespaces, as containers are, share a lock file: their
-// clocks show different instants, and their leases end at the same one.
+// Processes of one host in different time namespaces, such as containers, share a lock file. Their
+// clocks show different instants, but their leases end at the same one.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -27,7 +27,7 @@ async function startClient(t, store, launcher) {
 describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }, () => {
   for (const [title, launcher] of NAMESPACES) {
     for (const direction of ['inside waits', 'outside waits']) {
-      test(`${title}: held, handed over and run out as in one, ${direction}`, async (t) => {
+      test(`${title}: leases are held, handed over and run out as in one namespace, ${direction}`, async (t) => {
         const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
         const outside = await startClient(t, store)
         const inside = await startClient(t, store, launcher)
@@ -47,7 +47,7 @@ describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }
         const runsOut = randomUUID()
         const since = Date.now()
         assert.equal((await holder.ask('acquire', { key: runsOut, ttl: TTL, autoRenew: false })).held, true)
-        // It lives, and can neither renew its lease nor give it back.
+        // The holder lives, but can neither renew nor release its lease.
         holder.signal('SIGSTOP')
         assert.equal((await other.ask('acquire', { key: runsOut, wait: 10_000 })).held, true)
         const after = Date.now() - since
@@ -57,7 +57,7 @@ describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }
     }
   }
 
-  test('where nobody can tell by how much the clock differs the file is refused, and memory is not', async (t) => {
+  test('a process that can not read how far its clock differs refuses the file, and can use memory', async (t) => {
     const folder = temporaryFolder(t)
     const path = join(folder, 'locks.db')
     const launcher = inHiddenTimeNamespace(folder)

@@ -1,8 +1,10 @@
-// A small load balancer: sends requests to one server after the other, over connections that it keeps.
+// A small load balancer. It sends requests to one server after the other and keeps its connections.
 
 import { Agent, request } from 'node:http'
 
-/** What says that a server has not taken a request: its port is closed, or the connection that was kept. */
+/**
+ * Errors that say that a server has not taken a request: its port or the kept connection is closed.
+ */
 const NOT_TAKEN = ['ECONNREFUSED', 'ECONNRESET']
 
 export class Balancer {
@@ -10,10 +12,13 @@ export class Balancer {
   #next = 0
   /** The ports of the servers. */
   ports = []
-  /** Which requests were sent again, and why. */
+  /** The requests that were sent again, and why. */
   again = []
 
-  /** The answer to a POST of `path`, whichever server gives it: { status, body, tries }. Rejects if all have refused it. */
+  /**
+   * Resolves with the answer of any server to a POST of `path`: { status, body, tries }. Rejects if
+   * all refuse it.
+   */
   async post(path, deadline = 30_000) {
     const end = Date.now() + deadline
     let last
@@ -21,7 +26,7 @@ export class Balancer {
       const port = this.ports[this.#next++ % this.ports.length]
       try {
         const answer = await this.#post(port, path)
-        // It is shutting down: another one may do it.
+        // This server shuts down: another one may take the request.
         if (answer.status !== 503) return { ...answer, tries }
         last = new Error('503')
       } catch (error) {

@@ -91,8 +91,8 @@ class Child {
 }
 
 /**
- * Starts `script`, a path from process/fixtures/, with `options` in its first argument. It is killed
- * when the test is over. `launcher` is a command that becomes the command that follows it, as `env`
+ * Starts `script`, a path from process/fixtures/, with `options` in its first argument. Kills it
+ * when the test is over. `launcher` is a command that runs the rest of its command line, as `env`
  * does.
  */
 export function startChild(t, script, options = {}, settings) {

@@ -1,4 +1,5 @@
-// Two commands that want the same lock by `leasehold run`: what the first does, and when the second begins.
+// Runs two commands with the same lock by `leasehold run`: checks what the first does, and when the
+// second begins.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -8,7 +9,7 @@ import { now, until } from './clock.mjs'
 import { atEnd } from './endings.mjs'
 import { Journal } from './journal.mjs'
 
-/** What runs: { pid, parent, args } of each. */
+/** Returns all running processes: { pid, parent, args } of each. */
 export function processes() {
   const lines = execFileSync('ps', ['-A', '-ww', '-o', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n')
   return lines.flatMap((line) => {
@@ -18,8 +19,9 @@ export function processes() {
 }
 
 /**
- * Starts `first`, which works until SIGTERM and then cleans up for `clean` ms, and `second`, which waits for the lock. `words` are
- * the first one's options, `wrap` what it runs its command by.
+ * Starts `first`, which works until SIGTERM and then cleans up for `clean` ms, and `second`, which
+ * waits for the lock. `words` are the options of the first, and `wrap` is the program that runs its
+ * command.
  */
 export async function contend(t, url, key, { clean = 0, words = [], wrap = [], env = {} }) {
   const journal = new Journal(t)
@@ -28,7 +30,8 @@ export async function contend(t, url, key, { clean = 0, words = [], wrap = [], e
   const spawned = now()
   const first = start([...wrap, ...journal.command('first', { clean })], words, { ...environment, ...env })
   const { pid, at } = await journal.seen('first', 'begin')
-  // How long after the end of one command the next may begin: two Nodes may have to start, on a machine that is as busy as now.
+  // The longest time from the end of one command to the begin of the next: two Node processes may
+  // have to start, on a machine that is as busy as now.
   const soon = 1_000 + 4 * (at - spawned)
   const second = start(journal.command('second', { work: 0 }), [], environment)
   const locks = createLockClient(url)
@@ -40,7 +43,10 @@ export async function contend(t, url, key, { clean = 0, words = [], wrap = [], e
   return { journal, first, second, pid, locks, key, holder: info.holder, soon }
 }
 
-/** Asserts that the second begins after the first has ended, and soon. Returns when the first began and ended. */
+/**
+ * Asserts that the second begins soon after the first has ended. Returns when the first began and
+ * ended.
+ */
 export async function assertInTurn(t, { journal, second, soon }) {
   assert.equal((await second.ended).code, 0)
   const [one, two] = [journal.span('first'), journal.span('second')]
@@ -51,9 +57,9 @@ export async function assertInTurn(t, { journal, second, soon }) {
   return one
 }
 
-/** Asserts that the first was not disturbed while it cleaned up. */
+/** Asserts that the first cleaned up undisturbed. */
 export async function assertCleanedUp({ journal }, { ended, end }, clean) {
-  assert.ok(ended, 'it had its time')
+  assert.ok(ended, 'the first command had time to clean up')
   const { at } = await journal.seen('first', 'clean')
   assert.ok(end - at >= clean - 10, `${end - at} ms`)
 }

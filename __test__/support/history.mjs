@@ -10,7 +10,7 @@ export function openHistory(path) {
   const file = openSync(path, 'a')
   return {
     write: (tenure) => writeSync(file, `${JSON.stringify(tenure)}\n`),
-    /** Says that work of that `id` begins, for those who want to know of work that was cut off: { id, who }. */
+    /** Records that work of that `id` begins: { id, who }. Shows later which work was cut off. */
     begin: (work) => writeSync(file, `${JSON.stringify({ ...work, began: true })}\n`),
     close: () => closeSync(file),
   }

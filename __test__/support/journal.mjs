@@ -1,4 +1,4 @@
-// What commands of fixtures/cleaner.mjs wrote down, all of them into one file.
+// Reads what the commands of fixtures/cleaner.mjs wrote into one file.
 
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,13 +16,16 @@ export class Journal {
 
   constructor(t) {
     this.#file = join(temporaryFolder(t), 'journal')
-    // A command that nobody has ended must not outlive the test.
+    // A command that still runs must not outlive the test.
     atEnd(t, () => {
       for (const pid of new Set(this.#lines().map((line) => line.pid))) kill(pid)
     })
   }
 
-  /** A command called `name`: it works for `work` ms or until SIGTERM, then cleans up for `clean` ms. */
+  /**
+   * Returns a command called `name`. It works for `work` ms or until SIGTERM, then cleans up for
+   * `clean` ms.
+   */
   command(name, { work = FOR_EVER, clean = 0 } = {}) {
     return [process.execPath, CLEANER, this.#file, name, String(work), String(clean)]
   }
@@ -36,13 +39,13 @@ export class Journal {
     })
   }
 
-  /** The first line of that kind, once it is there: { pid, at }. */
+  /** Resolves with the first line of that kind, once it is written: { pid, at }. */
   seen(name, what) {
     const find = () => this.#lines().find((line) => line.name === name && line.what === what)
     return until(`${name} to ${what}`, find, 30_000)
   }
 
-  /** From when to when `name` lived, as far as it is known. */
+  /** Returns when `name` began and ended, as far as that is known. */
   span(name) {
     const lines = this.#lines().filter((line) => line.name === name)
     return { begin: lines[0].at, end: lines.at(-1).at, ended: lines.at(-1).what === 'end' }
@@ -53,6 +56,6 @@ function kill(pid) {
   try {
     process.kill(pid, 'SIGKILL')
   } catch {
-    // It is gone.
+    // The command is gone.
   }
 }

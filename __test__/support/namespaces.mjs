@@ -1,5 +1,5 @@
 // Linux namespaces: processes whose clock counts from another instant, and a machine that seems to
-// have been started again.
+// have rebooted.
 
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
@@ -8,27 +8,29 @@ import { join } from 'node:path'
 
 const BOOT_ID = '/proc/sys/kernel/random/boot_id'
 
-/** Why `launcher` can't be used here, or false. */
+/** Returns why `launcher` can't be used here, or false. */
 function refusal(what, launcher) {
   const { status, error, stderr } = spawnSync(launcher[0], [...launcher.slice(1), 'true'], { encoding: 'utf8' })
   return status === 0 ? false : `${what} needs Linux, and root: ${error?.message ?? stderr.trim()}`
 }
 
-/** A launcher of processes whose clocks are that many seconds ahead of everybody's. */
+/** Returns a launcher of processes whose clocks are that many seconds ahead of the host's. */
 export const inTimeNamespace = ({ boottime = 3_600, monotonic = 0 } = {}) => [
   ...['unshare', '--time', '--boottime', `${boottime}`, '--monotonic', `${monotonic}`],
 ]
 
-/** Why there can be no time namespaces here, or false. */
+/** Why time namespaces can't be used here, or false. */
 export const noTimeNamespaces = refusal('a time namespace', inTimeNamespace())
 
-/** Shows `$1` as the boot's id and `$2` as the clock's offsets, and becomes what follows. */
+/**
+ * Shows `$1` as the boot's id and `$2` as the clock's offsets, then runs the command that follows.
+ */
 const REBOOT = `mount --bind "$1" ${BOOT_ID} && mount --bind "$2" /proc/$$/timens_offsets && shift 2 && exec "$@"`
 
-/** Shows `$1` as the clock's offsets, and becomes what follows. */
+/** Shows `$1` as the clock's offsets, then runs the command that follows. */
 const HIDE = 'mount --bind "$1" /proc/$$/timens_offsets && shift && exec "$@"'
 
-/** A launcher of processes in a time namespace that can't read by how much their clocks differ. */
+/** A launcher of processes in a time namespace that can't read how far their clocks differ. */
 export function inHiddenTimeNamespace(folder) {
   const nothing = join(folder, 'nothing')
   writeFileSync(nothing, '')
@@ -36,9 +38,9 @@ export function inHiddenTimeNamespace(folder) {
 }
 
 /**
- * A launcher of processes to which the machine seems to have been started `uptime` seconds ago: the
- * boot has another id, and the boot clock began anew. Nothing tells them that they are in namespaces.
- * `folder` is for its files.
+ * Returns a launcher of processes to which the machine seems to have started `uptime` seconds ago:
+ * the boot has another id, and the boot clock began anew. The processes can't tell that they are in
+ * namespaces. The launcher keeps its files in `folder`.
  */
 export function afterReboot(folder, uptime = 3) {
   const [id, offsets] = ['boot-id', 'offsets'].map((name) => join(folder, `${name}-${randomUUID()}`))
@@ -48,5 +50,5 @@ export function afterReboot(folder, uptime = 3) {
   return [...inTimeNamespace({ boottime: uptime - shown }), '--mount', 'sh', '-c', REBOOT, 'sh', id, offsets]
 }
 
-/** Why there can be no other boot here, or false. */
+/** Returns why a reboot can't be simulated here, or false. */
 export const noReboot = (folder) => noTimeNamespaces || refusal('another boot', afterReboot(folder))

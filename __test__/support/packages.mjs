@@ -1,4 +1,4 @@
-// Copies of the built package, as two installed versions or a bundler put them into one process.
+// Makes copies of the built package, like two installed versions or a bundler in one process.
 
 import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -6,7 +6,9 @@ import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Copies the built package to `folder` as if it were `version`. Returns the path of its entry. */
+/**
+ * Copies the built package to `folder` under the number `version`. Returns the path of its entry.
+ */
 export function copyPackage(folder, version) {
   mkdirSync(folder, { recursive: true })
   cpSync(join(ROOT, 'dist'), join(folder, 'dist'), { recursive: true })

@@ -1,4 +1,5 @@
-// Work that outlives stopTimeout: it is told, the stop resolves, and the lock stays with the work.
+// Work that outlives stopTimeout: its signal aborts, stop() resolves, and the lock stays with the
+// work.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -30,12 +31,12 @@ overStores('worker: overdue', (store) => {
       assert.match(errors[0].message, /free when the work ends/)
       assert.equal(worker.state, 'cleanup')
       lost('closed')(lease.signal.reason)
-      assert.equal(await other.tryAcquire(key), null, 'its work still runs')
+      assert.equal(await other.tryAcquire(key), null, 'the work still runs')
       await within('a second stop()', worker.stop())
       const waiting = other.acquire(key, { wait: 20_000 })
       end.pass()
       await within('the lock', waiting)
-      await until('it to rest', () => worker.state === 'idle')
+      await until('the worker to rest', () => worker.state === 'idle')
     })
   }
 
@@ -72,7 +73,7 @@ overStores('worker: overdue', (store) => {
     let isOver = false
     await once(worker, 'acquired')
     await other.forceRelease(key)
-    await until('its work to be overdue', () => errors.length > 0)
+    await until('the work to be overdue', () => errors.length > 0)
     await sleep(500) // many times retryInterval
     assert.deepEqual([worker.state, fences.length], ['pausing', 1])
     isOver = true
@@ -82,7 +83,7 @@ overStores('worker: overdue', (store) => {
     assert.ok(fences[1] > fences[0])
   })
 
-  test('started again after an overdue stop, it begins when the work has ended', async (t) => {
+  test('a worker that starts again after an overdue stop begins when the work has ended', async (t) => {
     const [end, begun] = [gate(), []]
     const { worker } = startWorker(t, store.url, {
       stopTimeout: 50,
@@ -96,7 +97,7 @@ overStores('worker: overdue', (store) => {
     worker.start()
     assert.deepEqual([worker.state, begun.length], ['cleanup', 1])
     end.pass()
-    await until('it to work again', () => begun.length === 2)
+    await until('the worker to work again', () => begun.length === 2)
     await worker.stop()
     assert.equal(worker.state, 'idle')
   })

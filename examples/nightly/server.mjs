@@ -32,7 +32,7 @@ nightly.on('missed', (tick, error) => log('missed', tick.toISOString(), error?.m
 nightly.on('error', (error, tick) => log('failed at the mail of', tick.toISOString(), error.message))
 log('waits for', nightly.next.toISOString())
 
-/** Sends the mails in hand, and then gives the lock back. A second signal ends it at once. */
+/** Sends the current mails, then releases the lock. A second signal ends the process at once. */
 async function shutDown() {
   await nightly.stop()
   await locks.close()

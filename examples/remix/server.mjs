@@ -56,7 +56,10 @@ server.listen(config.port, () => {
   worker.start()
 })
 
-/** Answers the requests in flight, ends the job in hand, and then gives the locks back. A second signal ends it at once. */
+/**
+ * Answers the requests in flight, ends the current job, then releases the locks. A second signal
+ * ends the process at once.
+ */
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()

@@ -1,8 +1,8 @@
 // The first step of a shutdown.
 
-/** Takes no new requests, and resolves when those in flight are answered. */
+/** Stops taking requests. Resolves when the server has answered the requests in flight. */
 export async function closeServer(server) {
-  // A request that still comes in over an open connection is the last one there.
+  // Each open connection closes after its next request.
   server.prependListener('request', (_request, response) => response.setHeader('connection', 'close'))
   await new Promise((closed) => server.close(closed))
 }

@@ -19,9 +19,16 @@ export interface End {
 const PASSED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const
 /** What a terminal sends by itself to all that run in front. */
 const OF_TERMINAL: readonly string[] = ['SIGINT', 'SIGQUIT']
-/** Those that ask a command to end. SIGHUP asks many to read their settings again. */
+/**
+ * Signals that ask a command to end. SIGHUP is not one: many commands read their settings again on
+ * it.
+ */
 const ENDING: readonly string[] = ['SIGINT', 'SIGTERM', 'SIGQUIT']
-/** How long a process that is killed may take to go, in ms. Only one that waits for a disk takes longer. */
+/**
+ * How long to wait for killed processes to be gone, in ms. Only a process that waits for a disk
+ * takes longer. If this is larger, such a process delays the next command; if it is smaller, the
+ * lock may be free while the process still runs.
+ */
 const KILLED_WITHIN = 1_000
 const ON_WINDOWS = process.platform === 'win32'
 
@@ -33,14 +40,15 @@ export class Child {
   readonly #listeners: [NodeJS.Signals, () => void][] = []
   #killer: NodeJS.Timeout | undefined
   #stopped = false
-  /** Whether a signal was passed on that asks it to end. */
+  /** Whether a signal was passed on that asks the command to end. */
   #asked = false
   #over = false
   /** Resolves when it is guarded and runs; not at all if it could not be started. */
   readonly started: Promise<void>
   /**
-   * Resolves when it is gone; if it did not end by itself, and has a group of its own, when all of that is gone. Rejects with
-   * a {@link CliError} if it could not be started.
+   * Resolves when the command is gone. If it did not end by itself and has a process group of its
+   * own, resolves when the whole group is gone. Rejects with a {@link CliError} if the command
+   * could not be started.
    */
   readonly ended: Promise<End>
 
@@ -92,7 +100,7 @@ export class Child {
     return this.#process.pid
   }
 
-  /** Ends it: SIGTERM, and SIGKILL if it is still there after its grace. */
+  /** Ends the command: sends SIGTERM, and SIGKILL if the command still runs after its grace. */
   stop(): void {
     if (this.#over || this.#stopped) return
     this.#stopped = true
@@ -127,8 +135,10 @@ export class Child {
   }
 
   /**
-   * The command itself has ended. Resolves when nothing works any more that it has left behind in its group, unless it ended by
-   * itself: then it has left that on purpose. If a signal ended it, or asked it to end, the others have their grace to do so, too.
+   * Resolves when the group of the ended command is gone. If the command ended by itself, resolves
+   * at once: it left the other processes behind on purpose. If a signal ended it or asked it to
+   * end, the others have the grace to end, too, and are then killed. After stop(), they are killed
+   * at once.
    */
   async #groupGone(bySignal: boolean): Promise<void> {
     const { pid } = this.#process

@@ -1,28 +1,32 @@
-// What ends the command, and keeps the lock until it has ended, when leasehold itself is killed (SIGKILL, out of memory).
+// The guard: if leasehold itself is killed (SIGKILL, out of memory), it ends the command and keeps
+// the lock until the command has ended.
 //
-// Linux has PR_SET_PDEATHSIG for that, of which Node knows nothing. So a shell reads from a pipe of which only we have the
-// other end: a first line says whom to end, a second how to take the lock over (takeover.ts), a third that all is over, and
-// the end of the file that we are gone. The command waits at a gate (gate.ts) until the shell has answered to the second
-// line. (That it was written is not enough: Bun says so before it is.)
+// Linux has PR_SET_PDEATHSIG for that, but Node can't set it. So a shell reads from a pipe whose
+// other end only this process has. The first line says which process to end, the second how to take
+// the lock over (takeover.ts), and a third that the command has ended. The end of the file says
+// that this process is gone. The command waits at a gate (gate.ts) until the shell has answered to
+// the second line. (That the line was written is not enough: Bun says so before it is.)
 //
-// The shell ends the command, so that nothing else has to work for that. To renew and release the lock it starts a second
-// process, the successor (successor.ts). A Node takes a moment to start: where the lock could run out meanwhile, it is there
-// from the beginning, and reads from a pipe of its own.
+// The shell itself ends the command, so that this depends on no other program. It starts a second
+// process, the successor (successor.ts), to renew and release the lock. Node takes a moment to
+// start. If the lock could run out meanwhile, the successor starts with the command and reads from
+// its own pipe.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { SHELL } from './gate'
 import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeover'
 
 /**
- * Where the lock lives shorter than this, in ms, the successor is started with the command. Two thirds of it are left at the
- * least when leasehold is killed. Less and a busy machine starts the successor too late; more and it costs its 50 MB of memory
- * more often.
+ * The ttl, in ms, below which the successor starts with the command. When leasehold is killed, at
+ * least two thirds of the ttl are left. If this is smaller, a busy machine starts the successor too
+ * late; if it is larger, more commands pay for the successor's 50 MB of memory.
  */
 const SHORT_TTL = 3_000
 
-// $1: the seconds between SIGTERM and SIGKILL. $2: where to start the successor. Then its command line. The target: a process or,
-// with a minus, a group. The takeover is empty if the successor is there. What is unset first is not in the environment, so
-// that what is secret does not get there.
+// $1 is the number of seconds between SIGTERM and SIGKILL, $2 the directory to start the successor
+// in. The successor's command line follows. The target is a process or, with a minus, a group. The
+// takeover is empty if the successor already runs. The script unsets both variables first: a
+// variable that was in the environment would otherwise export the secrets.
 const SCRIPT = `
 trap '' HUP INT QUIT TERM PIPE
 left=$1 folder=$2
@@ -39,7 +43,7 @@ while [ "$left" -gt 0 ] && kill -s 0 -- "$target" 2>/dev/null; do sleep 1; left=
 kill -s KILL -- "$target" 2>/dev/null
 `
 
-/** What is taken over, as long as it is not known until whose end. */
+/** A takeover whose target is not known yet. */
 export type Held = Omit<Takeover, 'target'>
 
 export class Guard {
@@ -47,12 +51,14 @@ export class Guard {
   readonly #shell: ChildProcess
   readonly #successor: ChildProcess | undefined
 
-  /** Made before there is anything to guard, so that no time goes by once there is. Not for Windows. */
+  /**
+   * Starts the guard before the command, so that the command does not wait for it. Not for Windows.
+   */
   constructor(held: Held) {
     this.#held = held
     const [file, ...args] = successorCommand()
     const shown = [String(Math.ceil(held.grace / 1_000)), workingFolder(), file, ...args]
-    // It stands nowhere, so that no folder is in use because of it.
+    // In the root directory, so that the shell keeps no other directory in use.
     this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], 'pipe', '/')
     this.#successor = held.ticket.ttl < SHORT_TTL ? standBy(file, args, 'ignore') : undefined
   }
@@ -88,15 +94,15 @@ function workingFolder(): string {
   }
 }
 
-/** Starts a process that reads what we say, and outlives us. */
+/** Starts a process that reads from a pipe of this one, and outlives it. */
 function standBy(file: string, args: string[], stdout: 'pipe' | 'ignore', cwd?: string): ChildProcess {
   const started = spawn(file, args, {
     stdio: ['pipe', stdout, 'ignore'],
-    // Not in the group that is to be ended, nor in the one that a terminal interrupts.
+    // Neither in the group that the guard ends, nor in the one that a terminal interrupts.
     detached: true,
     cwd,
   })
-  // Where it can't be started, there is none.
+  // If the process can't be started, there is no guard.
   started.on('error', () => {})
   started.stdin?.on('error', () => {})
   started.stdout?.on('error', () => {})

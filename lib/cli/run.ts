@@ -34,25 +34,24 @@ export const run: Command = {
   synopsis: 'KEY [options] -- COMMAND [ARG…]',
   summary: 'run a command while holding a lock',
   details: `
-Waits for the lock, runs the command while it holds and renews it, and releases it. Of all who run
-something with the same KEY, on whatever machines share the store, one does so at a time; the others wait
-in the order of their arrival.
+Waits for the lock, runs the command while it holds and renews it, and releases it. On all machines that
+share the store, one command with the same KEY runs at a time. The others wait in the order of their arrival.
 
-The command gets LEASEHOLD_KEY and LEASEHOLD_FENCE in its environment: the fence grows with every holder, so
-what the command writes to can refuse one that comes too late. It is run without a shell; for pipes and
-variables write sh -c '…'. Signals are passed on to it (on a terminal Ctrl-C reaches it by itself).
+The command gets LEASEHOLD_KEY and LEASEHOLD_FENCE in its environment. The fence grows with every holder, so
+what the command writes to can refuse a late write. The command runs without a shell; for pipes and
+variables write sh -c '…'. leasehold passes signals on to it (on a terminal Ctrl-C reaches it by itself).
 
-If the lock is lost (the store is gone for longer than the ttl, or somebody released it by force), the
-command gets SIGTERM, and SIGKILL after --grace: all of its process group where there is no terminal.
---max-hold stops it the same way, and the lock is held until it has ended.
+If the lock is lost (the store is gone for longer than the ttl, or a user released it by force), the command
+gets SIGTERM, and SIGKILL after --grace. Without a terminal, its whole process group gets them. --max-hold
+stops the command the same way; leasehold holds the lock until the command has ended.
 
-If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard renews the lock
-until the command has ended, and releases it then. A command that has not begun never runs. If the guard is
-killed as well, the lock is free after its --ttl, on every store.
+If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard keeps the lock
+held until the command has ended. If the command has not begun, it never runs. If the guard is killed as well,
+the lock is free after its --ttl, on every store.
 
-Exit code: that of the command, or the end by the same signal. 75 the lock was not to be had in time, 69
-the store is unavailable, 70 the lock was lost, or held for --max-hold, and the command stopped, 64 wrong
-usage, 126 and 127 the command can't be run, or is not there.`,
+Exit code: that of the command, or the end by the same signal. 75: another holder has the lock. 69: the
+store is unavailable. 70: the lock was lost, or held for --max-hold, and leasehold stopped the command. 64:
+wrong usage. 126: the command can't be run. 127: there is no such command.`,
   examples: [
     'leasehold run nightly --try --quiet -- ./backup.sh   # from cron on every machine: one does it',
     'leasehold run deploy:web --wait 10m -- make deploy   # one deploy at a time',
@@ -69,10 +68,14 @@ usage, 126 and 127 the command can't be run, or is not there.`,
     ttl: {
       type: 'string',
       value: 'TIME',
-      help: 'how long the lock outlives a machine, or a leasehold and its guard. Default 10s',
+      help: 'how long the lock outlives its machine, or leasehold and its guard. Default 10s',
     },
     'max-hold': { type: 'string', value: 'TIME', help: 'stop the command when it has held the lock for so long' },
-    grace: { type: 'string', value: 'TIME', help: 'from SIGTERM to SIGKILL when the command is stopped. Default 5s' },
+    grace: {
+      type: 'string',
+      value: 'TIME',
+      help: 'time from SIGTERM to SIGKILL when stopping the command. Default 5s',
+    },
     verbose: { type: 'boolean', short: 'v', help: 'say on standard error what happens; --json: as one JSON a line' },
     quiet: { type: 'boolean', short: 'q', help: 'say nothing if the lock was not to be had: the exit code 75 says it' },
     ...STORE_OPTIONS,
@@ -141,7 +144,8 @@ async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease
   })
   const options: api.TryAcquireOptions = { signal: gone.signal }
   if (settings.ttl !== undefined) options.ttl = settings.ttl
-  // The command may live longer than this process: the lock must not be free until the guard has it.
+  // The command may outlive this process. The store must not free the lock before the guard has
+  // taken it over.
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const start = performance.now()
   try {
@@ -170,7 +174,7 @@ async function runWith(lease: api.Lease, settings: Settings, options: api.LockCl
   const { token, fence, ttl } = lease
   const held = { options, ticket: { key, token, fence, ttl, most: Most.Exclusive }, grace }
   let child: Child | undefined
-  /** Why the command does not end by itself. */
+  /** Why this process stops the command. */
   let why: { error: unknown } | undefined
   const stop = (error: unknown) => {
     why ??= { error }
@@ -181,14 +185,14 @@ async function runWith(lease: api.Lease, settings: Settings, options: api.LockCl
     stop(new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss }))
     tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
   }
-  // Not left to the lease: that would end while the command still cleans up.
+  // The lease has no `maxHold`: it would end while the command still cleans up.
   const overdue = () => {
     const limit = formatDuration(maxHold as number)
-    stop(new CliError(Exit.Lost, `the command was stopped: it had held the lock for ${limit} (--max-hold)`))
+    stop(new CliError(Exit.Lost, `stopped the command: it held ${JSON.stringify(key)} for ${limit} (--max-hold)`))
     tell('overdue', {}, `held for ${limit} (--max-hold): stopping the command`)
   }
   const timer = maxHold === undefined ? undefined : setTimeout(overdue, maxHold)
-  // An error of ours would end this process, and free the lock, while the command works.
+  // An uncaught error would end this process and free the lock while the command still works.
   process.on('uncaughtException', stop)
   try {
     child = new Child(command, env, held)

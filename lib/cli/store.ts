@@ -30,7 +30,9 @@ export const STORE_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   'tls-key': { type: 'string', value: 'FILE', help: 'its private key (PEM)' },
 }
 
-/** The options of a client as the command line wants it; `more` are the command's own defaults. */
+/**
+ * Returns the client options that the command line asks for; `more` are the command's own defaults.
+ */
 export function clientOptions(given: Given, more: api.LockClientOptions = {}): api.LockClientOptions {
   const options: api.LockClientOptions = { ...more }
   const stores = given.values.store as string[] | undefined
@@ -48,7 +50,7 @@ export function clientOptions(given: Given, more: api.LockClientOptions = {}): a
   return options
 }
 
-/** A client with these options. */
+/** Returns a client with these options. */
 export function openClient(options: api.LockClientOptions): LockClient {
   const locks = createLockClient(options) as LockClient
   // What matters is told by the calls themselves.

@@ -1,8 +1,10 @@
-// The process that takes the lock over when `leasehold run` is killed (SIGKILL, out of memory), and holds it until the command
-// has ended. It sends no SIGTERM: the guard (guard.ts) ends the command, and needs no Node for that.
+// The successor: if `leasehold run` is killed (SIGKILL, out of memory), it takes the lock over and
+// holds it until the command has ended. It sends no SIGTERM: the guard (guard.ts) ends the command,
+// without Node.
 //
-// Its standard input says what to take over (takeover.ts) on a first line. A second line says that there is nothing to do;
-// the end of the input without one, that leasehold is gone. It has no output: the terminal is not its own.
+// The first line of its standard input says what to take over (takeover.ts). A second line says
+// that there is nothing to do. If the input ends without a second line, leasehold is gone. The
+// successor prints nothing: the terminal is not its own.
 
 import { createInterface } from 'node:readline'
 import { LockClient } from '../client'
@@ -10,26 +12,28 @@ import { decodeTakeover, OVER, type Takeover } from './takeover'
 import { isGoneWithin, isRunning, kill } from './target'
 
 /**
- * How much longer than `grace`, in ms, the lock is held at most: the guard rounds to whole seconds, and a process that is
- * killed takes a moment to go. Longer would let a command that no signal ends keep the lock; shorter would let it go too
- * early on a busy machine.
+ * How much longer than `grace` the successor holds the lock at most, in ms. The guard rounds to
+ * whole seconds, and a killed process takes a moment to go. If this is larger, a command that no
+ * signal ends keeps the lock for longer; if it is smaller, a busy machine releases the lock too
+ * early.
  */
 const MARGIN = 5_000
-/** How often to look whether the lease was lost, in ms. */
+/** How often the successor checks whether the lease was lost, in ms. */
 const LOOK = 1_000
 
 async function hold(locks: LockClient, { ticket, grace, target }: Takeover): Promise<void> {
   const end = performance.now() + grace + MARGIN
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const asked = { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 }
-  // If it is lost, the command goes on for what is left of its grace, as after any loss.
+  // If this fails, the lease is lost. The command goes on for the rest of its grace, as after any
+  // loss.
   const lease = await acquirer.adopt(ticket, asked)
   while (lease.isHeld) {
     const left = end - performance.now()
     if (left <= 0) break
     if (await isGoneWithin(target, Math.min(left, LOOK))) break
   }
-  // The guard may be gone as well.
+  // The guard may be gone, too, and has not killed the command then.
   if (isRunning(target)) kill(target, 'SIGKILL')
   await lease.release()
 }
@@ -40,7 +44,7 @@ async function main(): Promise<void> {
   // The command could not be started.
   if (first.done || first.value === OVER) return
   const takeover = decodeTakeover(first.value)
-  // Before it is needed: this loads the addon, and connects to nothing.
+  // Made before it is needed: this loads the addon and connects to nothing.
   const locks = new LockClient(takeover.options)
   locks.on('error', () => {})
   try {
@@ -51,11 +55,11 @@ async function main(): Promise<void> {
   }
 }
 
-// What is sent to end the command must not end this first.
+// A signal that ends the command must not end the successor first.
 for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1', 'SIGUSR2'] as const)
   process.on(signal, () => {})
 
 main().catch(() => {
-  // There is nobody to tell: the lock ends with its ttl.
+  // No process reads an error message. The lock ends with its ttl.
   process.exitCode = 1
 })

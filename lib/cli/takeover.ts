@@ -1,23 +1,27 @@
-// What the process needs to know that takes the lock of a killed `leasehold run` over, and how that process is started.
+// What the successor needs to take over the lock of a killed `leasehold run`, and how the successor
+// is started.
 
 import { join } from 'node:path'
 import type * as api from '../../index'
 import type { Ticket } from '../ticket'
 
-/** It has secrets in it: the ticket, and the store's password. So it only goes through pipes. */
+/** Contains secrets: the ticket and the store's password. So it only goes through pipes. */
 export interface Takeover {
   readonly options: api.LockClientOptions
   readonly ticket: Ticket
-  /** From SIGTERM to SIGKILL, in ms. */
+  /** The time from SIGTERM to SIGKILL, in ms. */
   readonly grace: number
-  /** The process, or if it is negative the group, until whose end the lock is held. */
+  /** The process, or the group if it is negative, whose end frees the lock. */
   readonly target: number
 }
 
-/** What the guard and the successor are told when the command has ended; no takeover looks like that. */
+/**
+ * The line that tells the guard and the successor that the command has ended. No encoded takeover
+ * is equal to it.
+ */
 export const OVER = 'over'
 
-/** Returns it as one line that any shell reads and prints unchanged. */
+/** Encodes a takeover as one line that any shell reads and prints unchanged. */
 export function encodeTakeover(takeover: Takeover): string {
   return Buffer.from(JSON.stringify(takeover)).toString('base64url')
 }
@@ -28,7 +32,7 @@ export function decodeTakeover(line: string): Takeover {
 
 const SUCCESSOR = join(__dirname, 'successor.js')
 
-/** The command line of the successor (successor.ts). */
+/** Returns the command line of the successor (successor.ts). */
 export function successorCommand(): [string, ...string[]] {
   return process.versions.deno ? [process.execPath, 'run', '-A', SUCCESSOR] : [process.execPath, SUCCESSOR]
 }

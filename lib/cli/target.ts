@@ -1,4 +1,5 @@
-// Whether a process, or any process of a group, still runs: of those that are no children of ours nothing tells us that they end.
+// Finds out whether a process, or any process of a group, still runs. The system notifies a process
+// only of the end of its own children, so this polls.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -16,7 +17,10 @@ export function isRunning(target: number): boolean {
   return process.platform !== 'linux' || !isDead(target)
 }
 
-/** Resolves when the target does not run any more, or after `limit` ms: with whether it is gone. */
+/**
+ * Waits until the target has stopped running, for at most `limit` ms. Resolves with whether it is
+ * gone.
+ */
 export async function isGoneWithin(target: number, limit: number): Promise<boolean> {
   const end = performance.now() + limit
   while (isRunning(target)) {
@@ -36,8 +40,8 @@ export function kill(target: number, signal: NodeJS.Signals): void {
 }
 
 /**
- * Returns whether all that a signal reaches is dead, and only waits for a parent to look. In a container whose first process
- * looks after nobody, an orphan stays like that for ever.
+ * Returns whether each process that a signal reaches is a zombie: dead, but not reaped by its
+ * parent. In a container whose first process reaps no children, an orphan stays a zombie for ever.
  */
 function isDead(target: number): boolean {
   const leader = statusOf(Math.abs(target))
@@ -52,7 +56,7 @@ function isDead(target: number): boolean {
   )
 }
 
-/** Returns the number of each process that we may see; `undefined` if there is no telling. */
+/** Returns the ids of all visible processes; `undefined` if /proc can't be read. */
 function processes(): number[] | undefined {
   try {
     return readdirSync('/proc')
@@ -66,7 +70,7 @@ function processes(): number[] | undefined {
 function statusOf(pid: number): { dead: boolean; group: number } | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // Its name is in brackets, and may have brackets in it.
+    // The process's name is in brackets, and may contain brackets.
     const [state, , group] = text.slice(text.lastIndexOf(')') + 2).split(' ')
     return { dead: state === 'Z' || state === 'X', group: Number(group) }
   } catch {

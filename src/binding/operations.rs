@@ -19,9 +19,10 @@ const NO_AUTO_RENEW: u32 = 16;
 const REPORT_RENEWALS: u32 = 32;
 /// Added to the code of an acquire that says in which trace it is.
 const TRACED: u32 = 64;
-/// Added to the code of an acquire under whose lease a section runs.
+/// The bit added to the code of an acquire for a section.
 const SECTION: u32 = 256;
-/// Added to the code of an acquire whose lease lives until its ttl ends even if this process is gone.
+/// The bit added to the code of an acquire whose lease lives until its ttl ends, even if this
+/// process is gone.
 const OUTLIVES_PROCESS: u32 = 128;
 
 const ACQUIRE: u32 = 0;

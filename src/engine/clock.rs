@@ -7,19 +7,19 @@ use crate::lease::Instant;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod namespace;
 
-/// Why instants that this process reads can't be compared with those that other processes of the
-/// host read.
+/// The error of a process whose instants can't be compared with those of other processes of the
+/// host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this process runs in a time namespace and can't read by how much its clock differs from that of the host, so it can't tell \
-     when leases of other processes end; start it with /proc mounted, and let unshare(1) fork (--fork), or start it outside of \
-     the time namespace"
+    "this process runs in a time namespace and can't read how far its clock differs from the host's clock, so it can't tell \
+     when leases of other processes end; mount /proc, and start it with unshare --fork if you use unshare(1), or start it \
+     outside of the time namespace"
 )]
 pub struct Incomparable;
 
 /// Returns an error if instants of this process can't be compared with those of other processes of
-/// the host. A store that compares them asks first. What only measures time within this process
-/// need not.
+/// the host. A store that compares them calls this first. Code that only measures time within this
+/// process need not.
 pub fn comparable() -> Result<(), Incomparable> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return namespace::boottime_offset().map(|_| ());
@@ -27,11 +27,11 @@ pub fn comparable() -> Result<(), Incomparable> {
     Ok(())
 }
 
-/// Now, on the monotonic clock that also counts suspend.
+/// Returns the time of the monotonic clock that also counts suspend.
 ///
-/// A laptop lid or a paused virtual machine must not stretch a lease, so the plain monotonic clock,
-/// which stands still meanwhile on Linux, won't do. All processes of one host read the same clock:
-/// that of the initial time namespace, whatever the one of the process adds to it.
+/// A laptop lid or a paused virtual machine must not stretch a lease. On Linux the plain monotonic
+/// clock stands still meanwhile, so this reads the boot clock. All processes of one host read the
+/// same clock: this subtracts what the time namespace of the process adds to it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn now() -> Instant {
     let shown = from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));

@@ -74,7 +74,7 @@ pub struct AcquireCommand {
     pub auto_renew: bool,
     /// Whether each automatic renewal is reported.
     pub report: bool,
-    /// Whether the caller's code runs under the lease as a section, which a draining client lets end.
+    /// Whether the lease is for a section: a draining client lets the caller's code under it end.
     pub section: bool,
     /// Whether the lease lives until its ttl ends even if this process is gone.
     pub outlives_process: bool,
@@ -139,10 +139,11 @@ pub enum Command {
         /// What it was opened with.
         settings: ClientSettings,
     },
-    /// Lets a client run dry: pending acquires and those to come are [`Outcome::Closed`], leases that are no section's are lost
-    /// and released. Sections keep theirs until they release them or the client is closed.
+    /// Drains a client: pending and later acquires are [`Outcome::Closed`], leases that belong to
+    /// no section are lost and released. Sections keep their leases until they release them or the
+    /// client is closed.
     DrainClient {
-        /// Which.
+        /// The client.
         client: ClientId,
     },
     /// Ends a client: pending acquires are [`Outcome::Closed`], leases lost and released, then [`Outcome::Done`].
@@ -230,7 +231,7 @@ pub enum Command {
         /// Its new ttl, if it shall have another.
         ttl: Option<Ttl>,
     },
-    /// Let a lease run out: it is not renewed any more. Its holder can still release or detach it.
+    /// Stops renewing a lease, so that it runs out. Its holder can still release or detach it.
     StopRenewing {
         /// The lease.
         op: OpId,

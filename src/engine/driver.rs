@@ -123,7 +123,7 @@ struct Driver {
     core: Core,
     open: fn(&StoreSpec) -> Rc<dyn Store>,
     stores: FxHashMap<StoreId, Rc<dyn Store>>,
-    /// What each was opened by.
+    /// The specification that each store was opened with.
     specs: FxHashMap<StoreId, StoreSpec>,
     /// Which open store a specification names.
     names: FxHashMap<String, StoreId>,
@@ -234,7 +234,7 @@ impl Driver {
     fn store_of(&mut self, spec: &StoreSpec) -> StoreId {
         let name = spec.identity();
         let same = self.names.get(&name).or_else(|| {
-            // One store serves all clients of a file, by whatever path they name it.
+            // One store serves all clients of a file, whatever path they use.
             self.names.values().find(|id| self.specs.get(id).is_some_and(|open| open.is_same_file(spec)))
         });
         if let Some(store) = same {

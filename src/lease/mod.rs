@@ -74,7 +74,7 @@ impl Fence {
     /// since 1970 that is the year 2255.
     pub const MAX: Fence = Fence((1 << 53) - 1);
 
-    /// Below every fence: what stands for the last one where there was none.
+    /// A value below every fence. Stands for the last fence if there was none.
     pub const NONE: Fence = Fence(0);
 
     /// The fence of the next lease, when `self` was the last one and the store's wall clock shows

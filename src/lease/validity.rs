@@ -23,13 +23,14 @@ pub fn deadline(sent: Instant, ttl: Ttl) -> Instant {
     sent + (ttl.as_duration() - drift(ttl))
 }
 
-/// Returns the shortest ttl, in whole milliseconds, whose [`deadline`] is not before `until` when it is asked for at `sent`.
+/// Returns the shortest ttl, in whole milliseconds, whose [`deadline`] is not before `until` if the
+/// request is sent at `sent`.
 pub fn ttl_until(sent: Instant, until: Instant) -> Ttl {
     // ttl − (ttl / 100 + 2 ms) ≥ span, solved for the ttl.
     let span = until.since(sent).as_micros() + 2_000;
     let ms = (span * 100).div_ceil(99 * 1_000);
     let ms = u32::try_from(ms).unwrap_or(u32::MAX).clamp(Ttl::MIN.as_millis(), Ttl::MAX.as_millis());
-    Ttl::from_millis(ms).expect("it was just brought into the range")
+    Ttl::from_millis(ms).expect("the ttl was just clamped to its range")
 }
 
 #[cfg(test)]
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_that_is_to_reach_an_instant_reaches_it_and_no_shorter_one_does() {
+    fn ttl_until_reaches_the_instant_and_no_shorter_ttl_does() {
         let sent = Instant::from_micros(5_000_000);
         for span_us in [0, 1, 7_900, 8_000, 99_999, 1_000_000, 3_600_000_123] {
             let until = Instant::from_micros(5_000_000 + span_us);

@@ -33,8 +33,8 @@ pub struct LeaseTable {
     /// What it is called in a diagnosis.
     name: Arc<str>,
     locks: FxHashMap<Key, Lock>,
-    /// The largest fence of leases that have ended, one for all keys: so nothing has to be
-    /// remembered of a key. See [`rules`](super::rules).
+    /// The largest fence of leases that have ended. One number serves all keys, so that the table
+    /// can forget a key. See [`rules`](super::rules).
     floor: Fence,
     /// At which instant the next sweep is due.
     sweep_at: Instant,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_for_one_key_does_not_move_the_fences_of_others() {
+    fn a_reservation_for_one_key_does_not_move_the_fences_of_others() {
         let (mut table, ttl) = (LeaseTable::default(), Ttl::from_millis(10).unwrap());
         for i in 0..1_000 {
             let ask = Ask::new(format!("k{i}").into(), Token::random(), ttl, "h".into());

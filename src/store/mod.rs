@@ -108,8 +108,9 @@ pub struct Ask {
     pub fences: u32,
     /// Where to stand in line if the lease can't be granted now; `None`: nowhere.
     pub place: Option<Place>,
-    /// Whether the lease lives until its ttl ends even if its process is gone. Without it, a store that sees the end of a
-    /// process may free the lease at once. A place in the queue always ends with its process.
+    /// Whether the lease lives until its ttl ends, even if its process is gone. If not, a store
+    /// that sees the end of a process may free the lease at once. A place in the queue always ends
+    /// with its process.
     pub outlives_process: bool,
 }
 
@@ -156,9 +157,9 @@ pub enum Request {
         key: Key,
         /// Who owns the lease, or waits for one.
         token: Token,
-        /// The last fence that was given to anybody under this token. An exclusive lease gives back
-        /// what was reserved with it beyond that: a store may reserve those fences again. `None`:
-        /// that is not known, so nothing is given back.
+        /// The last fence that a holder got under this token. An exclusive lease gives back the
+        /// larger fences of its reservation: a store may reserve those again. `None`: the last
+        /// fence is not known, so the lease gives back none.
         used: Option<Fence>,
     },
     /// Let the lease of `token` be that of `heir` from now on, and live for at least `ttl`: then only `heir` can
@@ -174,7 +175,7 @@ pub enum Request {
         ttl: Ttl,
         /// The new holder's name.
         holder: Arc<str>,
-        /// As [`Ask::outlives_process`].
+        /// See [`Ask::outlives_process`].
         outlives_process: bool,
     },
     /// As [`Request::Renew`] without fences; and from now on only the ttl ends the lease, or whoever knows the token:
@@ -352,19 +353,21 @@ pub enum Notice {
     },
     /// Notices may have been lost, for instance with a connection: all waiters are to repeat their acquires.
     Missed,
-    /// All leases of the store are lost: it had to give up the place where they are, and will let others in there as soon as
-    /// this notice is dropped. All waiters are to repeat their acquires.
+    /// All leases of the store are lost: the store gives up the files that they are in. As soon as
+    /// this notice is dropped, other stores may grant those locks. All waiters have to repeat their
+    /// acquires.
     Lost(Acknowledgement),
     /// The circuit breaker before a server has changed its state.
     Breaker(Arc<Health>),
 }
 
-/// What a [`Notice::Lost`] waits for: that every copy of this is dropped.
+/// Acknowledges a [`Notice::Lost`] when every copy of this is dropped.
 #[derive(Clone, Debug)]
 pub struct Acknowledgement(Arc<SyncSender<()>>);
 
 impl Acknowledgement {
-    /// One, and what learns by a hang-up that it was dropped.
+    /// Returns an acknowledgement, and a receiver that disconnects when the acknowledgement is
+    /// dropped.
     pub fn pair() -> (Self, Receiver<()>) {
         let (sender, dropped) = sync_channel(0);
         (Self(Arc::new(sender)), dropped)

@@ -1,6 +1,7 @@
-//! The contract's rules for one lock, pure: who holds it, who waits for it, who is next.
+//! The contract's rules for one lock as pure functions: its holders, its waiters, and the next
+//! holder.
 //!
-//! For stores that carry out the requests themselves. Time comes in as an argument, and fences are handed in.
+//! Stores that carry out the requests themselves use them. Time and fences come in as arguments.
 //!
 //! **Why fences grow.** Each lease keeps `last`, the last fence that was reserved with it. The
 //! store keeps one number for all keys, the *floor*: the largest fence of leases that have ended. A
@@ -9,30 +10,30 @@
 //! its leases, so it is one of two kinds:
 //!
 //! - The lease lives. Then the fence is not above its `last`.
-//! - The lease has ended. Then the fence is not above the floor: whatever takes a lease out of a
-//!   lock raises the floor to its `last` in the same step. That may be the ttl,
-//!   [`Lock::break_all`], or the end of the holder's process.
+//! - The lease has ended. Then the fence is not above the floor: the step that takes a lease out of
+//!   a lock also raises the floor to the lease's `last`. A lease ends by its ttl, by
+//!   [`Lock::break_all`], or with the holder's process.
 //!
 //! So the next reservation is above all of them, without any clock. It does not matter when the
-//! holder uses its fences: a process that still hands on a lease that was broken stays below the
+//! holder uses its fences: if a process still hands on a broken lease, its fences stay below the
 //! floor.
 //!
 //! A release may raise the floor by less: only to the last fence that was *used*. That is safe
 //! because the holder's process uses no fence of the token afterwards:
 //!
 //! - It sends the release when it ends the lease, and it uses a token for one lease only.
-//! - It knows the hand-offs that JavaScript threads made by themselves: it takes them in before it
-//!   looks at the release.
-//! - A refill that is still on its way reserves fences that nobody will use.
+//! - It knows the local hand-offs of its JavaScript threads: it counts them before it handles the
+//!   release.
+//! - If a refill is still on its way, no holder will use the fences that it reserves.
 //! - A repeated or late release finds no lease and changes nothing. If a repeated acquire has
 //!   reserved more fences meanwhile, the lease's own fence counts, too.
-//! - A process that adopted a lease, or that cleans up, does not know what was used. It says
-//!   nothing, and `last` counts.
-//! - Each shared lease has fences of its own, and gives none back.
+//! - A process that adopted a lease, or that cleans up, does not know which fences were used. Its
+//!   release names none, and `last` counts.
+//! - Each shared lease has its own fences, and gives none back.
 //!
 //! With one counter that each reservation moves, 64 contended keys ran ahead of the wall clock by
-//! seconds, and fences went back by as much when the store's data was lost. This way they advance
-//! by what is used. They stay at the wall clock below a million leases per second.
+//! seconds, and fences went back by as much when the store's data was lost. Now fences advance only
+//! by those that are used. They stay at the wall clock below a million leases per second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,14 +54,14 @@ pub struct Held {
     /// Its fence; `None` until whoever was handed a shared one has taken it up. An exclusive one has its fence with the
     /// grant, so that the notice can tell it.
     pub fence: Option<Fence>,
-    /// The last fence that was reserved with it; [`Fence::NONE`] as long as it has none.
+    /// The last fence that was reserved with the lease; [`Fence::NONE`] as long as it has none.
     pub last: Fence,
     /// When it ends unless it is renewed.
     pub ends: Instant,
 }
 
 impl Held {
-    /// Returns the fence up to which its fences count as used when its holder releases it.
+    /// Returns the last fence that counts as used when the holder releases the lease.
     fn last_used(&self, used: Option<Fence>) -> Fence {
         match (self.mode, used) {
             (Mode::Exclusive, Some(used)) => used.max(self.fence.unwrap_or(self.last)).min(self.last),
@@ -102,10 +103,10 @@ pub struct Lock {
 pub struct Turn<'a> {
     /// The instant of the request.
     pub now: Instant,
-    /// Reserves so many fences in a row, larger than that one and than the floor, and tells the
-    /// first. See the module.
+    /// Reserves the given number of fences in a row, larger than the given fence and than the
+    /// floor. Returns the first one. See the module.
     pub fences: &'a mut dyn FnMut(Fence, u32) -> Fence,
-    /// Raises the floor to that fence: a lease has ended.
+    /// Raises the floor to the given fence, because a lease has ended.
     pub raise: &'a mut dyn FnMut(Fence),
     /// Takes those who were handed a lease, and its fence if it has one.
     pub handed: &'a mut dyn FnMut(&Waiting, Option<Fence>),
@@ -123,17 +124,17 @@ impl Lock {
         ends.max().unwrap_or_default()
     }
 
-    /// The last fence that is reserved with any of its leases.
+    /// Returns the last fence that is reserved with any of the lock's leases.
     pub fn last_fence(&self) -> Fence {
         self.held.iter().map(|held| held.last).max().unwrap_or(Fence::NONE)
     }
 
-    /// Reserves so many fences, and tells the first.
+    /// Reserves `count` fences and returns the first one.
     fn reserve(&self, count: u32, turn: &mut Turn<'_>) -> Fence {
         (turn.fences)(self.last_fence(), count)
     }
 
-    /// Takes out the leases that have run out.
+    /// Removes the leases that have run out.
     fn expire(&mut self, turn: &mut Turn<'_>) {
         self.held.retain(|held| {
             let lives = turn.now < held.ends;
@@ -300,7 +301,7 @@ impl Lock {
             return self.absence();
         };
         held.fence = Some(fence);
-        // Another node's proposal may be below what this one has reserved.
+        // Another node's proposal may be below the fences that this node has reserved.
         held.last = held.last.max(fence.last_of(count));
         Reply::Accepted
     }

@@ -131,8 +131,8 @@ impl StoreSpec {
         }
     }
 
-    /// Whether both name the same file, which is there. The same one may have paths whose identities differ: by a bind mount, or
-    /// where case does not matter.
+    /// Returns whether both name the same existing file. Paths of the same file may have different
+    /// identities: with a bind mount, or on a file system that ignores case.
     pub fn is_same_file(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sqlite(one), Self::Sqlite(other)) => sqlite::is_same_file(one, other),
@@ -258,12 +258,12 @@ mod tests {
         let b =
             StoreSpec::parse(&format!("sqlite:{}/./x.db", directory.display()), &Access::default()).unwrap();
         assert_eq!(a.identity(), b.identity());
-        assert!(!a.is_same_file(&b), "it is not there");
+        assert!(!a.is_same_file(&b), "the file does not exist");
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_link_names_the_file_that_it_leads_to_before_and_after_that_is_there() {
+    fn a_link_names_its_target_before_and_after_the_target_exists() {
         let directory = std::env::temp_dir().join(format!("leasehold-spec-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&directory).unwrap();
         let spec = |name| StoreSpec::Sqlite(directory.join(name));

@@ -30,8 +30,8 @@ pub struct Actor {
     /// Whether it stands in line.
     pub waits: bool,
     pub fences: u32,
-    /// The last fence that it used, and the last one that it may use. `None` of a lease that it
-    /// took over.
+    /// The last fence that the actor used, and the last one that it may use. `None` if it took its
+    /// lease over.
     used: Option<Fence>,
     last: Option<Fence>,
     /// Until when it may believe in its lease.
@@ -79,13 +79,13 @@ impl Actor {
         matches!(self.aim, Aim::Keep { .. }) && now < self.believes
     }
 
-    /// The last fence that it has used, if it knows.
+    /// Returns the last fence that the actor has used, if it knows.
     pub fn used(&self) -> Option<Fence> {
         self.used
     }
 
-    /// Hands its lease on within its process, if it has another fence for that: also a lease of
-    /// which it does not know yet that it has ended.
+    /// Hands the lease on within the process if the actor has another fence for that. The lease may
+    /// have ended already without the actor's knowledge.
     pub fn hand_on(&mut self) {
         if let (Aim::Keep { .. }, Some(used), Some(last)) = (self.aim, self.used, self.last)
             && used < last
@@ -132,7 +132,8 @@ impl Actor {
                 return false;
             }
             (Aim::Keep { .. }, Reply::Renewed { .. } | Reply::Acquired { .. }) => {
-                // It goes on with the first of a block, whose size the answer does not tell.
+                // The actor goes on with the first fence of a block. The answer does not tell the
+                // block's size.
                 if let (Reply::Renewed { block: Some((first, _)) }, Some(used)) = (reply, self.used)
                     && *first > used
                 {

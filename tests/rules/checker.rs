@@ -35,11 +35,11 @@ pub struct Deed<'a> {
 
 struct Lease {
     token: Token,
-    /// Those that it had before it was taken over, whose owners may not have heard of that.
+    /// Tokens of the lease before it was taken over. Their owners may not know of that yet.
     before: Vec<Token>,
     mode: Mode,
     fence: Option<Fence>,
-    /// The largest fence that was reserved with it, 0 if none was.
+    /// The largest fence that was reserved with the lease, 0 if none was.
     last: u64,
     ends: Instant,
 }
@@ -56,10 +56,11 @@ struct Waiter {
 pub struct Checker {
     leases: Vec<Lease>,
     queue: Vec<Waiter>,
-    /// The largest fence that anybody has used.
+    /// The largest fence that any actor has used.
     used: u64,
-    /// Tokens whose lease has ended, and the smallest fence that was reserved with other leases
-    /// since then: what their owners use, because they have not heard of the end, is below that.
+    /// Tokens whose lease has ended, each with the smallest fence that was reserved with other
+    /// leases since then. Owners that do not know of the end may still use fences; those have to be
+    /// below it.
     ended: HashMap<Token, u64>,
 }
 
@@ -170,7 +171,7 @@ impl Checker {
         }
     }
 
-    /// The owner of `token` has used that fence, and none above it.
+    /// Notes that the owner of `token` has used `fence`, and none above it.
     pub fn used(&mut self, token: Token, fence: Option<Fence>) -> Verdict {
         let Some(Fence(fence)) = fence else { return Ok(()) };
         let later = self.ended.get(&token).copied().unwrap_or(u64::MAX);
@@ -179,7 +180,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Takes out leases, and remembers who had them.
+    /// Removes leases, and remembers their tokens.
     fn end(&mut self, is_over: impl Fn(&Lease) -> bool) {
         for lease in self.leases.extract_if(.., |lease| is_over(lease)) {
             let tokens = lease.before.into_iter().chain([lease.token]);
@@ -187,9 +188,9 @@ impl Checker {
         }
     }
 
-    /// Each who was handed an exclusive lease has a fence of its own; whoever asked, a block of as
-    /// many as it wanted. Each is above all that were used, and above all that somebody who holds a
-    /// lease may use yet.
+    /// Checks the fences that were reserved. Each waiter that was handed an exclusive lease gets
+    /// its own fence; the actor that asked gets a block of the size that it asked for. Each fence
+    /// is above all used fences, and above all fences that a holder may still use.
     fn reserved(&mut self, wanted: Option<u32>, deed: &Deed<'_>) -> Verdict {
         for (first, count) in deed.reserved {
             let handed = deed.handed.iter().find(|(_, fence)| *fence == Some(*first));
@@ -232,7 +233,7 @@ impl Checker {
             self.leases.len()
         );
         self.queue.retain(|waiter| waiter.token != token);
-        // It may have had one before.
+        // The token may have had a lease before.
         self.ended.remove(&token);
         self.leases.push(Lease { token, before: Vec::new(), mode, fence: None, last: 0, ends });
         Ok(())

@@ -21,7 +21,7 @@ pub enum Sabotage {
     TellNobody,
     /// A fence is given out again.
     RepeatFence,
-    /// The fences of leases that have ended are forgotten.
+    /// The store forgets the fences of leases that have ended.
     ForgetEndedFences,
     /// A lease shows another fence than the one it was granted with.
     ChangeFence,
@@ -40,8 +40,8 @@ impl Sabotage {
         Self::ChangeFence,
     ];
 
-    /// Does it to `lock`, if that is possible now. Those that have to do with fences and notices
-    /// are done elsewhere.
+    /// Sabotages `lock`, if that is possible now. The world does the sabotage of fences and
+    /// notices.
     pub fn strike(self, lock: &mut Lock, now: Instant) {
         match self {
             Self::SwapWaiters if lock.queue.len() > 1 => lock.queue.swap(0, 1),

@@ -37,7 +37,7 @@ pub struct Seen {
     deaths: u64,
     adopted: u64,
     given_up: u64,
-    /// Fences that were used without asking.
+    /// How many fences actors used without a request.
     handed_on: u64,
     /// Most leases at a time.
     shared: u64,
@@ -78,7 +78,7 @@ pub struct World {
     key: Key,
     lock: Lock,
     checker: Checker,
-    /// The floor of the fences, as a store keeps it.
+    /// The floor of the fences that the store keeps.
     floor: Fence,
     actors: Vec<Actor>,
     modes: Vec<Mode>,

@@ -36,7 +36,7 @@ fn fails(wrong: Wrong, seed: u64, quorum: bool) -> bool {
 fn found(wrong: Wrong) -> Option<(u64, bool)> {
     let of_one = [false].as_slice();
     let worlds = match wrong {
-        // A quorum tells no fence in its notices, and nobody which fences were used.
+        // A quorum's notices carry no fence, and its releases name no used fence.
         Wrong::Rules(
             Mutant::GrantFromNotice | Mutant::HandOffsForgotten | Mutant::ExpiredFencesForgotten,
         ) => of_one,

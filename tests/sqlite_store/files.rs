@@ -82,7 +82,7 @@ fn a_damaged_file_is_told_and_is_usable_again_once_it_was_deleted() {
         let store = SqliteStore::open(path.clone());
         granted(&store, "k", Token::random(), 60_000).await;
         store.close().await;
-        // Reads the log into the file and deletes it, as the last to close a database does.
+        // The last connection to close a database writes the log into the file and deletes it.
         Connection::open(&path).unwrap().execute_batch("SELECT * FROM leases").unwrap();
         let mut bytes = fs::read(&path).unwrap();
         bytes[100..].fill(0xa5);
@@ -231,7 +231,7 @@ fn close_ends_while_somebody_else_has_the_file_locked() {
 }
 
 #[test]
-fn a_long_log_is_put_back_by_the_last_to_close_and_no_file_is_deleted() {
+fn the_last_store_to_close_puts_a_long_log_back_and_deletes_no_file() {
     let folder = Folder::fresh();
     let log = || fs::metadata(with_end(&folder.db(), "-wal")).unwrap().len();
     run(async {
@@ -243,7 +243,7 @@ fn a_long_log_is_put_back_by_the_last_to_close_and_no_file_is_deleted() {
             assert_eq!(ask(&one, release("k", token)).await, Reply::Released);
         }
         one.close().await;
-        assert!(log() > 300_000, "another one uses it: {} bytes", log());
+        assert!(log() > 300_000, "another store uses the log: {} bytes", log());
         other.close().await;
         assert_eq!(log(), 0);
         assert!(with_end(&folder.db(), "-shm").is_file());

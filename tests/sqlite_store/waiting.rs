@@ -349,7 +349,7 @@ fn whoever_waits_in_a_file_that_is_replaced_is_told_to_ask_again() {
             path.push(end);
             std::fs::remove_file(path).unwrap();
         }
-        // Nobody is let in before it is dropped.
+        // No store grants the lock before this notice is dropped.
         assert!(matches!(notices.recv().await, Some(Notice::Lost(_))));
         assert!(matches!(ask(&store, wants(KEY, token, 1)).await, Reply::Acquired { .. }));
     });

@@ -44,7 +44,7 @@ pub fn release(key: &Key, token: Token) -> Request {
     Request::Release { key: key.clone(), token, used: None }
 }
 
-/// The same by a holder that knows which fence was used last.
+/// Releases a lease as a holder that knows the last used fence.
 pub fn give_back(key: &Key, token: Token, used: Fence) -> Request {
     Request::Release { key: key.clone(), token, used: Some(used) }
 }

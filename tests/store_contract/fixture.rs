@@ -85,7 +85,7 @@ macro_rules! contract {
             a_renewal_never_creates_a_lease
             a_block_of_fences_is_below_every_later_grant
             a_renewal_reserves_fences_and_tells_how_many_wait
-            fences_grow_past_those_that_were_used_and_those_that_were_not_given_back
+            fences_grow_past_the_used_ones_and_those_that_no_release_gave_back
             an_accepted_fence_is_the_leases_own
             an_accepted_fence_is_below_every_later_grant
             an_accepted_fence_is_below_that_of_whoever_is_next_in_the_queue

@@ -1,11 +1,10 @@
-//! By how much the clock of the process differs from that of the host, because the process runs in
-//! a time namespace.
+//! Finds how far the clock of a process in a time namespace differs from the host's clock.
 //!
-//! A time namespace adds an offset to the boot clock: what a process in it reads is the clock of
-//! the initial namespace plus the offset (time_namespaces(7)). The offset of a namespace within
-//! another one is relative to the initial one, too. The kernel shows the offsets of the namespace
-//! in which the *children* of a process will run, which is that of the process itself unless it has
-//! called unshare(2) and not executed a program since.
+//! A time namespace adds an offset to the boot clock: a process in it reads the clock of the
+//! initial namespace plus the offset (time_namespaces(7)). The offset of a nested namespace is
+//! relative to the initial one, too. The kernel shows the offsets of the namespace in which the
+//! *children* of a process will run. That is the process's own namespace, unless the process has
+//! called unshare(2) and has not executed a program since.
 
 use std::fs::{read_link, read_to_string};
 use std::path::Path;
@@ -13,13 +12,12 @@ use std::sync::OnceLock;
 
 use super::Incomparable;
 
-/// The initial time namespace, as the links in /proc name it: PROC_TIME_INIT_INO of
+/// The name of the initial time namespace in the links of /proc: PROC_TIME_INIT_INO of
 /// <linux/proc_ns.h>.
 const INITIAL: &str = "time:[4026531834]";
 
-/// Returns how many µs the boot clock of this process is ahead of that of the host, and looks for
-/// it once: nothing moves a process with several threads to another time namespace, as setns(2)
-/// says.
+/// Returns how many µs the boot clock of this process is ahead of the host's. Reads the offset
+/// once: a process with several threads can't move to another time namespace (setns(2)).
 pub fn boottime_offset() -> Result<i64, Incomparable> {
     static OFFSET: OnceLock<Result<i64, Incomparable>> = OnceLock::new();
     *OFFSET.get_or_init(|| {
@@ -34,11 +32,11 @@ pub fn boottime_offset() -> Result<i64, Incomparable> {
     })
 }
 
-/// The same, from the names of the process's own namespace and of that of its children, and the
-/// offsets of the latter.
+/// Returns the same, given the names of the namespaces of the process and of its children, and the
+/// offsets of the children's namespace.
 fn offset_in(own: Option<&str>, children: Option<&str>, offsets: Option<&str>) -> Result<i64, Incomparable> {
-    // A kernel without time namespaces. Without /proc nobody can tell, and what has no /proc mostly
-    // has no namespace of its own.
+    // The kernel has no time namespaces, or /proc is not mounted. A process without /proc can't
+    // tell, and mostly has no time namespace of its own.
     let Some(own) = own else { return Ok(0) };
     if own == INITIAL {
         return Ok(0);
@@ -49,7 +47,8 @@ fn offset_in(own: Option<&str>, children: Option<&str>, offsets: Option<&str>) -
     offsets.and_then(boottime_of).ok_or(Incomparable)
 }
 
-/// The offset in a line `boottime SECONDS NANOSECONDS`, in µs. The nanoseconds are never negative.
+/// Returns the offset in a line `boottime SECONDS NANOSECONDS`, in µs. The nanoseconds are never
+/// negative.
 fn boottime_of(offsets: &str) -> Option<i64> {
     offsets.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -71,13 +70,17 @@ mod tests {
     #[test]
     fn the_offset_counts_outside_of_the_initial_namespace() {
         assert_eq!(offset_in(OWN, OWN, OFFSETS), Ok(-3_599_500_000));
-        assert_eq!(offset_in(Some(INITIAL), Some(INITIAL), OFFSETS), Ok(0), "that is of other children");
-        assert_eq!(offset_in(Some(INITIAL), OWN, OFFSETS), Ok(0), "that is of the children alone");
+        assert_eq!(
+            offset_in(Some(INITIAL), Some(INITIAL), OFFSETS),
+            Ok(0),
+            "the offset belongs to other children"
+        );
+        assert_eq!(offset_in(Some(INITIAL), OWN, OFFSETS), Ok(0), "the offset belongs to the children alone");
         assert_eq!(offset_in(None, None, None), Ok(0), "a kernel without time namespaces");
     }
 
     #[test]
-    fn what_can_not_be_compared_is_told() {
+    fn an_unreadable_offset_is_an_error() {
         assert_eq!(offset_in(OWN, Some(INITIAL), OFFSETS), Err(Incomparable));
         assert_eq!(offset_in(OWN, None, OFFSETS), Err(Incomparable));
         for offsets in [None, Some(""), Some("monotonic 1 0"), Some("boottime"), Some("boottime 1 x")] {
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_it_as_it_is_read_here() {
+    fn the_kernel_reports_the_offset_as_parsed_here() {
         let shown = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec;
         let host = crate::engine::clock::now().as_micros() / 1_000_000;
         let offset = boottime_offset().expect("tests run where instants can be compared") / 1_000_000;

@@ -65,7 +65,8 @@ impl Core {
         let now = self.now;
         let ours = self.adoptions.get(&tag.op).is_some_and(|a| a.heir.asked.token == tag.heir);
         match answer {
-            // The lease may have been lost before it was known. The same request again finds that out.
+            // The store may have lost the lease before this answer came. The same request again
+            // finds that out.
             Ok(Reply::Adopted) if ours && self.is_outdated(store, sent) => self.try_to_adopt(tag.op),
             Ok(Reply::Adopted) if ours && now < validity::deadline(sent, tag.ttl) => {
                 let Some(Adoption { heir, fence, .. }) = self.adoptions.remove(&tag.op) else { return };

@@ -87,7 +87,7 @@ impl Core {
         let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
         cleanup.wake = None;
         let (store, timeout) = (cleanup.left.store, cleanup.timeout);
-        // Nobody may know what was used of what the token got.
+        // Which fences of the token were used is unknown here.
         let (key, token) = (cleanup.left.key.clone(), cleanup.left.token);
         let request = Request::Release { key, token, used: None };
         self.send(store, request, Tag::Cleanup(id), timeout);

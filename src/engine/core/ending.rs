@@ -125,7 +125,8 @@ impl Core {
         self.envs.remove(&env);
     }
 
-    /// Refuses what the client waits for and releases what it holds, but for the leases of sections: those end by themselves.
+    /// Refuses the client's waiting acquires and releases its leases, except those of sections:
+    /// sections release their own leases.
     pub(super) fn drain_client(&mut self, client: ClientId) {
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.draining = true;
@@ -145,7 +146,8 @@ impl Core {
         self.lift_barriers();
     }
 
-    /// Ends all that `clients` wait for, and those of their leases that `ends` chooses.
+    /// Ends all waiting acquires of `clients`, and those of their leases for which `ends` returns
+    /// true.
     fn end_all(&mut self, clients: &[ClientId], ends: impl Fn(&Tenure) -> bool) {
         let is_ours = |client: &ClientId| clients.contains(client);
         let waiting: Vec<OpId> =

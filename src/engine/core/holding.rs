@@ -28,7 +28,7 @@ pub struct Tenure {
     pub(super) end: Option<Instant>,
     pub(super) auto_renew: bool,
     pub(super) report: bool,
-    /// Whether a section runs under it.
+    /// Whether a section runs under the lease.
     pub(super) section: bool,
     /// Whether the thread was asked for a sign of life ahead of the next renewal.
     pub(super) questioned: bool,
@@ -48,7 +48,7 @@ pub struct Tenure {
     pub(super) reserving: bool,
     /// Whether it is being detached: whatever renewed it meanwhile would take it back.
     pub(super) detaching: bool,
-    /// Whether it was [adopted](super::adopting).
+    /// Whether the lease was [adopted](super::adopting).
     pub(super) adopted: bool,
     pub(super) failures: u32,
     pub(super) wake: Instant,
@@ -60,9 +60,9 @@ impl Tenure {
         if self.early { self.ttl.min(grant_ttl()) } else { self.ttl }
     }
 
-    /// The last fence that was given to anybody under its token, if that is known. Each hand-off
-    /// gives a larger one than the one before. That of an adopted lease is what a ticket says, and
-    /// a ticket comes from outside.
+    /// Returns the last fence that a holder got under the lease's token, if that is known. Each
+    /// hand-off gives a larger fence than the one before. For an adopted lease it is not known: its
+    /// fence is what a ticket says, and a ticket comes from outside.
     pub(super) fn last_used(&self) -> Option<Fence> {
         if mutants::is(Mutant::HandOffsForgotten) {
             return Some(Fence::NONE);
@@ -152,8 +152,9 @@ impl Core {
         }
     }
 
-    /// Tells the holder that its lease is lost. What the store may still keep of the lease ends by its ttl: the holder's
-    /// work may still run, and a release would let the next holder in beside it.
+    /// Tells the holder that its lease is lost. If the store still has the lease, it ends by its
+    /// ttl. This does not release it: the holder's work may still run, and the next holder would
+    /// work at the same time.
     pub(super) fn lose(&mut self, op: OpId, reason: LossReason) {
         let Some(tenure) = self.end_tenure(op) else { return };
         tenure.stats.lost.up();

@@ -89,7 +89,7 @@ struct Client {
     outstanding: usize,
     /// The operation that is told how the store's servers are.
     watch: Option<OpId>,
-    /// It takes no more questions for locks; what it holds may come to its end.
+    /// Whether the client refuses acquires, while its sections end.
     draining: bool,
     /// It takes no more commands, and is forgotten with its last outstanding request.
     closed: bool,
@@ -371,7 +371,7 @@ impl Core {
         self.clients.get(&client).filter(|client| !client.closed)
     }
 
-    /// A client that may still ask for locks.
+    /// Returns the client if it may still acquire locks.
     fn asking_client(&self, client: ClientId) -> Option<&Client> {
         self.open_client(client).filter(|client| !client.draining)
     }

@@ -31,7 +31,8 @@ impl Core {
             }),
             Notice::Breaker(health) => self.health_changed(store, health),
             Notice::Missed => self.look_for_all(store),
-            // It is dropped with the last line of this, when no holder takes its lease for held any more.
+            // The acknowledgement is dropped when this returns. By then, every holder's lease
+            // counts as lost.
             Notice::Lost(_acknowledgement) => self.lose_all(store),
         }
     }
@@ -40,18 +41,19 @@ impl Core {
         let mut numbers: Vec<u64> = self
             .tickets
             .iter()
-            // One whose look is on its way may be queued since before.
+            // A ticket whose look is on its way may have been queued before.
             .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
             .map(|(number, _)| *number)
             .collect();
-        // In the order in which they came: should the queue be lost, it is made anew in that order.
+        // In arrival order: if the store has lost the queue, these requests rebuild it in that
+        // order.
         numbers.sort_unstable();
         for number in numbers {
             self.guarded(None, |core| core.look(number));
         }
     }
 
-    /// The store has lost all leases.
+    /// Marks all leases of the store as lost, and lets its waiters ask again.
     fn lose_all(&mut self, store: StoreId) {
         let now = self.now;
         if let Some(link) = self.stores.get_mut(&store) {
@@ -60,10 +62,11 @@ impl Core {
         let lost = self.tenures.iter().filter(|(_, tenure)| tenure.store == store);
         let mut lost: Vec<OpId> = lost.map(|(op, _)| *op).collect();
         lost.sort_unstable();
-        // All states first: the users' threads read them, and are told one after the other.
+        // Change all states first: the users' threads read them, but are notified one after the
+        // other.
         for op in &lost {
             if let Some(tenure) = self.tenures.get_mut(op) {
-                // Nor is it handed on within the process.
+                // A lost lease must not be handed on within the process.
                 tenure.hand_off = None;
                 tenure.state.lose(now, LossReason::Missing);
             }
@@ -76,13 +79,14 @@ impl Core {
 
     fn lost_with_its_store(&mut self, op: OpId) {
         let Some(tenure) = self.tenures.get(&op) else { return };
-        // One that is released is on its way here.
+        // If the holder has released the lease, that command is on its way here.
         if let Phase::Lost(reason) = tenure.state.phase(self.now) {
             self.lose(op, reason);
         }
     }
 
-    /// Whether what `store` answered to a request that was sent at `sent` may concern leases that it has lost since.
+    /// Returns whether the answer of `store` to a request sent at `sent` may concern leases that
+    /// the store has lost since.
     pub(super) fn is_outdated(&self, store: StoreId, sent: Instant) -> bool {
         self.stores.get(&store).is_some_and(|link| link.lost_at.is_some_and(|lost_at| sent <= lost_at))
     }

@@ -138,7 +138,7 @@ pub struct Link {
     pub in_flight: usize,
     /// How many clean-ups are still to be done on it.
     pub cleanups: usize,
-    /// When it was last heard that the store has lost all leases.
+    /// When the store last said that it has lost all leases.
     pub lost_at: Option<Instant>,
     /// How its servers are, as far as that has ever changed.
     pub health: Vec<Arc<Health>>,

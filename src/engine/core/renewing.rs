@@ -121,7 +121,7 @@ impl Core {
         }
     }
 
-    /// Lets the lease run out.
+    /// Stops renewing the lease and handing it on, so that it runs out.
     pub(super) fn stop_renewing(&mut self, op: OpId) {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         tenure.auto_renew = false;
@@ -134,7 +134,8 @@ impl Core {
         let Some(tenure) = self.tenures.get_mut(&op) else { return };
         let (key, token) = (tenure.key.clone(), tenure.token);
         let ttl = match (asked, tenure.end, purpose) {
-            // The store is not to keep it for much longer than its holder may: nobody releases it then.
+            // The store should not keep the lease much longer than the holder may: nothing releases
+            // it at its `end`.
             (None, Some(end), Purpose::Keep | Purpose::TakeUp | Purpose::Reserve) => {
                 tenure.ttl.min(validity::ttl_until(self.now, end))
             }

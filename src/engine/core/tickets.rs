@@ -212,7 +212,8 @@ impl Core {
         };
         ticket.looking = false;
         if matches!(answer, Ok(Reply::Acquired { .. })) && outdated {
-            // The lease may have been lost before it was known. The same request again finds that out.
+            // The store may have lost the lease before this answer came. The same request again
+            // finds that out.
             return self.look(tag.ticket);
         }
         match answer {

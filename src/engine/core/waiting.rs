@@ -71,8 +71,8 @@ impl Core {
         // The store answers within its time-out, and only then is there something to wait for; a timer for
         // every acquire that is granted at once would cost more than the acquire.
         let timer_now = give_up.filter(|at| at.since(self.now) < client.settings.store_timeout);
-        // A lease that is handed on lives as long as the one before: it has to be one that is renewed, and that ends with the
-        // process like the others.
+        // A lease that is handed on keeps the lifetime of the one before. So only leases that are
+        // renewed and end with their process may line up.
         let may_line_up = client.settings.hand_offs > 0
             && !asked.mode.is_shared()
             && asked.auto_renew

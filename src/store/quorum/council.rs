@@ -115,8 +115,8 @@ impl Council {
     }
 
     fn propose(&mut self, now: Instant, batch: u64, index: usize, mut request: Request, timeout: Duration) {
-        // Each node has reserved fences of its own with the lease, and can't tell by those that
-        // were used which it may take back.
+        // Each node has reserved its own fences with the lease. The used fences do not say which of
+        // them a node may take back.
         if let Request::Release { used, .. } = &mut request {
             *used = None;
         }
@@ -387,7 +387,7 @@ impl Council {
                 let heard = self.places.noticed(now, number, node, enough, patience);
                 self.heard(now, node, heard);
             }
-            // One node is not the quorum: what a lease has at the others counts on.
+            // One node is not the quorum: a lease still counts at the other nodes.
             Notice::Lost(_) => self.effects.notices.push(Notice::Missed),
             other => self.effects.notices.push(other),
         }

@@ -55,8 +55,8 @@ impl<'a> Class<'a> {
             Request::Renew { key, ttl, fences, .. } => (Class::Renew(*ttl, *fences), Some(key)),
             // A server knows of no processes: a lease ends by its ttl anyway.
             Request::Detach { key, ttl, .. } => (Class::Renew(*ttl, 0), Some(key)),
-            // A counter for each key advances by what is reserved, which is far slower than the
-            // clock: nothing need be given back.
+            // Redis has a counter for each key. Reservations move it far slower than the clock, so
+            // a release need not give fences back.
             Request::Release { key, .. } => (Class::Release, Some(key)),
             Request::Adopt { key, ttl, holder, .. } => (Class::Adopt(*ttl, holder), Some(key)),
             Request::Accept { key, .. } => (Class::Accept, Some(key)),

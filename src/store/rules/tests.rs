@@ -77,12 +77,12 @@ impl Scene {
         self.give_back(owner, None)
     }
 
-    /// Releases, and says which fence was the last that was used.
+    /// Releases the lease; `used` is the last fence that was used.
     fn give_back(&mut self, owner: Owner, used: Option<u64>) -> Reply {
         self.turn(|lock, turn| lock.release(owner.0, used.map(Fence), turn))
     }
 
-    /// The first of so many fences.
+    /// Acquires a lease with `fences` fences and returns the first one.
     fn block(&mut self, owner: Owner, mode: Mode, fences: u32) -> u64 {
         match self.ask(Ask { mode, fences, ..Ask::new("k".into(), owner.0, ttl(TTL), "h".into()) }) {
             Reply::Acquired { fence, .. } => fence.0,
@@ -315,7 +315,7 @@ fn a_lock_knows_when_nothing_is_left_of_it() {
 
 #[test]
 fn a_release_gives_back_the_fences_that_were_not_used() {
-    // 64 are reserved, from 1 on. What is said to be used, and which is the next.
+    // 64 fences are reserved, from 1 on. Each pair is the last used fence, and the next one.
     for (used, next) in [(Some(1), 2), (Some(5), 6), (Some(64), 65), (None, 65)] {
         let ([a, b], mut s) = (owners(), Scene::new());
         assert_eq!(s.block(a, Mode::Exclusive, 64), 1);
@@ -325,17 +325,17 @@ fn a_release_gives_back_the_fences_that_were_not_used() {
 }
 
 #[test]
-fn nothing_that_is_said_to_be_used_makes_fences_go_back_or_run_ahead() {
+fn a_wrong_last_used_fence_makes_fences_neither_go_back_nor_run_ahead() {
     let ([a, b, c], mut s) = (owners(), Scene::new());
     s.block(a, Mode::Exclusive, 64);
     s.give_back(a, Some(1_000_000));
-    assert_eq!(s.block(b, Mode::Exclusive, 64), 65, "more than was reserved");
+    assert_eq!(s.block(b, Mode::Exclusive, 64), 65, "more than the reserved fences");
     s.give_back(b, Some(3));
-    assert_eq!(s.block(c, Mode::Exclusive, 1), 66, "less than its own fence");
+    assert_eq!(s.block(c, Mode::Exclusive, 1), 66, "less than the lease's own fence");
 }
 
 #[test]
-fn a_release_that_is_repeated_or_comes_too_late_gives_nothing_back() {
+fn a_repeated_or_late_release_gives_no_fences_back() {
     let ([a, b, c], mut s) = (owners(), Scene::new());
     s.block(a, Mode::Exclusive, 64);
     s.give_back(a, Some(10));
@@ -343,21 +343,21 @@ fn a_release_that_is_repeated_or_comes_too_late_gives_nothing_back() {
     assert_eq!(s.give_back(a, Some(1)), Reply::NotHeld(Absence::Taken));
     s.after(ttl(TTL).as_duration());
     assert_eq!(s.give_back(b, Some(11)), Reply::NotHeld(Absence::Missing));
-    assert_eq!(s.block(c, Mode::Exclusive, 1), 75, "what ran out may still be handed on");
+    assert_eq!(s.block(c, Mode::Exclusive, 1), 75, "the holder may still hand on a lease that ran out");
 }
 
 #[test]
-fn whatever_else_ends_a_lease_its_last_fence_counts() {
+fn if_a_lease_ends_without_its_holders_release_its_last_fence_counts() {
     type End = fn(&mut Scene, Owner);
     let ends: [(&str, End); 4] = [
-        ("it runs out", |s, _| s.now = s.now + ttl(TTL).as_duration()),
-        ("it is broken", |s, _| drop(s.turn(|lock, turn| lock.break_all(turn)))),
-        ("its heir does not know", |s, a| {
+        ("the lease runs out", |s, _| s.now = s.now + ttl(TTL).as_duration()),
+        ("the lease is broken", |s, _| drop(s.turn(|lock, turn| lock.break_all(turn)))),
+        ("its heir does not know which fences were used", |s, a| {
             let heir = Token::random();
             s.turn(|lock, turn| lock.adopt(a.0, heir, ttl(TTL), &"h".into(), turn));
             s.release(Owner(heir, 9));
         }),
-        ("it ran out, and somebody else only looked", |s, _| {
+        ("the lease ran out, and another client only looked", |s, _| {
             s.after(ttl(TTL).as_duration()).turn(|lock, turn| lock.settle(turn));
         }),
     ];
@@ -372,7 +372,7 @@ fn whatever_else_ends_a_lease_its_last_fence_counts() {
 }
 
 #[test]
-fn whoever_is_next_in_the_queue_gets_what_the_one_before_gave_back() {
+fn the_next_waiter_gets_the_fences_that_the_holder_gave_back() {
     let ([a, b, c], mut s) = (owners(), Scene::new());
     s.block(a, Mode::Exclusive, 64);
     s.lock(b);
@@ -383,10 +383,10 @@ fn whoever_is_next_in_the_queue_gets_what_the_one_before_gave_back() {
 }
 
 #[test]
-fn shared_leases_have_fences_of_their_own_and_give_none_back() {
+fn each_shared_lease_has_its_own_fences_and_gives_none_back() {
     let ([a, b, c, d], mut s) = (owners(), Scene::new());
     assert_eq!(s.block(a, READ, 3), 1);
-    assert_eq!(s.block(b, READ, 1), 4, "above what is reserved with the other");
+    assert_eq!(s.block(b, READ, 1), 4, "above the fences of the other lease");
     s.give_back(b, Some(1));
     assert_eq!(s.block(c, READ, 1), 5);
     s.give_back(a, Some(1));
@@ -404,5 +404,5 @@ fn an_accepted_fence_is_above_the_floor_only_once_the_lease_has_ended() {
     assert_eq!(s.block(b, Mode::Exclusive, 1), 110);
     s.turn(|lock, turn| lock.accept(b.0, Fence(50), 1, turn));
     s.release(b);
-    assert_eq!(s.floor, 110, "a smaller one lowers nothing");
+    assert_eq!(s.floor, 110, "a smaller fence does not lower the floor");
 }

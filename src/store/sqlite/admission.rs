@@ -1,16 +1,20 @@
-//! When a store may use the files, and what happens when they are exchanged.
+//! When a store may use the files, and what happens when the files are replaced.
 //!
-//! **Nobody grants anything in other files than a live owner uses.** A store first *registers*: it writes into its owner's
-//! file which files it has open. Then it *looks* at all other live owners, and waits as long as one of them uses others. Two
-//! stores A and B with different files can't both go on: each looks after it has registered, so the later of the two
-//! registrations comes before its own look and after the other's registration, which that look therefore sees. (That is
-//! Dekker's argument; the fence below keeps both in that order on every processor.)
+//! **While a live owner uses the files, no store grants a lease in other files.** A store first
+//! *registers*: it writes into its owner's file which files it has open. Then it *looks* at all
+//! other live owners, and waits as long as one of them uses other files. Two stores A and B with
+//! different files can't both go on. Each looks after it has registered, so the store that
+//! registers last looks after both registrations and sees the other's. (That is Dekker's argument;
+//! the fence below keeps both steps in that order on every processor.)
 //!
-//! Whoever was admitted looks at the others no more. It looks after its own files, every [`CHECK_EVERY`]; what it grants in
-//! between counts, because nobody else is let in. When a name leads elsewhere, it tells the engine, which takes all leases of the store for lost; then it
-//! unlocks its owner's file, and those who wait go on. What it had in the old files is freed by that, should they come back.
+//! An admitted store does not look at the others again. It checks its own files, every
+//! [`CHECK_EVERY`]. Its grants in between are valid, because no other store is admitted meanwhile.
+//! If a name leads elsewhere, the store tells the engine, which marks all leases of the store as
+//! lost. Then the store unlocks its owner's file, and the waiting stores go on. That also frees
+//! what it had in the old files, in case they come back.
 //!
-//! A store that has nothing in the files for a while closes them and says so, and is not woken any more.
+//! A store that has had nothing in the files for a while closes them and records that. Nothing
+//! wakes it any more.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -24,11 +28,12 @@ use super::{directory, failure, identity};
 use crate::engine::clock;
 use crate::lease::Instant;
 
-/// How often a store that has something in the files looks whether they are still there. Half of what a newcomer waits then, on
-/// average; a look costs about 3 µs.
+/// How often a store that has something in the files checks that they are still there. A new store
+/// waits half of this on average, after the files were replaced. If this is larger, it waits
+/// longer; if this is smaller, idle holders wake more often, for about 3 µs each.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// How often a newcomer looks whether the others have noticed.
+/// How often a new store checks whether the others have noticed that the files were replaced.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Keeper {
@@ -54,8 +59,8 @@ impl Keeper {
         if elsewhere || self.used.as_ref().is_some_and(|used| !used.are_named()) {
             return Err(Trouble::Moved);
         }
-        // Before anything is opened: who opens a database without its log has the log made anew, and disturbs those who
-        // use the one that was moved.
+        // Wait before opening: opening a database without its log creates a new log, which disturbs
+        // the stores that use the moved one.
         self.wait_for_others(&place, deadline)?;
         let session = Session::open(&self.path, &place, deadline)?;
         if self.used.as_ref().is_some_and(|used| used.ids != session.files().ids) {
@@ -66,13 +71,13 @@ impl Keeper {
         self.session = Some(session);
         self.admitted = false;
         if !self.watch.is_empty() {
-            // It may be another file, in which nobody of ours waits.
+            // It may be another file, in which no waiter of this process is queued.
             let _ = self.notices.send(Notice::Missed);
         }
         Ok(())
     }
 
-    /// Says which files are used, and waits until nobody uses others.
+    /// Registers the files that this store uses, and waits until no live owner uses others.
     fn register(&mut self, deadline: Instant) -> Result<(), Trouble> {
         let (Some(session), Some(place)) = (&self.session, self.place.clone()) else {
             return Err(Trouble::Moved);
@@ -91,14 +96,15 @@ impl Keeper {
         self.wait_for_others(&place, deadline)
     }
 
-    /// Waits until no live owner uses other files: than the opened ones, or before they are opened than have the names.
+    /// Waits until no live owner uses files other than the opened ones. If none are open yet,
+    /// compares with the files that have the names now.
     fn wait_for_others(&mut self, place: &Place, deadline: Instant) -> Result<(), Trouble> {
         loop {
             let ids = self.session.as_ref().map_or_else(|| place.names.look(), |session| session.files().ids);
-            // What this store has said is there before it reads what others say.
+            // This store's registration has to be visible before it reads those of others.
             fence(Ordering::SeqCst);
             let obstacle = owner::obstacle(&place.owners, self.owner.as_ref().map(Owner::id), &ids);
-            // Of two who see each other, one has files whose names lead elsewhere by now.
+            // If two stores see each other, the names of the files of one lead elsewhere by now.
             if self.session.as_ref().is_some_and(Session::is_moved) {
                 return Err(Trouble::Moved);
             }
@@ -116,7 +122,8 @@ impl Keeper {
         if !is_second {
             return Ok(());
         }
-        // The other copy is not to be refused in its turn. What is held here goes on.
+        // Remove this copy's owner, so that the other copy is not refused in its turn. If this copy
+        // holds leases, it keeps them.
         if self.usage.is_empty()
             && let Some(owner) = self.owner.take()
         {
@@ -133,7 +140,7 @@ impl Keeper {
         };
         let message = format!(
             "the lock file {} or its -wal or -shm was moved, replaced or removed while {who} was using it; \
-             locks are granted again when that process has noticed, which takes 0.1 s unless it is stopped: \
+             locks are granted again when that process has noticed, after about 0.1 s; if it is stopped, \
              resume or end it",
             self.path.display()
         );
@@ -142,19 +149,20 @@ impl Keeper {
 
     fn second_copy(&self) -> StoreError {
         let message = format!(
-            "the lock file {} is open in another copy of leasehold in this process, and this system can't keep \
-             the two apart; install one version only, mark leasehold as external for the bundler, or use Redis",
+            "the lock file {} is open in another copy of leasehold in this process, and this system has no file \
+             locks that keep the two copies apart; install one version only, declare leasehold external in the \
+             bundler, or use Redis",
             self.path.display()
         );
         StoreError::not_done(StoreErrorKind::Unsupported, message)
     }
 
-    /// When to look after the files next; never while they are closed.
+    /// Returns when to check the files next; `None` while they are closed.
     pub(super) fn check_due(&self) -> Option<Instant> {
         (self.session.is_some() || self.used.is_some()).then_some(self.check_at)
     }
 
-    /// Looks after the files, and closes them when nothing is left to do there.
+    /// Checks the files, and closes them when this store has nothing left in them.
     pub(super) fn check(&mut self) {
         let now = clock::now();
         self.check_at = now + CHECK_EVERY;
@@ -167,7 +175,8 @@ impl Keeper {
             return self.rest();
         }
         if self.owner.as_ref().is_some_and(|owner| !owner.is_in_place()) {
-            // Others can't find it any more. What was granted names it all the same, and counts until its time is over.
+            // Other stores can't find the owner's file any more. The leases still name it, and
+            // count until their time is over.
             self.owner = None;
             (self.used, self.admitted) = (None, false);
             let registered = self.register(now);
@@ -178,8 +187,8 @@ impl Keeper {
         }
     }
 
-    /// The names lead to other files: nothing that was granted in those counts any more. Returns when the engine has heard
-    /// that, or when the last of the leases has run out.
+    /// Gives up the leases, because the names lead to other files. Returns when the engine has
+    /// marked the leases as lost, or when the last of them has run out.
     pub(super) fn lose(&mut self) {
         if let Some(end) = self.usage.last_end() {
             let (acknowledgement, dropped) = Acknowledgement::pair();
@@ -192,7 +201,7 @@ impl Keeper {
         self.usage.clear();
         self.watch = Watch::default();
         self.close();
-        // Unlocks its file, which lets others in.
+        // Unlocks the owner's file, which admits the other stores.
         self.owner = None;
     }
 
@@ -202,7 +211,8 @@ impl Keeper {
             session.shorten_log(owner);
         }
         self.close();
-        // If it can't be written, those who find other files wait for the end of this process.
+        // If the record can't be written, stores that find other files wait for the end of this
+        // process.
         if let Some(owner) = &self.owner {
             let _ = owner.say(None);
         }

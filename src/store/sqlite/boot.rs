@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 /// The id of this boot; nil where the system does not tell one.
 ///
-/// Only Linux is asked. Elsewhere the rules of [`super::peers`] for a nil boot make a process's lease
-/// of an earlier boot end no later than its ttl after the next look at it.
+/// Only Linux has such an id. On other systems, [`super::peers`] has rules for a nil boot: a lease
+/// of an earlier boot ends no later than its ttl after the next look at it.
 pub fn id() -> Uuid {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {

@@ -1,4 +1,4 @@
-//! Which files a store really uses, whatever their names lead to.
+//! Identifies the files that a store has open, whatever their names lead to.
 
 use std::ffi::CString;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::Stat;
 
 use super::{probe, syscalls};
 
-/// A file of this machine.
+/// Identifies a file of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     pub device: u64,
@@ -25,7 +25,8 @@ impl FileId {
     }
 }
 
-/// The database, its log and the log's index. Without the latter two where the file system can't share memory.
+/// The ids of the database, its log and the log's index. If the file system can't share memory, the
+/// latter two are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIds {
     pub main: Option<FileId>,
@@ -34,7 +35,8 @@ pub struct FileIds {
 }
 
 impl FileIds {
-    /// Returns whether these files still have their names, which lead to the files `named` now.
+    /// Returns whether these files still have their names. `named` are the files that the names
+    /// lead to now.
     pub fn are_named(&self, named: &Self) -> bool {
         let same = |used: Option<FileId>, named| used.is_none() || used == named;
         self.main == named.main && same(self.wal, named.wal) && same(self.shm, named.shm)
@@ -48,14 +50,14 @@ fn file_at(name: &CString) -> Option<FileId> {
 /// The names of the three files.
 #[derive(Clone, Debug)]
 pub struct FileNames {
-    /// As the user wrote it: should it be a link, the link may be changed.
+    /// The path as the user wrote it: if it is a link, the link itself may change.
     given: CString,
-    /// Beside the database itself.
+    /// The log and its index, beside the database itself.
     logs: [CString; 2],
 }
 
 impl FileNames {
-    /// The names of the database at `given`, which really lies at `real`.
+    /// Makes the names of the database at `given`, which resolves to `real`.
     pub fn new(given: &Path, real: &Path) -> io::Result<Self> {
         let name = |path: &Path, end: &str| {
             let mut bytes = path.as_os_str().as_bytes().to_vec();
@@ -90,15 +92,17 @@ pub struct Files {
 }
 
 impl Files {
-    /// Tells which files SQLite has opened for the database at `real` on this thread since [`prepare`]. It has read from it.
-    /// `None` if that can't be told, because it was exchanged meanwhile.
+    /// Returns the files that SQLite has opened for the database at `real` on this thread since
+    /// [`prepare`]. SQLite has to have read from the database. Returns `None` if the files were
+    /// replaced meanwhile.
     pub fn opened(names: Arc<FileNames>, real: &Path) -> Option<Self> {
         let opened = |end: &str| {
             let mut path = real.as_os_str().to_owned();
             path.push(end);
             syscalls::opened(&PathBuf::from(path))
         };
-        // SQLite uses a descriptor again that it could not close; then the name led to that file a moment ago.
+        // SQLite reuses a descriptor that it could not close. Then it opened nothing, and the name
+        // led to that file a moment ago.
         let main = opened("").or(names.look().main)?;
         let wal = opened("-wal");
         let mut indexes = INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +117,8 @@ impl Files {
         Some(Self { names, ids: FileIds { main: Some(main), wal, shm } })
     }
 
-    /// Returns whether the name of the database still leads to it: a third of the whole question.
+    /// Returns whether the name of the database still leads to it. Costs a third of
+    /// [`are_named`](Self::are_named).
     pub fn is_database_named(&self) -> bool {
         self.names.database() == self.ids.main
     }
@@ -124,22 +129,25 @@ impl Files {
     }
 }
 
-/// The index of the log that this copy of SQLite has open for a database, or had last. It opens that once for all connections,
-/// so that only the first of them sees which file it is. A few bytes for each database that was ever opened.
+/// Maps each database to the log index that this copy of SQLite has open for it, or had last.
+/// SQLite opens the index once for all connections, so only the first connection sees which file it
+/// is. Keeps a few bytes for each database that was ever opened.
 static INDEXES: Mutex<Option<FxHashMap<FileId, FileId>>> = Mutex::new(None);
 
-/// Has to be called before SQLite opens the files of a database.
+/// Prepares this thread for [`Files::opened`]. Call it before SQLite opens the files of a database.
 pub fn prepare() {
     syscalls::install();
     syscalls::forget();
 }
 
-/// Returns whether copies of the library in one process exclude each other by the locks of files in `directory`.
+/// Returns whether copies of the library in one process exclude each other by locks on files in
+/// `directory`.
 pub fn copies_exclude_each_other(directory: &Path) -> bool {
     syscalls::install() && probe::locks_belong_to_open_files(directory)
 }
 
-/// Returns whether both paths lead to one file that is there. One of several names (hard links) is not: such a file is refused.
+/// Returns whether both paths lead to the same existing file. Returns `false` for a file with
+/// several names (hard links), because such a file is refused.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let found = |path: &Path| rustix::fs::stat(path).ok().filter(|found| found.st_nlink == 1);
     match (found(one), found(other)) {
@@ -148,10 +156,11 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Returns where the database at `path` really lies: all links are followed, also one that leads nowhere yet.
+/// Returns the path of the database at `path` with all links followed, also a link whose target
+/// does not exist yet.
 pub fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_path_buf();
-    // As many as the system follows.
+    // The system follows 40 links at most, too.
     for _ in 0..40 {
         if let Ok(real) = dunce::canonicalize(&path) {
             return real;

@@ -1,10 +1,11 @@
-//! Where an open file can be neither moved nor replaced (Windows), its name says all.
+//! Identifies files by their names, for systems where an open file can be neither moved nor
+//! replaced (Windows).
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which files those are is not asked.
+/// Stands for the files: their names identify them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIds;
 
@@ -46,7 +47,7 @@ impl Files {
     }
 }
 
-/// Nothing needs to be replaced: locks belong to the open file here.
+/// Does nothing: locks belong to the open file here.
 pub fn prepare() {}
 
 /// Returns whether copies of the library in one process exclude each other.
@@ -54,7 +55,7 @@ pub fn copies_exclude_each_other(_: &Path) -> bool {
     true
 }
 
-/// Returns where the database at `path` really lies.
+/// Returns the path of the database at `path` with all links followed.
 pub fn resolve(path: &Path) -> PathBuf {
     if let Ok(real) = dunce::canonicalize(path) {
         return real;
@@ -66,7 +67,7 @@ pub fn resolve(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns whether both paths lead to one file that is there.
+/// Returns whether both paths lead to the same file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     resolve(one) == resolve(other)
 }

@@ -69,10 +69,10 @@ pub struct Turn<'a> {
     writes: bool,
     /// The locks that were looked at. Nobody else can change them meanwhile.
     known: FxHashMap<Key, Known>,
-    /// The floor of the fences in the file, once it was asked for. See [`rules`].
+    /// The floor of the fences in the file, once it was read. See [`rules`].
     floor: Option<Fence>,
-    /// The largest fence of the leases that ended in this transaction: the floor is at least that
-    /// from then on.
+    /// The largest fence of the leases that ended in this transaction. The commit raises the floor
+    /// to it.
     raised: Fence,
     /// Whether anybody waits in the file, once it was asked: mostly nobody does, and no lock needs to be asked then.
     any_waiters: Option<bool>,
@@ -292,8 +292,8 @@ impl<'a> Turn<'a> {
             self.rows.store(&key, known)?;
         }
         for owner in self.peers.gone() {
-            // Nobody may have looked at these leases, and the rows alone say how far their fences
-            // went.
+            // This transaction may not have read these leases. Only the rows say how far their
+            // fences went.
             let mut statement = self.connection.prepare_cached(LAST_OF_OWNER)?;
             let last: Option<i64> =
                 statement.query_row(named_params! { ":owner": owner.as_bytes() }, |row| row.get(0))?;
@@ -324,7 +324,7 @@ impl<'a> Turn<'a> {
         let (me, wall_us, floor) = (self.me, self.wall_us, self.floor);
         let raised = Cell::from_mut(&mut self.raised);
         let mut fences = |after: Fence, _: u32| {
-            let floor = floor.expect("read before a rule that reserves fences");
+            let floor = floor.expect("the floor is read before a rule that reserves fences");
             floor.max(raised.get()).max(after).next(wall_us)
         };
         let mut raise = |fence: Fence| raised.set(raised.get().max(fence));
@@ -354,7 +354,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Writes down when the lease of `token` ends by the wall clock: that is to count in another
+    /// Writes down when the lease of `token` ends by the wall clock. That instant counts in another
     /// boot.
     fn outlive(&mut self, key: &Key, token: Token) -> rusqlite::Result<()> {
         let (me, now, wall) = (self.me, self.now, Instant::from_micros(self.wall_us));
@@ -374,7 +374,7 @@ impl<'a> Turn<'a> {
         Ok(self.known.get_mut(key).expect("just put there"))
     }
 
-    /// The lock `key` out of the file, less what has ended.
+    /// Reads the lock `key` from the file, without the rows that have ended.
     fn read(&mut self, key: &str) -> rusqlite::Result<Known> {
         let queue = match self.any_waiters {
             Some(any) => any,
@@ -400,7 +400,7 @@ impl<'a> Turn<'a> {
                     return None;
                 }
                 (Fate::Lives, _) => {}
-                // It is not written down: its own boot goes by its own clock.
+                // This is not written back: the row counts by the clock of its own boot.
                 (Fate::Believed, Content::Lease(held)) => held.ends = now + ttl,
                 (Fate::Believed, Content::Waiter(waiting)) => {
                     (waiting.since, waiting.until) = (now, now + ttl)

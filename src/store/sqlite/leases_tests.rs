@@ -38,7 +38,7 @@ impl Ledger {
         self.turn_at(owner, boot, ms, WALL, batch)
     }
 
-    /// The same when the wall clock shows so many µs.
+    /// Runs a turn while the wall clock shows `wall` µs.
     pub fn turn_at(
         &self,
         owner: Uuid,
@@ -168,7 +168,7 @@ fn where_boots_have_no_names_a_lease_cannot_outlive_its_ttl_by_a_reboot() {
     let (nil, me) = (Uuid::nil(), ledger.owner());
     granted(&ledger.ask(Uuid::new_v4(), nil, 1_000_000, &acquire("k", 1_000)));
     assert_eq!(busy(&ledger.ask(me.id(), nil, 1_000_500, &acquire("k", 1_000))), 500_000);
-    // More left than it ever had: the clock began anew.
+    // More time is left than the ttl, so the clock began anew.
     granted(&ledger.ask(me.id(), nil, 5, &acquire("k", 1_000)));
 }
 
@@ -268,7 +268,7 @@ fn acquire_block(key: &str, token: Token) -> Request {
 }
 
 #[test]
-fn fences_of_one_key_do_not_move_those_of_another_and_what_is_not_used_is_given_back() {
+fn fences_of_one_key_do_not_move_those_of_another_and_unused_ones_are_given_back() {
     let (ledger, boot) = (Ledger::new(), Uuid::new_v4());
     let me = ledger.owner();
     let ask = |request| ledger.ask(me.id(), boot, 0, &request);
@@ -284,13 +284,13 @@ fn fences_of_one_key_do_not_move_those_of_another_and_what_is_not_used_is_given_
     assert_eq!(granted(&ask(acquire("k", 1_000))), Fence(WALL + 6));
 }
 
-/// What takes the rows of a lease out of the file.
+/// Each way deletes the rows of a lease.
 #[test]
-fn fences_grow_past_those_of_a_lease_however_its_row_goes() {
+fn fences_grow_past_those_of_a_lease_however_its_row_is_deleted() {
     type Go = fn(&Ledger, Owner, Owner, Uuid);
     let ways: [(&str, Go); 6] = [
-        ("its process is gone, and somebody asks", |_, dying, _, _| drop(dying)),
-        ("its process is gone, and somebody asks for another lock", |ledger, dying, me, boot| {
+        ("its process is gone, and a client asks", |_, dying, _, _| drop(dying)),
+        ("its process is gone, and a client asks for another lock", |ledger, dying, me, boot| {
             drop(dying);
             ledger.ask(me.id(), boot, 2, &acquire("bait", 10));
         }),
@@ -301,15 +301,17 @@ fn fences_grow_past_those_of_a_lease_however_its_row_goes() {
             turn.retire();
             turn.finish().unwrap();
         }),
-        ("it ran out and is swept", |ledger, _owner, me, boot| ledger.sweep(me.id(), boot, 60_000)),
-        ("it ran out, and a read looked first", |ledger, _owner, me, boot| {
+        ("the lease ran out, and a sweep deletes it", |ledger, _owner, me, boot| {
+            ledger.sweep(me.id(), boot, 60_000)
+        }),
+        ("the lease ran out, and a read looked first", |ledger, _owner, me, boot| {
             let me = Me { owner: me.id(), boot, owners: &ledger.owners };
             let now = Instant::from_micros(60_000_000);
             let mut turn = Turn::new(&ledger.connection, me, now, WALL, false).unwrap();
             turn.apply(&Request::Inspect { key: "k".into() }).unwrap();
             turn.finish().unwrap();
         }),
-        ("it is broken", |ledger, _owner, me, boot| {
+        ("the lease is broken", |ledger, _owner, me, boot| {
             ledger.ask(me.id(), boot, 2, &Request::Break { key: "k".into() });
         }),
     ];
@@ -326,8 +328,8 @@ fn fences_grow_past_those_of_a_lease_however_its_row_goes() {
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// What a reboot finds of a lease that was detached for `ttl` s: at WALL, when the boot's clock
-/// showed an hour.
+/// A lease that was detached for `ttl` s before a reboot: at WALL, when the boot's clock showed an
+/// hour.
 struct Detached {
     ledger: Ledger,
     me: Owner,
@@ -346,14 +348,14 @@ impl Detached {
         detached
     }
 
-    /// Asks when the boot's clock shows `shown` s, and the wall clock `wall` s after WALL.
+    /// Asks while the boot's clock shows `shown` s, and the wall clock `wall` s after WALL.
     fn ask(&self, boot: Uuid, shown: u64, wall: i64, request: Request) -> Reply {
         let wall = WALL.saturating_add_signed(wall * 1_000_000);
         let (mut answers, _) = self.ledger.turn_at(self.me.id(), boot, shown * 1000, wall, &[request]);
         answers.pop().unwrap().unwrap()
     }
 
-    /// For how many s it lives; `None` if it has ended.
+    /// Returns for how many s the lease still lives; `None` if it has ended.
     fn left(&self, boot: Uuid, shown: u64, wall: i64) -> Option<u64> {
         match self.ask(boot, shown, wall, acquire("k", 10)) {
             Reply::Busy { remaining } => remaining.map(|left| left.as_secs()),
@@ -364,17 +366,17 @@ impl Detached {
 }
 
 #[test]
-fn what_was_detached_outlives_the_boot_and_lives_for_its_ttl_from_the_first_look_on() {
+fn a_detached_lease_outlives_the_boot_and_lives_for_its_ttl_from_the_first_look_on() {
     let (before, after) = (Uuid::new_v4(), Uuid::new_v4());
     let lease = Detached::new(before, 600);
-    assert_eq!(lease.left(before, 3_601, 1), Some(599), "in its own boot it has what is left");
+    assert_eq!(lease.left(before, 3_601, 1), Some(599), "in its own boot, only the rest of its ttl");
     assert_eq!(lease.left(after, 50, 200), Some(600));
-    assert_eq!(lease.left(after, 649, 799), Some(1), "from that look on");
+    assert_eq!(lease.left(after, 649, 799), Some(1), "the ttl counts from that look on");
     assert_eq!(lease.left(after, 650, 800), None);
 }
 
 #[test]
-fn what_was_detached_is_adopted_after_a_reboot() {
+fn a_detached_lease_can_be_adopted_after_a_reboot() {
     let lease = Detached::new(Uuid::new_v4(), 600);
     let (after, heir, ttl) = (Uuid::new_v4(), Token::random(), Ttl::from_millis(10_000).unwrap());
     let token = lease.token;
@@ -387,24 +389,24 @@ fn what_was_detached_is_adopted_after_a_reboot() {
 }
 
 #[test]
-fn a_read_shows_what_outlives_the_boot_and_leaves_it_to_a_write_to_count_from_then_on() {
+fn a_read_shows_a_lease_that_outlives_the_boot_and_only_a_write_starts_its_ttl() {
     let (lease, after) = (Detached::new(Uuid::new_v4(), 600), Uuid::new_v4());
     for shown in [10, 20] {
         let me = Me { owner: lease.me.id(), boot: after, owners: &lease.ledger.owners };
         let now = Instant::from_micros(shown * 1_000_000);
         let mut turn = Turn::new(&lease.ledger.connection, me, now, WALL, false).unwrap();
         let Reply::Inspected(Some(info)) = turn.apply(&Request::Inspect { key: "k".into() }).unwrap() else {
-            panic!("it is held")
+            panic!("the lease is held")
         };
         assert_eq!(info.leases[0].remaining, Some(Duration::from_secs(600)));
         turn.finish().unwrap();
     }
     lease.ledger.sweep(lease.me.id(), after, 30_000);
-    assert_eq!(lease.left(after, 40, 40), Some(590), "the sweep looked at 30");
+    assert_eq!(lease.left(after, 40, 40), Some(590), "the sweep looked at 30 s");
 }
 
 #[test]
-fn machines_that_start_every_hour_keep_it_for_a_day_more_and_not_for_ever() {
+fn a_machine_that_starts_every_hour_keeps_a_detached_lease_for_a_day_more() {
     let (lease, ttl) = (Detached::new(Uuid::new_v4(), 2 * DAY), 2 * DAY as i64);
     let end = ttl + DAY as i64;
     for hour in (1..).map(|hour| hour * 3_600).take_while(|wall| *wall < end) {
@@ -424,11 +426,11 @@ fn a_wall_clock_that_is_wrong_by_hours_ends_nothing_early() {
 }
 
 #[test]
-fn where_boots_have_no_names_what_was_detached_outlives_the_boot_too() {
+fn a_detached_lease_outlives_a_boot_that_has_no_id() {
     let nil = Uuid::nil();
     let lease = Detached::new(nil, 600);
     assert_eq!(lease.left(nil, 3_700, 100), Some(500));
-    // More left than it ever had: the clock began anew.
+    // More time is left than the ttl, so the clock began anew.
     assert_eq!(lease.left(nil, 5, 200), Some(600));
     assert_eq!(lease.left(nil, 15, 210), Some(590));
     let late = Detached::new(nil, 600);
@@ -436,7 +438,7 @@ fn where_boots_have_no_names_what_was_detached_outlives_the_boot_too() {
 }
 
 #[test]
-fn what_a_process_renewed_goes_with_its_boot_though_it_was_detached_once() {
+fn a_renewed_lease_ends_with_its_boot_though_it_was_detached_once() {
     let (before, after) = (Uuid::new_v4(), Uuid::new_v4());
     let lease = Detached::new(before, 600);
     let (key, token, ttl) = ("k".into(), lease.token, Ttl::from_millis(600_000).unwrap());

@@ -8,21 +8,21 @@
 //! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
 //! - `owner`: how processes tell which of them still live;
-//! - `record`: what an owner says of the files that its store uses;
-//! - `identity`: which files those really are;
-//! - `admission`: when a store may use them, and what happens when they are exchanged;
+//! - `record`: what an owner's file says of the files that its store uses;
+//! - `identity`: which files the names lead to;
+//! - `admission`: when a store may use them, and what happens when they are replaced;
 //! - `usage`: what this store has in them;
 //! - `syscalls`, `probe`: locks that belong to the open file and not to the process;
-//! - `peers`: what one transaction knows of that;
+//! - `peers`: which owners live, as far as one transaction knows;
 //! - `boot`: which run of the machine this is;
 //! - `directory`: where the default file lies, and when it is refused;
 //! - `failure`: SQLite's errors in the contract's words.
 //!
 //! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host
-//! share and nobody can set. It begins anew at each boot, so every lease names its boot. What a
-//! process held is free in another boot. A detached lease, which belongs to no process, goes on:
-//! see [`peers`](self::peers). For that its commit waits for the disk, and the lease names the wall
-//! clock at which it ends. Besides, the wall clock only ever makes fences grow.
+//! share and no process can set. It begins anew at each boot, so every lease names its boot. What a
+//! process held is free in another boot. A detached lease belongs to no process and outlives the
+//! boot: see [`peers`](self::peers). So its commit waits for the disk, and the lease names the wall
+//! clock at which it ends. Apart from that, the wall clock only makes fences grow.
 //!
 //! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the database,
 //! in `PATH.owners/`, and every lease names that file. The kernel drops the lock when the process ends in
@@ -32,17 +32,19 @@
 //! whose waiters are in the file looks every few milliseconds whether another has changed it, and does what nobody may
 //! be left to do: it hands on the leases of processes that are gone, and those that have run out.
 //!
-//! **Several copies of the library in one process** exclude each other like processes: SQLite's locks belong to the open file
-//! (`syscalls`). Clients of one copy that name the same file share one store. Where the system has no such locks, a second
-//! copy is refused.
+//! **Several copies of the library in one process** exclude each other like processes: SQLite's
+//! locks belong to the open file (`syscalls`). Clients of one copy that name the same file share
+//! one store. If the system has no such locks, the second copy is refused.
 //!
-//! **Files that are moved, replaced or removed.** The database, its log and the log's index are one thing. A store that has
-//! anything in them looks every 50 ms whether all three names still lead to the files that it has open. If not, it first tells the engine, which takes all leases of the store for lost; only then it gives up the
-//! lock on its owner's file. That file names the files that the store uses, and nobody grants anything in others while a
-//! live owner names those (`admission` says why that suffices). So **a holder knows before anybody else is let in**. Who
-//! removes `PATH.owners/` together with the files, or moves the directory of both away, leaves nothing that a newcomer could
-//! see; then the holder knows within 50 ms. Against tidiers that go by age, the files are touched every hour while they
-//! are used.
+//! **Files that are moved, replaced or removed.** The database, its log and the log's index belong
+//! together. A store that has anything in them checks every 50 ms that all three names still lead
+//! to the files that it has open. If not, the store first tells the engine, which marks all leases
+//! of the store as lost. Only then does it give up the lock on its owner's file. That file names
+//! the files that the store uses. While a live owner names those files, no store grants a lease in
+//! others (`admission` says why that suffices). So **a holder knows before another client is
+//! granted its lock**. If `PATH.owners/` is removed together with the files, or the directory of
+//! both is moved away, a new store can't see the old owners; the holder then knows within 50 ms.
+//! While the files are used, they are touched every hour, because some systems delete old files.
 
 mod admission;
 mod boot;

@@ -1,4 +1,4 @@
-//! Leases that outlive their process, on rows at chosen instants.
+//! Leases that outlive their process, tested on rows at chosen instants.
 
 use super::super::super::{Ask, Place};
 use super::tests::Ledger;
@@ -44,7 +44,7 @@ fn a_lease_that_outlives_its_process_ends_by_its_ttl_alone_also_after_a_renewal(
 }
 
 #[test]
-fn an_heir_says_anew_whether_its_lease_outlives_its_process() {
+fn each_adoption_says_anew_whether_the_lease_outlives_its_process() {
     for outlives_process in [true, false] {
         let ledger = Ledger::new();
         let (dead, dying, me, boot) = (ledger.owner(), ledger.owner(), ledger.owner(), Uuid::new_v4());
@@ -59,7 +59,7 @@ fn an_heir_says_anew_whether_its_lease_outlives_its_process() {
 }
 
 #[test]
-fn a_waiter_ends_with_its_process_whatever_its_lease_would_do_also_when_it_was_handed_that() {
+fn a_waiter_ends_with_its_process_also_after_it_was_handed_a_lease() {
     for handed in [false, true] {
         let ledger = Ledger::new();
         let (holder, dying, me, boot) = (ledger.owner(), ledger.owner(), ledger.owner(), Uuid::new_v4());
@@ -80,7 +80,7 @@ fn a_waiter_ends_with_its_process_whatever_its_lease_would_do_also_when_it_was_h
 }
 
 #[test]
-fn a_waiter_that_has_taken_its_lease_up_keeps_it_for_the_ttl_though_its_process_is_gone() {
+fn a_waiter_that_took_its_lease_up_keeps_it_for_the_ttl_though_its_process_is_gone() {
     let ledger = Ledger::new();
     let (holder, dying, me, boot) = (ledger.owner(), ledger.owner(), ledger.owner(), Uuid::new_v4());
     let (first, next) = (Token::random(), Token::random());

@@ -16,7 +16,7 @@ use super::identity::FileIds;
 #[cfg(unix)]
 use super::record::{ProcessId, Record, Said};
 
-/// The owners of this copy of the library.
+/// The ids of the owners that this copy of the library has made.
 static OWN: Mutex<Option<FxHashSet<Uuid>>> = Mutex::new(None);
 
 fn own() -> MutexGuard<'static, Option<FxHashSet<Uuid>>> {
@@ -31,10 +31,10 @@ pub struct Owner {
     file: File,
 }
 
-/// A live owner that stands in the way.
+/// A live owner that uses other files, so that a store may not use its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// Its process, if its file can be read.
+    /// The owner's process, if the owner's file can be read.
     pub pid: Option<u32>,
 }
 
@@ -89,18 +89,18 @@ impl Owner {
         }
     }
 
-    /// Returns whether the file is one of `directory`.
+    /// Returns whether the owner's file is in `directory`.
     pub fn is_of(&self, directory: &Path) -> bool {
         self.path.parent() == Some(directory)
     }
 
-    /// Tells other processes which files the store uses from now on.
+    /// Records for other processes which files the store uses from now on.
     #[cfg(unix)]
     pub fn say(&self, files: Option<FileIds>) -> io::Result<()> {
         Record::own(files).write(&self.file)
     }
 
-    /// The file is locked against being read, too.
+    /// Does nothing: on these systems other processes can't read a locked file.
     #[cfg(not(unix))]
     pub fn say(&self, _: Option<FileIds>) -> io::Result<()> {
         Ok(())
@@ -113,7 +113,7 @@ impl Owner {
 
     /// Takes the file away; the lock goes with the handle.
     pub fn retire(self) {
-        // While it is locked, so that no sweeper looks into it.
+        // Remove the file while it is locked, so that no other process takes the owner for dead.
         if self.is_in_place() {
             let _ = fs::remove_file(&self.path);
         }
@@ -170,7 +170,7 @@ pub fn dead(directory: &Path) -> Vec<(Uuid, File)> {
     .collect()
 }
 
-/// What the live owners in `directory` say, other than `except`.
+/// Returns the records of the live owners in `directory` other than `except`.
 #[cfg(unix)]
 fn records(directory: &Path, except: Option<Uuid>) -> impl Iterator<Item = (Uuid, Said)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -181,12 +181,12 @@ fn records(directory: &Path, except: Option<Uuid>) -> impl Iterator<Item = (Uuid
     })
 }
 
-/// Returns a live owner, other than `except`, that uses other files than those `named` now.
+/// Returns a live owner, other than `except`, that uses files other than `named`.
 #[cfg(unix)]
 pub fn obstacle(directory: &Path, except: Option<Uuid>, named: &FileIds) -> Option<Obstacle> {
     let boot = super::boot::id();
     records(directory, except).find_map(|(_, said)| match said {
-        // Another kernel counts files in its own way.
+        // File ids of another kernel can't be compared.
         Said::Record(Record { process, boot: its, files: Some(files) }) => {
             (its == boot && !files.are_named(named)).then_some(Obstacle { pid: Some(process.pid) })
         }
@@ -195,13 +195,14 @@ pub fn obstacle(directory: &Path, except: Option<Uuid>, named: &FileIds) -> Opti
     })
 }
 
-/// Elsewhere an open file can't be replaced.
+/// Returns `None`: on these systems an open file can't be replaced.
 #[cfg(not(unix))]
 pub fn obstacle(_: &Path, _: Option<Uuid>, _: &FileIds) -> Option<Obstacle> {
     None
 }
 
-/// Returns whether another copy of the library in this process has a store open whose owner is in `directory`.
+/// Returns whether another copy of the library in this process has an open store whose owner is in
+/// `directory`.
 #[cfg(unix)]
 pub fn is_second_copy(directory: &Path) -> bool {
     let (process, boot) = (ProcessId::own(), super::boot::id());
@@ -211,7 +212,7 @@ pub fn is_second_copy(directory: &Path) -> bool {
     })
 }
 
-/// Elsewhere copies never need to be told apart.
+/// Returns `false`: on these systems file locks keep the copies apart.
 #[cfg(not(unix))]
 pub fn is_second_copy(_: &Path) -> bool {
     false
@@ -280,7 +281,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_live_owner_stands_in_the_way_of_who_finds_other_files() {
+    fn a_live_owner_is_an_obstacle_to_a_store_that_finds_other_files() {
         use crate::store::sqlite::identity::FileId;
 
         let directory = fresh_directory();
@@ -288,7 +289,7 @@ mod tests {
         let used = FileIds { main: id(1), wal: id(2), shm: id(3) };
         let owner = Owner::create(&directory).unwrap();
         let seen = |named| obstacle(&directory, None, &named);
-        assert_eq!(seen(FileIds { main: None, ..used }), None, "it uses nothing yet");
+        assert_eq!(seen(FileIds { main: None, ..used }), None, "the owner uses nothing yet");
         owner.say(Some(used)).unwrap();
         assert_eq!(seen(used), None);
         let pid = Some(std::process::id());
@@ -299,31 +300,35 @@ mod tests {
             FileIds { main: None, wal: None, shm: None },
         ] {
             assert_eq!(seen(other), Some(Obstacle { pid }), "{other:?}");
-            assert_eq!(obstacle(&directory, Some(owner.id()), &other), None, "not in its own");
+            assert_eq!(
+                obstacle(&directory, Some(owner.id()), &other),
+                None,
+                "an owner is no obstacle to itself"
+            );
         }
         owner.say(None).unwrap();
-        assert_eq!(seen(FileIds { main: id(9), ..used }), None, "it uses nothing any more");
+        assert_eq!(seen(FileIds { main: id(9), ..used }), None, "the owner uses nothing any more");
         owner.say(Some(used)).unwrap();
         drop(owner);
-        assert_eq!(seen(FileIds { main: id(9), ..used }), None, "its process is gone");
+        assert_eq!(seen(FileIds { main: id(9), ..used }), None, "the owner's process is gone");
         fs::remove_dir_all(directory).unwrap();
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_second_copy_in_the_process_is_told_from_this_one_and_from_other_processes() {
+    fn a_second_copy_in_the_process_differs_from_this_copy_and_from_other_processes() {
         let directory = fresh_directory();
         let owner = Owner::create(&directory).unwrap();
-        assert!(!is_second_copy(&directory), "it is this copy's");
-        // As if another copy had made it.
+        assert!(!is_second_copy(&directory), "the owner is this copy's");
+        // Now the owner looks as if another copy had made it.
         own().get_or_insert_default().remove(&owner.id());
         assert!(is_second_copy(&directory));
         let elsewhere = Record { process: ProcessId { pid: 1, ..ProcessId::own() }, ..Record::own(None) };
         elsewhere.write(&owner.file).unwrap();
-        assert!(!is_second_copy(&directory), "it is another process's");
+        assert!(!is_second_copy(&directory), "the owner is another process's");
         owner.say(None).unwrap();
         drop(owner);
-        assert!(!is_second_copy(&directory), "it is gone");
+        assert!(!is_second_copy(&directory), "the owner is gone");
         fs::remove_dir_all(directory).unwrap();
     }
 

@@ -22,46 +22,45 @@ pub struct Me<'a> {
 }
 
 impl Me<'_> {
-    /// Whose a new lease is: nobody's if it outlives its process, so that only time ends it.
+    /// Returns the owner that a new lease names: nil if the lease outlives its process, so that
+    /// only time ends it.
     pub fn owner_of(&self, outlives_process: bool) -> Uuid {
         if outlives_process { Uuid::nil() } else { self.owner }
     }
 }
 
-/// How wrong the wall clock may be where it has to tell for how long the machine was off. A
-/// hardware clock in local time is wrong by up to 14 hours until it is corrected. If this is
-/// larger, detached leases may outlive their time by more; if it is smaller, they may end too early
-/// after a reboot.
+/// How wrong the wall clock may be when it tells how long the machine was off. A hardware clock in
+/// local time is wrong by up to 14 hours until it is corrected. If this is larger, detached leases
+/// may outlive their time by more; if it is smaller, they may end too early after a reboot.
 pub const WALL_DOUBT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a row says of its time.
+/// The columns of a row that say when it ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// The store that it belongs to; nil for none.
+    /// The store that the row belongs to; nil for none.
     pub owner: Uuid,
-    /// The boot in which it was written.
+    /// The boot in which the row was written.
     pub boot: Uuid,
-    /// How long it was to last.
+    /// The ttl of the row.
     pub ttl: Duration,
-    /// Until when, by the clock of that boot.
+    /// When the row ends, by the clock of that boot.
     pub ends: Instant,
-    /// Until when by the wall clock, in µs since 1970, if it is to outlive the boot.
+    /// When the row ends by the wall clock, in µs since 1970; only for rows that outlive the boot.
     pub wall_ends: Option<u64>,
 }
 
-/// What has become of a row.
+/// Whether and until when a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its time is over, or its process is gone.
+    /// The row has ended: its time is over, or its process is gone.
     Over,
-    /// It lives until it ends.
+    /// The row counts until its time is over.
     Lives,
-    /// Its process lives, in what looks like another boot and is a second kernel on the same file.
-    /// We can't read that one's clock, so the row is believed to last for its whole ttl from each
-    /// look.
+    /// The row's process lives in what looks like another boot: a second kernel uses the same file.
+    /// Its clock can't be read here, so the row counts for its whole ttl from each look.
     Believed,
-    /// It has outlived its boot. It ends then by the clock of this one, and is to be written down
-    /// anew.
+    /// The row has outlived its boot. It ends at that instant of this boot's clock, and has to be
+    /// rewritten with it.
     Outlives(Instant),
 }
 
@@ -87,17 +86,18 @@ impl<'a> Peers<'a> {
         Self { me, now, wall_us, writes, seen, gone: Vec::new(), graves: Vec::new() }
     }
 
-    /// Whether a row counts. If it does not because its process is gone, all rows of that process
-    /// will go.
+    /// Returns whether a row counts. If a row does not count because its process is gone, the
+    /// transaction deletes all rows of that process.
     pub fn fate(&mut self, span: Span) -> Fate {
         match self.fate_by_time(span) {
-            // Whoever is not known to be gone is to be believed until the time ends.
+            // A process that is not known to be gone counts as alive until the row ends.
             Fate::Lives if self.is_alive(span.owner) == Some(false) => Fate::Over,
             fate => fate,
         }
     }
 
-    /// The same, as far as that can be told without a look at the process of a row of this boot.
+    /// Returns the same without a look at the process of a row of this boot: such a row counts as
+    /// if its process lived.
     pub fn fate_by_time(&mut self, span: Span) -> Fate {
         let Span { owner, boot, ttl, ends, .. } = span;
         // Where boots have no names, what has more left than it ever had is of an earlier one.
@@ -111,18 +111,19 @@ impl<'a> Peers<'a> {
                 }
             }
             () if owner.is_nil() => self.outlives(span),
-            // Of an earlier boot, then its owner's file is missing or unlocked; unless there are
-            // two kernels.
+            // If the row is of an earlier boot, its owner's file is missing or unlocked. A live
+            // owner means that there are two kernels.
             () if !impossible && self.is_alive(owner) == Some(true) => Fate::Believed,
             () => Fate::Over,
         }
     }
 
-    /// Returns whether a row of no process goes on in this boot. Nobody knows for how long the
-    /// machine was off. So the row lives for its ttl again, from the first look on: it never ends
-    /// too early, and too late by no more than its ttl. A machine that starts every day must not
-    /// keep it for ever, so it ends [`WALL_DOUBT`] after its original end. By as much the wall
-    /// clock may be ahead without ending it too early. A wall clock that is behind ends nothing.
+    /// Returns whether a row of no process goes on in this boot. The time that the machine was off
+    /// is unknown. So the row lives for its ttl again, from the first look on: it never ends too
+    /// early, and at most its ttl too late. A machine that starts every day must not keep the row
+    /// for ever, so the row ends at the latest [`WALL_DOUBT`] after its original end by the wall
+    /// clock. The wall clock may be ahead by that much without ending the row too early. A wall
+    /// clock that is behind ends nothing.
     fn outlives(&self, Span { ttl, wall_ends, .. }: Span) -> Fate {
         let left = |wall_ends: u64| {
             (Instant::from_micros(wall_ends) + WALL_DOUBT).since(Instant::from_micros(self.wall_us))

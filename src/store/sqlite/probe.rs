@@ -1,4 +1,4 @@
-//! Finds out whether locks of the open file work where the lock file lies.
+//! Finds out whether locks of the open file work on the file system of the lock file.
 
 use std::ffi::c_int;
 use std::fs::{self, File, OpenOptions};
@@ -16,8 +16,8 @@ unsafe extern "C" {
     fn leasehold_lock_open_file(fd: c_int) -> c_int;
 }
 
-/// Returns whether a lock that SQLite takes in `directory` belongs to the open file, not to the process. The answer for a file
-/// system is found once.
+/// Returns whether a lock that SQLite takes in `directory` belongs to the open file and not to the
+/// process. Probes each file system once.
 pub fn locks_belong_to_open_files(directory: &Path) -> bool {
     static KNOWN: Mutex<Option<FxHashMap<u64, bool>>> = Mutex::new(None);
     let Ok(found) = rustix::fs::stat(directory) else { return false };
@@ -26,9 +26,10 @@ pub fn locks_belong_to_open_files(directory: &Path) -> bool {
     *known.entry(FileId::of(&found).device).or_insert_with(|| try_out(directory).unwrap_or(false))
 }
 
-/// Locks a file by one descriptor. The second has to be refused, also after a third was closed.
+/// Locks a file by one descriptor, and returns whether a second descriptor is refused, also after a
+/// third one was closed.
 fn try_out(directory: &Path) -> io::Result<bool> {
-    // No id alone, so that it is nobody's sign of life.
+    // The name is not an id alone, so that no process takes the file for an owner's.
     let path = directory.join(format!("probe-{}", Uuid::new_v4()));
     let first = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
     let (second, third) = (reopen(&path), reopen(&path));
@@ -54,7 +55,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn linux_has_them_and_the_probe_leaves_nothing_behind() {
+    fn linux_has_locks_of_open_files_and_the_probe_leaves_no_file_behind() {
         let directory = std::env::temp_dir().join(format!("leasehold-probe-{}", Uuid::new_v4()));
         fs::create_dir(&directory).unwrap();
         assert!(try_out(&directory).unwrap());

@@ -45,7 +45,7 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
         }
         2 => Request::Renew { key: key.into(), token, ttl, fences: fastrand::u32(..3) },
         3 => Request::Detach { key: key.into(), token, ttl },
-        // What was used is filled in by `Told`, if anything.
+        // `Told` fills in the last used fence, if there is one.
         4..9 => Request::Release { key: key.into(), token, used: fastrand::bool().then_some(Fence::NONE) },
         _ => {
             let mode = match fastrand::u32(..3) {
@@ -59,20 +59,20 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
     }
 }
 
-/// The fences that a store has told. Two stores may find out at different times that leases of a
-/// key have ended, which moves the fences of all keys. So the numbers differ, and only the rank of
-/// a fence among those of its key has to be the same.
+/// The fences in the answers of a store. Two stores may find out at different times that leases of
+/// a key have ended, which moves the fences of all keys. So the numbers differ. Only the rank of a
+/// fence among the fences of its key has to be the same.
 #[derive(Default)]
 struct Told {
-    /// Those of each key, in order.
+    /// The fences of each key, in order.
     of_key: FxHashMap<Key, Vec<Fence>>,
-    /// The last one of each token.
+    /// The last fence of each token.
     of_token: FxHashMap<Token, Fence>,
 }
 
 impl Told {
-    /// The request as that store is to be asked: a release says what was used, if the token was
-    /// told of a fence.
+    /// Returns the request for that store: if the token has a fence, a release names it as the last
+    /// used one.
     fn request(&self, request: &Request) -> Request {
         let mut request = request.clone();
         if let Request::Release { token, used: used @ Some(_), .. } = &mut request {
@@ -81,7 +81,7 @@ impl Told {
         request
     }
 
-    /// The answer with the rank of each fence among those of its key.
+    /// Returns the answer with each fence replaced by its rank among the fences of its key.
     fn ranked(&mut self, request: &Request, mut answer: Answer) -> Answer {
         let Some(key) = request.key() else { return answer };
         let of_key = self.of_key.entry(key.clone()).or_default();

@@ -1,4 +1,4 @@
-//! What an owner's file says to other processes: who it is, and which files its store uses.
+//! The record in an owner's file: which process it belongs to, and which files its store uses.
 
 use std::fs::File;
 use std::io;
@@ -10,22 +10,23 @@ use uuid::Uuid;
 use super::boot;
 use super::identity::{FileId, FileIds};
 
-/// The length of a record, so that a shorter one leaves nothing of a longer one behind. The longest has about 280 bytes.
+/// The length of every record, in bytes: a short record overwrites all of a longer one. The longest
+/// text has about 280 bytes.
 const LENGTH: usize = 512;
 const HEAD: &str = "leasehold owner 1";
-/// How often a record is read that somebody is just writing.
+/// How often to read a record that another process is just writing.
 const READS: u32 = 5;
 
-/// A process, as far as others have to know it.
+/// Identifies a process to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessId {
     pub pid: u32,
-    /// The pid namespace, 0 where there are none.
+    /// The pid namespace; 0 on systems without them.
     pub(super) namespace: u64,
 }
 
 impl ProcessId {
-    /// Returns that of this process. Both copies of the library in one process get the same.
+    /// Returns the id of this process. All copies of the library in one process get the same id.
     pub fn own() -> Self {
         #[cfg(target_os = "linux")]
         let namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |found| FileId::of(&found).inode);
@@ -35,40 +36,40 @@ impl ProcessId {
     }
 }
 
-/// See the module.
+/// The content of an owner's file; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     pub process: ProcessId,
-    /// Which kernel counts the files.
+    /// The boot of the kernel that the file ids are of.
     pub boot: Uuid,
-    /// The files that the store uses; none if it has nothing in them.
+    /// The files that the store uses; `None` if it has nothing in them.
     pub files: Option<FileIds>,
 }
 
-/// What an owner's file turned out to say.
+/// What a read of an owner's file found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
     Record(Record),
-    /// Nothing yet.
+    /// The file is empty: nothing was recorded yet.
     Nothing,
-    /// Something that can't be read.
+    /// The content can't be parsed.
     Garbled,
 }
 
 impl Record {
-    /// Returns that of a store of this process.
+    /// Returns the record of a store of this process.
     pub fn own(files: Option<FileIds>) -> Self {
         Self { process: ProcessId::own(), boot: boot::id(), files }
     }
 
-    /// Writes it into `file`, in one call.
+    /// Writes the record into `file` in one call.
     pub fn write(&self, file: &File) -> io::Result<()> {
         let mut bytes = self.to_string().into_bytes();
         bytes.resize(LENGTH, b'\n');
         file.write_all_at(&bytes, 0)
     }
 
-    /// Reads what `file` says. One that is written at the same moment is read again.
+    /// Reads the record in `file`. Reads again if another process is just writing it.
     pub fn read(file: &File) -> Said {
         let mut bytes = [0; LENGTH];
         for again in 0..READS {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_also_after_a_longer_record() {
+    fn a_record_reads_back_as_written_also_after_a_longer_one() {
         let (file, path) = scratch();
         assert_eq!(Record::read(&file), Said::Nothing);
         let id = |inode| Some(FileId { device: u64::MAX, inode });

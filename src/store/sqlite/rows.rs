@@ -34,7 +34,8 @@ pub struct Origin {
     pub boot: Uuid,
     /// For how long a lease was wanted.
     pub ttl: Duration,
-    /// When a lease that belongs to no store ends by the wall clock, in µs since 1970.
+    /// When the lease ends by the wall clock, in µs since 1970; only for a lease that belongs to no
+    /// store.
     pub wall_ends: Option<u64>,
     /// What a notice calls a waiter, or whoever was one and has not taken up its lease.
     pub number: Option<u64>,
@@ -43,7 +44,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// That of a lease of `owner` that was written in `boot` and wanted for `ttl`.
+    /// Returns the origin of a lease of `owner` that was written in `boot` with `ttl`.
     pub fn new(owner: Uuid, boot: Uuid, ttl: Duration) -> Self {
         Self { owner, boot, ttl, wall_ends: None, number: None, place: 0 }
     }
@@ -95,9 +96,9 @@ pub struct Known {
 }
 
 impl Known {
-    /// Of the rows that were read, those count that `live` returns, and as it returns them; the
-    /// others are only remembered, to be deleted. What `live` changes in a row itself is not
-    /// written down.
+    /// Calls `live` for each row that was read. The rows that it returns count, as it returns them.
+    /// The others are only remembered, to be deleted. Changes that `live` makes to a row are not
+    /// written back.
     pub fn new(rows: Vec<Stored>, mut live: impl FnMut(&mut Stored) -> Option<Stored>) -> Self {
         let mut known = Self { read: rows, ..Self::default() };
         for (index, row) in known.read.iter_mut().enumerate() {

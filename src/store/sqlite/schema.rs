@@ -14,20 +14,20 @@ const VERSION: i32 = 4;
 /// SQLite's own 1000, because that costs two syncs of the disk.
 const WAL_PAGES: i32 = 4000;
 
-/// Lets a commit be durable against a crash of any process, and of the machine only as far as the
-/// file stays consistent: what a process held does not outlive the machine's run anyway.
+/// Makes commits durable against a crash of any process. After a crash of the machine, the file is
+/// consistent, but may lack the last commits: what a process held does not outlive the boot anyway.
 pub const USUAL: &str = "PRAGMA synchronous = NORMAL";
-/// Lets a commit wait until it is on the disk.
+/// Makes each commit wait until it is on the disk.
 pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 
-/// Instants are in µs on the host's boot clock, `ttl` and `grant_ttl` are in ms. BLOBs are UUIDs:
-/// the store that wrote the row, and the boot in which it did. `most` is 0 for an exclusive lease.
-/// A lease has a `number` until whoever was handed it, as that waiter of its process, has taken it
-/// up: the index has those leases alone, so it costs the others nothing. A `fence` is missing until
-/// a shared lease is taken up. `last` is the last fence that was reserved with the lease, 0 if none
-/// was. `wall_ends` is the wall clock at the end of a detached lease, in µs since 1970. `place`
-/// counts up in each queue. The one row in `fence` is the floor of all keys, so that a key leaves
-/// nothing behind.
+/// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs
+/// are UUIDs: the store that wrote the row, and the boot in which it did. `most` is 0 for an
+/// exclusive lease. A lease that was handed to a waiter has that waiter's `number` until the waiter
+/// takes it up. The index has those leases alone, so it costs the others nothing. A `fence` is
+/// missing until a shared lease is taken up. `last` is the last fence that was reserved with the
+/// lease, 0 if none was. `wall_ends` is the wall clock at the end of a detached lease, in µs since
+/// 1970. `place` counts up in each queue. The one row in `fence` is the floor of all keys, so that
+/// a key leaves nothing behind.
 const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS leases (
         key TEXT NOT NULL,
@@ -70,7 +70,7 @@ pub enum Refusal {
     Sqlite(rusqlite::Error),
     /// It is a database of another program.
     Foreign,
-    /// It has more than one name.
+    /// The file has more than one name (hard links).
     Linked,
     /// It was made by a newer version of this library.
     Newer,

@@ -34,8 +34,9 @@ const SWEEP_EVERY: Duration = Duration::from_millis(20);
 /// How often the files are touched, for tidiers that delete what is old.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
 
-/// The longest log, in bytes, that is left to whoever opens the files next. A shorter one is read in less than a ms; putting it
-/// back costs two syncs of the disk.
+/// The longest log, in bytes, that a store leaves in place when it closes the files. The next store
+/// reads a log of this length in less than 1 ms. If this is smaller, closing costs two syncs of the
+/// disk more often; if it is larger, the next opening takes longer.
 const LONG_LOG: u64 = 256 * 1024;
 
 /// How many free pages the file may have, and how many are given back to the system at once.
@@ -78,17 +79,17 @@ pub struct Done {
     pub at: Instant,
 }
 
-/// Where a lock file really lies.
+/// The place of a lock file, with all links followed.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub real: PathBuf,
-    /// The directory of its owners.
+    /// The directory of the owners' files.
     pub owners: PathBuf,
     pub names: Arc<FileNames>,
 }
 
 impl Place {
-    /// Finds where `path` leads now.
+    /// Finds the place that `path` leads to now.
     pub fn of(path: &Path) -> Result<Self, Trouble> {
         let real = identity::resolve(path);
         let mut owners = real.as_os_str().to_owned();
@@ -104,10 +105,10 @@ impl Place {
 pub struct Session {
     path: PathBuf,
     connection: Connection,
-    /// What it has open.
+    /// The files that the connection has open.
     files: Files,
     owners: PathBuf,
-    /// Whether there was no transaction yet.
+    /// Whether no transaction has run yet.
     fresh: bool,
     boot: Uuid,
     /// Until when SQLite may wait for other processes, in µs of the engine's clock.
@@ -121,8 +122,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the lock file at `path`, which is really at `place`, and makes it if it is missing; waits for others until
-    /// `deadline`.
+    /// Opens the lock file at `path`, which leads to `place`, and creates the file if it is
+    /// missing. Waits for other processes until `deadline`.
     pub fn open(path: &Path, place: &Place, deadline: Instant) -> Result<Self, Trouble> {
         clock::comparable().map_err(|incomparable| Trouble::Broken(unsupported(path, incomparable)))?;
         loop {
@@ -135,7 +136,7 @@ impl Session {
                 Err(refusal) => {
                     let why = match refusal {
                         Refusal::Linked => {
-                            "has several names (hard links), and each would have a log of its own; remove all of them but one"
+                            "has several names (hard links), and each name would have its own log; remove all names but one"
                         }
                         Refusal::Newer => "was made by a newer version of leasehold",
                         Refusal::Older => {
@@ -162,12 +163,12 @@ impl Session {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let mut connection = Connection::open_with_flags(path, flags)?;
-        // Before the first read, which looks for the log by this name.
+        // Check before the first read: SQLite then looks for the log by this name.
         if place.names.links() > 1 {
             return Err(Refusal::Linked);
         }
-        // Nobody deletes the log, so its files are always the same ones: a connection that takes itself for the last one may be
-        // mistaken.
+        // Keep SQLite from deleting the log, so that the names always lead to the same files. A
+        // connection can't know for sure that it is the last one.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         let patience = Arc::new(AtomicU64::new(deadline.as_micros()));
         let until = patience.clone();
@@ -177,7 +178,7 @@ impl Session {
             return Err(Refusal::Sqlite(cannot_open()));
         }
         schema::prepare(&connection)?;
-        // Somebody exchanges the files at this moment.
+        // If this fails, the files were replaced at this moment.
         let files = Files::opened(place.names.clone(), path).ok_or_else(busy)?;
         let now = clock::now();
         Ok(Self {
@@ -204,7 +205,8 @@ impl Session {
         deadline: Instant,
     ) -> Result<Done, Trouble> {
         if std::mem::take(&mut self.fresh) {
-            // What this store had in files that were moved away may be here, too, if they were moved back.
+            // If the files were moved away and moved back, they may still contain rows of a former
+            // owner of this store.
             work.dead.extend(self.dead());
         }
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
@@ -222,8 +224,8 @@ impl Session {
         })
     }
 
-    /// If `durable`, lets the commits of `act` wait for the disk: what is detached outlives the
-    /// machine's run. SQLite takes that setting only outside of a transaction.
+    /// Runs `act`. If `durable`, its commits wait for the disk: a detached lease outlives the boot.
+    /// SQLite accepts that setting only outside of a transaction.
     fn durably<T>(
         &mut self,
         durable: bool,
@@ -234,7 +236,7 @@ impl Session {
         }
         let result = act(self);
         if durable {
-            // Should that fail, what follows only takes longer.
+            // If this fails, later commits only take longer.
             let _ = self.execute(schema::USUAL);
         }
         result
@@ -242,8 +244,9 @@ impl Session {
 
     /// What happens between the beginning of a transaction and its end.
     fn carry_out(&mut self, owner: &Owner, work: Work<'_>, writes: bool) -> Result<Done, Trouble> {
-        // Not for safety, which is up to `admission`, but so that a file that was replaced is left at once. The names of the log
-        // and its index cost twice as much, and are looked at when the files are looked after.
+        // Leaves a replaced file at once. Safety does not depend on this check: see `admission`.
+        // Checking the names of the log and its index costs twice as much, so only the periodic
+        // check does that.
         if !self.files.is_database_named() {
             return Err(Trouble::Moved);
         }
@@ -335,14 +338,15 @@ impl Session {
         Ok((any || free > FREE_PAGES, handed))
     }
 
-    /// Puts a long log back into the database if nobody else uses the files: whoever opens them next reads all of it.
+    /// Puts a long log back into the database if no other store uses the files. The next store to
+    /// open the files would have to read all of the log.
     pub fn shorten_log(&self, owner: &Owner) {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
         let is_long = std::fs::metadata(&log).is_ok_and(|found| found.len() > LONG_LOG);
         if is_long && !owner::has_others(&self.owners, owner.id()) {
             self.patience.store(0, Ordering::Relaxed);
-            // Whoever comes next can do without.
+            // If this fails, the next opening only takes longer.
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         }
     }
@@ -357,12 +361,12 @@ impl Session {
         }
     }
 
-    /// Whether one of the names leads to another file than the opened one, or to none.
+    /// Returns whether one of the names leads to a file other than the opened one, or to none.
     pub fn is_moved(&self) -> bool {
         !self.files.are_named()
     }
 
-    /// What it has open.
+    /// Returns the files that the connection has open.
     pub fn files(&self) -> &Files {
         &self.files
     }
@@ -460,7 +464,7 @@ mod tests {
     use super::*;
     use crate::lease::{Token, Ttl};
 
-    /// SQLite's numbers for NORMAL and FULL.
+    /// SQLite's values for NORMAL and FULL.
     const USUAL: i32 = 1;
     const DURABLE: i32 = 2;
 
@@ -469,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_commit_of_what_outlives_the_machines_run_waits_for_the_disk() {
+    fn only_the_commit_of_a_detach_waits_for_the_disk() {
         let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
         std::fs::create_dir(&folder).unwrap();
         let deadline = clock::now() + Duration::from_secs(5);
@@ -480,7 +484,7 @@ mod tests {
             assert_eq!(session.durably(durable, |session| Ok(synchronous(session))).unwrap(), expected);
             let failed: Result<(), _> = session.durably(durable, |_| Err(Trouble::Moved));
             assert!(matches!(failed, Err(Trouble::Moved)));
-            assert_eq!(synchronous(&session), USUAL, "whatever came of it");
+            assert_eq!(synchronous(&session), USUAL, "also after an error");
         }
         let (key, token, ttl) = (Key::from("k"), Token::random(), Ttl::MIN);
         assert!(is_to_outlive(&Request::Detach { key: key.clone(), token, ttl }));

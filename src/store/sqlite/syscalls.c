@@ -1,11 +1,12 @@
 /*
-** The fcntl() that SQLite uses for its locks; see syscalls.rs. In C, because fcntl() takes a variable number of arguments,
-** and a function with a fixed number receives those from other registers on some systems (Apple's on arm64).
+** The fcntl() that SQLite uses for its locks; see syscalls.rs. It is in C because fcntl() takes a
+** variable number of arguments. On some systems (Apple's on arm64), a function with a fixed number
+** reads those from other registers.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
 #endif
-/* As SQLite is built, so that both mean the same struct. */
+/* SQLite is built with the same value, so both use the same struct flock. */
 #ifndef _FILE_OFFSET_BITS
 #define _FILE_OFFSET_BITS 64
 #endif
@@ -23,7 +24,7 @@
 #endif
 
 #ifdef F_OFD_SETLK
-/* What belongs to the process otherwise belongs to the open file. */
+/* Maps each lock operation to the one whose lock belongs to the open file, not to the process. */
 static int open_file_operation(int operation) {
   switch (operation) {
     case F_GETLK: return F_OFD_GETLK;
@@ -56,12 +57,12 @@ int leasehold_fcntl(int fd, int operation, ...) {
         break;
       }
 #endif
-      /* This kernel, or this file system, has none. */
+      /* This kernel or file system has no locks of open files: take the usual ones. */
       result = fcntl(fd, operation, lock);
       break;
     }
     default:
-      /* F_SETFD and its like. */
+      /* F_SETFD and similar operations. */
       result = fcntl(fd, operation, va_arg(arguments, int));
       break;
   }
@@ -69,7 +70,10 @@ int leasehold_fcntl(int fd, int operation, ...) {
   return result;
 }
 
-/* Locks the first byte for this open file: 0 if it has it now, 1 if another one has it, -1 if there are no such locks. */
+/*
+** Locks the first byte for this open file. Returns 0 if the file now has the lock, 1 if another open
+** file has it, and -1 if the system has no such locks.
+*/
 int leasehold_lock_open_file(int fd) {
 #ifdef F_OFD_SETLK
   struct flock lock;

@@ -87,17 +87,18 @@ pub fn start(path: PathBuf, notices: UnboundedSender<Notice>) -> Result<Inbox, S
 pub struct Keeper {
     pub(super) path: PathBuf,
     pub(super) session: Option<Session>,
-    /// Where the session's files lie.
+    /// The place of the session's files.
     pub(super) place: Option<Place>,
     /// Outlives the session, so that leases keep their owner when the file is opened anew.
     pub(super) owner: Option<Owner>,
-    /// The files that the owner says are used. They may be so without a session, after an error.
+    /// The files that the owner has registered. After an error, they stay registered without a
+    /// session.
     pub(super) used: Option<Files>,
-    /// Whether nobody uses other files.
+    /// Whether this store is admitted: no live owner uses other files.
     pub(super) admitted: bool,
-    /// When to look after the files.
+    /// When to check the files next.
     pub(super) check_at: Instant,
-    /// What this process has in them.
+    /// What this process has in the files.
     pub(super) usage: Usage,
     /// What this process waits for.
     pub(super) watch: Watch,
@@ -278,7 +279,7 @@ impl Keeper {
     /// Says when to come again.
     fn tidy(&mut self) -> Option<Tidy> {
         let tidy = self.tidy?;
-        // What was deleted is not made anew for that.
+        // Tidying does not create a deleted file again.
         if self.session.is_none() && !self.path.exists() {
             return None;
         }
@@ -314,7 +315,8 @@ impl Keeper {
     fn end(mut self) {
         let _ = self.guarded(|keeper| {
             let Some(owner) = keeper.owner.take() else { return };
-            // What is in a file that was moved away is nobody's business any more, and the owner's file tells that.
+            // A file that was moved away needs no cleaning up. Unlocking the owner's file says that
+            // its rows are free.
             match keeper.session.take().filter(|session| keeper.admitted && !session.is_moved()) {
                 Some(mut session) => session.retire(owner, clock::now() + PATIENCE),
                 None if keeper.usage.is_empty() => owner.retire(),
@@ -392,26 +394,26 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_not_used_are_closed_and_opened_again_when_they_are() {
+    fn unused_files_are_closed_and_opened_again_for_the_next_request() {
         let (mut keeper, folder) = keeper();
         keeper.work(vec![job(Request::Ping).0]);
         assert!(keeper.check_due().is_some());
         keeper.usage.touch(Instant::default());
         keeper.check();
-        assert!(keeper.session.is_none() && keeper.check_due().is_none(), "it is not woken for them");
-        assert!(keeper.owner.is_some(), "it lives");
+        assert!(keeper.session.is_none() && keeper.check_due().is_none(), "the thread is not woken for them");
+        assert!(keeper.owner.is_some(), "the owner lives");
         let (asked, _, mut heard) = job(acquire());
         keeper.work(vec![asked]);
         assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
         keeper.usage.touch(Instant::default());
         keeper.check();
-        assert!(keeper.session.is_some() && keeper.check_due().is_some(), "a lease is there");
+        assert!(keeper.session.is_some() && keeper.check_due().is_some(), "the store has a lease");
         keeper.end();
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn a_second_copy_is_refused_with_what_to_do_and_leaves_no_sign_of_life() {
+    fn a_second_copy_is_refused_with_advice_and_leaves_no_owner_file() {
         let (mut keeper, folder) = keeper();
         keeper.work(vec![job(Request::Ping).0]);
         let refused = keeper.refuse_second_copy(true);
@@ -423,7 +425,7 @@ mod tests {
         keeper.work(vec![asked]);
         assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
         assert!(keeper.refuse_second_copy(true).is_err());
-        assert!(keeper.owner.is_some() && keeper.session.is_some(), "what it holds goes on");
+        assert!(keeper.owner.is_some() && keeper.session.is_some(), "a copy with leases keeps them");
         keeper.end();
         std::fs::remove_dir_all(folder).unwrap();
     }

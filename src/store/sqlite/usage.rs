@@ -1,4 +1,5 @@
-//! What this store has in the files, as far as it matters when they are exchanged: leases of its process.
+//! The leases of this process in the files. They decide what happens when the files are replaced,
+//! and when the store may close them.
 
 use std::time::Duration;
 
@@ -7,29 +8,30 @@ use rustc_hash::FxHashMap;
 use super::super::{Answer, Ask, Reply, Request};
 use crate::lease::{Instant, Token};
 
-/// How long the files stay open after the last request, if nothing is held. Shorter: a process that holds a lock now and then
-/// opens them each time, which takes some 100 µs. Longer: the process is woken for longer, to look after its files.
+/// How long the files stay open after the last request if this process holds no lease. If this is
+/// smaller, a process that holds a lock now and then opens them each time, which takes some 100 µs;
+/// if it is larger, the process wakes for longer to check its files.
 const REST_AFTER: Duration = Duration::from_secs(2);
 
-/// How often leases are looked for that ended without a word.
+/// How often to forget leases that ran out without a request.
 const PRUNE_EVERY: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The leases of this process; see the module.
 #[derive(Debug, Default)]
 pub struct Usage {
-    /// When each lease ends that is not renewed.
+    /// When each lease ends if it is not renewed.
     leases: FxHashMap<Token, Instant>,
     used: Instant,
     prune_at: Instant,
 }
 
 impl Usage {
-    /// Something was asked at `now`.
+    /// Notes that a request came at `now`.
     pub fn touch(&mut self, now: Instant) {
         self.used = now;
     }
 
-    /// Remembers how a request was answered at `now`.
+    /// Notes the answer to a request at `now`.
     pub fn note(&mut self, request: &Request, answer: &Answer, now: Instant) {
         match (request, answer) {
             (Request::Acquire(Ask { token, ttl, .. }), Ok(Reply::Acquired { .. }))
@@ -64,7 +66,7 @@ impl Usage {
         self.leases.is_empty()
     }
 
-    /// Returns whether the files may be closed at `now`.
+    /// Returns whether the store may close the files at `now`.
     pub fn may_rest(&mut self, now: Instant) -> bool {
         if now >= self.prune_at {
             self.prune_at = now + PRUNE_EVERY;
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_may_be_closed_once_every_lease_has_ended_and_nothing_is_asked_any_more() {
+    fn the_files_may_be_closed_once_all_leases_have_ended_and_no_request_has_come_for_a_while() {
         let (mut usage, one, other) = (Usage::default(), Token::random(), Token::random());
         let ttl = Ttl::from_millis(10_000).unwrap();
         let acquire = |token| Request::Acquire(Ask::new("k".into(), token, ttl, "h".into()));
@@ -101,10 +103,10 @@ mod tests {
         assert_eq!(usage.last_end(), Some(at(15_000)));
         let release = Request::Release { key: "k".into(), token: other, used: None };
         usage.note(&release, &Ok(Reply::Released), at(6_000));
-        assert!(!usage.may_rest(at(9_999)), "one lives");
+        assert!(!usage.may_rest(at(9_999)), "one lease lives");
         let renew = Request::Renew { key: "k".into(), token: one, ttl, fences: 0 };
         usage.note(&renew, &Ok(Reply::Renewed { block: None }), at(9_999));
-        assert!(!usage.may_rest(at(12_000)), "it was renewed");
+        assert!(!usage.may_rest(at(12_000)), "the lease was renewed");
         usage.note(&renew, &Ok(Reply::NotHeld(Absence::Missing)), at(12_500));
         assert!(usage.may_rest(at(12_500)));
         usage.touch(at(13_000));
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_ran_out_without_a_word_keeps_nothing_open() {
+    fn a_lease_that_ran_out_without_a_request_does_not_keep_the_files_open() {
         let mut usage = Usage::default();
         let ask = Ask::new("k".into(), Token::random(), Ttl::from_millis(1_000).unwrap(), "h".into());
         let acquired = Ok(Reply::Acquired { fence: Fence(1), waiting: 0 });

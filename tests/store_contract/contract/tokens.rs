@@ -121,7 +121,7 @@ pub async fn a_renewal_reserves_fences_and_tells_how_many_wait(place: &dyn Fixtu
     assert!(fence.0 >= next.0 + 20 && waiting == 1, "{fence:?} after {next:?}, {waiting}");
 }
 
-pub async fn fences_grow_past_those_that_were_used_and_those_that_were_not_given_back(place: &dyn Fixture) {
+pub async fn fences_grow_past_the_used_ones_and_those_that_no_release_gave_back(place: &dyn Fixture) {
     const BLOCK: u32 = 64;
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");
@@ -133,16 +133,16 @@ pub async fn fences_grow_past_those_that_were_used_and_those_that_were_not_given
         let next = Token::random();
         let fence = granted(&other, &key, next, LONG).await;
         assert!(fence > used, "{fence:?} after {count} of {BLOCK}, {used:?}");
-        // The release comes once more, and another of its own.
+        // The release is repeated. The next holder releases, too.
         assert_eq!(ask(&one, give_back(&key, token, used)).await, Reply::NotHeld(Absence::Taken));
         assert_eq!(ask(&other, give_back(&key, next, fence)).await, Reply::Released);
     }
-    // With more fences, and somebody in the queue.
+    // The holder gets more fences, and a waiter is in the queue.
     let token = Token::random();
     held(token).await;
     let Reply::Renewed { block: Some((more, _)) } = ask(&one, renew_block(&key, token, LONG, BLOCK)).await
     else {
-        panic!("it is held")
+        panic!("the lease is held")
     };
     let waiter = Waiter::exclusive(&other, &key, "waiter");
     waiter.queued().await;
@@ -151,7 +151,7 @@ pub async fn fences_grow_past_those_that_were_used_and_those_that_were_not_given
     let handed = waiter.granted().await;
     assert!(handed > used, "{handed:?} after {used:?}");
     waiter.released().await;
-    // A holder whose lease was broken does not know that yet, and goes on handing it on.
+    // A holder that does not know that its lease was broken still hands it on.
     let token = Token::random();
     let last = held(token).await.last_of(BLOCK);
     assert_eq!(ask(&other, break_all(&key)).await, Reply::Released);

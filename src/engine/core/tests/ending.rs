@@ -67,7 +67,7 @@ fn nothing_is_released_for_longer_than_the_lease_can_live() {
     assert!(world.now.since(began) <= Duration::from_millis(TTL.into()));
 }
 
-/// A lease of a section, held.
+/// Acquires a lease for a section.
 fn hold_section(world: &mut World) -> Asked {
     let section = world.acquire_with(Wait::Forever, |asked| {
         asked.section = true;
@@ -78,7 +78,7 @@ fn hold_section(world: &mut World) -> Asked {
 }
 
 #[test]
-fn a_draining_client_keeps_the_leases_of_sections_and_ends_all_else() {
+fn a_draining_client_keeps_the_leases_of_sections_and_ends_the_others() {
     let mut world = World::new();
     let section = hold_section(&mut world);
     let bare = world.acquire(Wait::Forever);
@@ -93,14 +93,14 @@ fn a_draining_client_keeps_the_leases_of_sections_and_ends_all_else() {
     );
     assert_eq!(settled.len(), 2);
     world.exchange();
-    assert_eq!(world.table.len(), 1, "the section's lease");
+    assert_eq!(world.table.len(), 1, "only the section's lease is left");
 
     let late = world.acquire(Wait::Never);
     assert!(matches!(world.outcome_of(late.op), Outcome::Closed));
     for _ in 0..3 {
         world.pass_until_due();
         world.pulse.beat(world.now);
-        assert!(matches!(world.exchange()[..], [Request::Renew { .. }]), "it is renewed as before");
+        assert!(matches!(world.exchange()[..], [Request::Renew { .. }]), "the lease is renewed as before");
     }
     world.release(&section);
     world.exchange();
@@ -109,7 +109,7 @@ fn a_draining_client_keeps_the_leases_of_sections_and_ends_all_else() {
 }
 
 #[test]
-fn a_lease_that_is_renewed_no_more_can_still_be_released_and_ends_by_its_ttl() {
+fn a_lease_whose_renewal_stopped_can_still_be_released_and_ends_by_its_ttl() {
     let mut world = World::new();
     let (released, expired) = (hold_section(&mut world), world.acquire(Wait::Forever));
     world.exchange();
@@ -124,7 +124,7 @@ fn a_lease_that_is_renewed_no_more_can_still_be_released_and_ends_by_its_ttl() {
     assert!(matches!(world.outcome_of(released.op), Outcome::Released(true)));
     world.pass_until_due();
     assert!(matches!(world.outcome_of(expired.op), Outcome::Lost(LossReason::Expired)));
-    assert!(world.exchange().is_empty(), "nothing releases it while its work may run");
+    assert!(world.exchange().is_empty(), "nothing releases the lease while its work may run");
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! What a release says of the fences that were used.
+//! Which last used fence a release names.
 
 use std::collections::VecDeque;
 
 use super::*;
 use crate::engine::command::AdoptCommand;
 
-/// What the releases of leases say, among all that is sent; a place that is given up says nothing.
+/// Returns the last used fences that the releases of `token` in `sent` name. A release that only
+/// gives up a place in the queue names none.
 fn told(sent: &[Request], token: Token) -> Vec<Option<Fence>> {
     let used = sent.iter().filter_map(|request| match request {
         Request::Release { token: whose, used, .. } if *whose == token => Some(*used),
@@ -32,22 +33,22 @@ fn a_lease_that_was_not_handed_on_used_its_own_fence() {
 }
 
 #[test]
-fn what_the_engine_and_the_thread_handed_on_is_used() {
+fn fences_that_the_engine_and_the_thread_handed_on_are_used() {
     let mut world = World::new();
     let first = world.acquire(Wait::Forever);
     world.exchange();
     let (fence, token) = granted(&mut world, &first);
     let waiters: Vec<_> = (0..4).map(|_| world.acquire(Wait::Forever)).collect();
     world.exchange();
-    // By the engine.
+    // The engine hands on.
     world.release(&first);
     world.settled();
     world.core.relay(world.now);
-    // By the thread, of which the engine hears with the release.
+    // The thread hands on; the release tells the engine of that.
     let mut last = fence;
     for pair in waiters.windows(2) {
         let handed =
-            world.relay.hand_on(pair[0].op, &pair[0].state, world.now).expect("it was left to the thread");
+            world.relay.hand_on(pair[0].op, &pair[0].state, world.now).expect("the thread may hand on");
         assert!(handed.fence > last);
         last = handed.fence;
     }
@@ -56,7 +57,7 @@ fn what_the_engine_and_the_thread_handed_on_is_used() {
 }
 
 #[test]
-fn more_fences_on_their_way_are_not_used() {
+fn fences_of_a_refill_on_its_way_are_not_used() {
     let mut world = World::new();
     let mut holder = world.acquire(Wait::Forever);
     world.exchange();
@@ -67,13 +68,13 @@ fn more_fences_on_their_way_are_not_used() {
     let asks_for_more = |batch: &Batch| {
         batch.requests.iter().any(|request| matches!(request, Request::Renew { fences: 1.., .. }))
     };
-    // Until the engine asks for more, which is not answered.
+    // Hand on until the engine asks for more fences. That request stays unanswered.
     loop {
         world.release(&holder);
-        holder = waiters.pop_front().expect("more are asked for before these are served");
+        holder = waiters.pop_front().expect("the engine asks for more fences before all waiters are served");
         let next = world.settled().into_iter().find(|settled| settled.op == holder.op);
         let Some(Outcome::Acquired(fence, _)) = next.map(|settled| settled.outcome) else {
-            panic!("it was not handed on")
+            panic!("the lease was not handed on")
         };
         assert!(fence > last);
         last = fence;
@@ -90,7 +91,7 @@ fn more_fences_on_their_way_are_not_used() {
 }
 
 #[test]
-fn an_heir_does_not_know_what_was_used_whatever_its_ticket_says() {
+fn an_heir_names_no_used_fence_whatever_its_ticket_says() {
     let mut world = World::new();
     let held = world.acquire(Wait::Forever);
     world.exchange();
@@ -108,7 +109,7 @@ fn an_heir_does_not_know_what_was_used_whatever_its_ticket_says() {
 }
 
 #[test]
-fn a_clean_up_does_not_know_what_was_used() {
+fn a_clean_up_names_no_used_fence() {
     let mut world = World::new();
     let holder = world.acquire(Wait::Forever);
     world.exchange();

@@ -129,7 +129,7 @@ fn max_hold_ends_the_lease_however_often_it_is_renewed_and_lets_it_run_out_at_th
     };
     assert!(matches!(lost, Outcome::Lost(LossReason::Expired)));
     assert_eq!(world.now, end);
-    assert!(world.batches().is_empty(), "nothing releases it: the work may still run");
+    assert!(world.batches().is_empty(), "nothing releases the lease: the work may still run");
     assert!(store_keeps >= end && store_keeps.since(end) <= Duration::from_millis(110), "{store_keeps:?}");
     assert!(!asked.state.is_held(world.now));
 }

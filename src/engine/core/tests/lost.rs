@@ -1,11 +1,12 @@
-//! A store that loses all leases at once: holders know before it lets others in.
+//! A store that loses all leases at once: holders know before the store grants their locks again.
 
 use super::*;
 use crate::engine::command::AdoptCommand;
 use crate::store::Acknowledgement;
 use std::sync::mpsc::TryRecvError;
 
-/// The store says that all leases are lost. Returns whether that is acknowledged when the engine has heard it.
+/// Lets the store say that all leases are lost. Returns whether the engine has acknowledged that at
+/// once.
 fn lose_all(world: &mut World) -> bool {
     let (acknowledgement, dropped) = Acknowledgement::pair();
     assert_eq!(dropped.try_recv(), Err(TryRecvError::Empty));
@@ -18,7 +19,7 @@ fn acquired() -> Answer {
 }
 
 #[test]
-fn every_lease_of_the_store_is_lost_when_it_is_acknowledged_and_those_of_others_are_not() {
+fn a_loss_is_acknowledged_once_every_lease_of_that_store_is_lost_and_no_other() {
     let mut world = World::new();
     let first = world.hold();
     let second = world.acquire_with(Wait::Forever, |command| command.key = "lock:other".into());
@@ -54,7 +55,7 @@ fn every_lease_of_the_store_is_lost_when_it_is_acknowledged_and_those_of_others_
 }
 
 #[test]
-fn a_lease_that_was_granted_before_the_loss_and_is_heard_of_after_it_is_asked_for_again() {
+fn the_engine_repeats_an_acquire_whose_grant_arrives_after_the_loss() {
     let mut world = World::new();
     let asked = world.acquire(Wait::Forever);
     let on_its_way = world.only_batch();
@@ -69,7 +70,7 @@ fn a_lease_that_was_granted_before_the_loss_and_is_heard_of_after_it_is_asked_fo
 }
 
 #[test]
-fn so_is_an_adopted_one() {
+fn the_engine_repeats_an_adoption_whose_answer_arrives_after_the_loss() {
     let mut world = World::new();
     let asked = world.asking(Wait::Never);
     let state = asked.state.clone();
@@ -85,7 +86,7 @@ fn so_is_an_adopted_one() {
 }
 
 #[test]
-fn a_lease_that_is_lost_is_not_handed_on_and_whoever_waits_asks_again() {
+fn a_lost_lease_is_not_handed_on_and_the_waiter_asks_again() {
     let mut world = World::new();
     let first = world.hold();
     let next = world.acquire(Wait::Forever);
