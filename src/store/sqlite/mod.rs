@@ -25,8 +25,9 @@
 //! clock at which it ends. Apart from that, the wall clock only makes fences grow.
 //!
 //! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the database,
-//! in `PATH.owners/`, and every lease names that file. The kernel drops the lock when the process ends in
-//! whatever way, so whoever finds a lock busy also finds out whether its holder is gone.
+//! in `PATH.owners/`, and the leases of its process name that file. The kernel drops the lock when the process
+//! ends in whatever way, so a store that finds a lock held also finds out whether its holder is gone. Detached
+//! leases, and those that are to outlive their process, name no file: they end by their ttl.
 //!
 //! **Waiting.** The queue is in the file. Whoever ends a lease hands it on in the same transaction. A process some of
 //! whose waiters are in the file looks every few milliseconds whether another has changed it, and does what nobody may
