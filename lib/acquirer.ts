@@ -15,6 +15,7 @@ import type { Ticket } from './ticket'
 
 /** Whose locks they are. */
 export interface Host extends Owner {
+  isDrained: boolean
   /** Functions that the client calls when it begins to close. */
   readonly pauses: Pauses
   readonly sections: Sections

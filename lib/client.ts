@@ -232,6 +232,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
         return identity()
       },
       id: this.#id,
+      isDrained: false,
       pauses: new Set(),
       sections: new Sections(),
       schedules: new Set(),

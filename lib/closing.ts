@@ -24,6 +24,8 @@ export class Closing {
   readonly #client: Leaving
   #resolve: () => void = () => {}
   #drain: Drain | undefined
+  /** The shortest drain that anybody asked for before there was one, in ms. */
+  #limit = Number.POSITIVE_INFINITY
 
   constructor(host: Host, client: Leaving) {
     this.#host = host
@@ -43,18 +45,20 @@ export class Closing {
     for (const end of pauses) end()
     bridge.drainClient(id)
     const idle = sections.idle()
-    this.#drain = new Drain(idle, drain)
+    this.#drain = new Drain(idle, Math.min(drain, this.#limit))
     this.#end(idle, this.#drain).then(this.#resolve)
   }
 
   /** Ends the drain `ms` from now, unless it ends sooner. */
   limit(ms: number): void {
-    this.#drain?.limit(ms)
+    if (this.#drain === undefined) this.#limit = Math.min(this.#limit, ms)
+    else this.#drain.limit(ms)
   }
 
   async #end(idle: Promise<void>, drain: Drain): Promise<void> {
     if (await drain.over) return this.#leave()
     const { id, sections } = this.#host
+    this.#host.isDrained = true
     Lease.runOut(id)
     // A section that never ends must not keep the process alive. A section that ends still needs
     // the store, to release its lease.

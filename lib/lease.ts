@@ -17,6 +17,8 @@ import { type Ticket, writeTicket } from './ticket'
 /** Whose lease it is. */
 export interface Owner {
   readonly id: number
+  /** Whether the client is closed, and has given up waiting for its sections: a lease that comes now begins none. */
+  readonly isDrained: boolean
   /** Whether anybody wants to know of a loss. */
   hearsLosses(): boolean
   lost(lease: api.Lease, error: api.LockLostError): void
@@ -164,7 +166,12 @@ export class Lease implements api.Lease, Slot, Abortable {
     if (ttl !== undefined) checkTtl(ttl)
     const renew = async () => {
       this.assertHeld()
-      await this.#renewed(() => bridge.renew(this.#slot, ttl ?? 0), ttl)
+      const ask = () => {
+        // It may have been let run out while it waited for another renewal.
+        this.assertHeld()
+        bridge.renew(this.#slot, ttl ?? 0)
+      }
+      await this.#renewed(ask, ttl)
     }
     await (this.#following?.renew(ttl ?? this.#ttl, renew) ?? renew())
   }
@@ -278,7 +285,8 @@ export class Lease implements api.Lease, Slot, Abortable {
         // Aborted by what was told just before, and released.
         if (this.#released !== undefined) break
         // Lost again while this thread was away: nobody may start work on it.
-        if (this.#phase === Phase.Held) this.#handOver()
+        if (this.#phase === Phase.Held && this.#owner.isDrained) this.#giveBackUnseen()
+        else if (this.#phase === Phase.Held) this.#handOver()
         else this.#fail(() => (this.#phase === Phase.Closed ? errors.closed(this.#key) : this.#ended()))
         break
       case Kind.Released:
@@ -330,6 +338,11 @@ export class Lease implements api.Lease, Slot, Abortable {
         if (this.#phase === Phase.Held) guarded(() => this.#observer?.renewed(this))
         break
     }
+  }
+
+  #giveBackUnseen(): void {
+    this.#fail(() => errors.closed(this.#key))
+    this.release().catch((error) => this.#owner.failed(error))
   }
 
   #handOver(): void {

@@ -93,6 +93,9 @@ export class MultiLease implements api.MultiLease, Abortable {
     const owner = this.#owner
     return {
       id: owner.id,
+      get isDrained() {
+        return owner.isDrained
+      },
       hearsLosses: () => true,
       lost: (lease, error) => {
         // As with a single lease: what nobody has, nobody loses.

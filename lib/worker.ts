@@ -57,8 +57,8 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   readonly #happened: number[] = []
   #handling = false
   #keepingAlive = false
-  /** The sections of the client. The work of the tenure is one of them. */
-  #sections: Sections | undefined
+  /** Where the work of the tenure is counted as a section, until its lease is released or lost. */
+  #section: Sections | undefined
   /** Whether the worker was started, and not stopped since. */
   #isWanted = false
   /** Whether the work that the worker ends has outlived `stopTimeout`. */
@@ -207,10 +207,16 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
         this.#startWork()
         break
       case Effect.EndWork:
-        this.#endWork().then(() => this.#send(Event.WorkEnded))
+        this.#endWork().then(() => {
+          if (this.#lease === null) this.#endSection()
+          this.#send(Event.WorkEnded)
+        })
         break
       case Effect.Release:
-        this.#release().then(() => this.#send(Event.Released))
+        this.#release().then(() => {
+          this.#endSection()
+          this.#send(Event.Released)
+        })
         break
       case Effect.Cancel:
         this.#campaign.abort()
@@ -279,9 +285,10 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
 
   #startWork(): void {
     const lease = this.#lease as Lease
+    // Before anybody hears of the lease: a listener may close the client.
+    this.#section = LockClient.hostOf(this.#client as LockClient).sections
+    this.#section.beginAside()
     guarded(() => this.emit('acquired', lease))
-    this.#sections = LockClient.hostOf(this.#client as LockClient).sections
-    this.#sections.beginAside()
     this.#tenure = new Tenure(lease, this.#work)
     this.#tenure.start()
   }
@@ -295,8 +302,12 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     await this.#tenure?.end(reason, cause)
     this.#tenure = undefined
     this.#isOverdue = false
-    // The lease is lost, so there is nothing to release.
-    if (this.#lease === null) this.#sections?.endAside()
+  }
+
+  /** The work of the tenure has ended, and its lease is released or lost. */
+  #endSection(): void {
+    this.#section?.endAside()
+    this.#section = undefined
   }
 
   #overdue(): void {
@@ -316,7 +327,6 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       else this.#report(error)
     }
     this.#lease = null
-    this.#sections?.endAside()
   }
 
   #rest(): void {

@@ -87,7 +87,7 @@ async function running(kind, locks, key) {
 overStores('drain', (store) => {
   for (const kind of Object.keys(SECTIONS)) {
     test(`close() waits for ${kind}, and renews its lease meanwhile`, async (t) => {
-      const [locks, other] = [store.client(t, { ttl: 200 }), store.client(t)]
+      const [locks, other] = [store.client(t, { ttl: 1_000 }), store.client(t)]
       const key = store.key()
       const { lease, over, end } = await running(kind, locks, key)
       let hasClosed = false
@@ -95,7 +95,8 @@ overStores('drain', (store) => {
         hasClosed = true
       })
       const waiting = other.acquire(key, { wait: 20_000 })
-      await sleep(500) // more than two ttls
+      const { renewals } = locks.stats()
+      await until('two renewals', () => locks.stats().renewals >= renewals + 2)
       assert.equal(hasClosed, false)
       assert.equal(lease.isHeld, true, 'renewed')
       assert.equal(lease.signal.aborted, false)

@@ -107,7 +107,7 @@ for (const name of sharedStoreNames) {
 describe('ends: staying alive', { timeout: 120_000 }, () => {
   const store = `memory:${randomUUID()}`
 
-  const IDLE = ['client', 'lease', 'aborted', 'worker-stopped', 'ready', 'settled']
+  const IDLE = ['client', 'lease', 'aborted', 'worker-stopped', 'ready', 'settled', 'close-again']
   for (const idle of [...IDLE, 'retry-aborted', 'callback-done', 'detached']) {
     test(`the process exits by itself when only this is left: ${idle}`, async (t) => {
       const child = startChild(t, 'alive.mjs', { store, left: idle })

@@ -9,7 +9,7 @@
 import { createInterface } from 'node:readline'
 import { LockClient } from '../client'
 import { decodeTakeover, OVER, type Takeover } from './takeover'
-import { isGoneWithin, isRunning, kill } from './target'
+import { isGoneWithin, kill } from './target'
 
 /**
  * How much longer than `grace` the successor holds the lock at most, in ms. The guard rounds to
@@ -18,8 +18,11 @@ import { isGoneWithin, isRunning, kill } from './target'
  * early.
  */
 const MARGIN = 5_000
-/** How often the successor checks whether the lease was lost, in ms. */
-const LOOK = 1_000
+/**
+ * How long a killed command may take to go, in ms. Longer keeps a lock that nobody uses if a process can't be killed;
+ * shorter releases the lock while the command still runs on a busy machine.
+ */
+const KILLED_WITHIN = 2_000
 
 async function hold(locks: LockClient, { ticket, grace, target }: Takeover): Promise<void> {
   const end = performance.now() + grace + MARGIN
@@ -28,13 +31,12 @@ async function hold(locks: LockClient, { ticket, grace, target }: Takeover): Pro
   // If this fails, the lease is lost. The command goes on for the rest of its grace, as after any
   // loss.
   const lease = await acquirer.adopt(ticket, asked)
-  while (lease.isHeld) {
-    const left = end - performance.now()
-    if (left <= 0) break
-    if (await isGoneWithin(target, Math.min(left, LOOK))) break
-  }
+  const isGone = await isGoneWithin(target, Math.max(0, end - performance.now()))
   // The guard may be gone, too, and has not killed the command then.
-  if (isRunning(target)) kill(target, 'SIGKILL')
+  if (!isGone) {
+    kill(target, 'SIGKILL')
+    await isGoneWithin(target, KILLED_WITHIN)
+  }
   await lease.release()
 }
 

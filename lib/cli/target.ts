@@ -47,13 +47,11 @@ function isDead(target: number): boolean {
   const leader = statusOf(Math.abs(target))
   if (target > 0) return leader?.dead === true
   if (leader?.dead === false) return false
-  const all = processes()
-  return (
-    all?.every((pid) => {
-      const status = statusOf(pid)
-      return status === undefined || status.dead || status.group !== -target
-    }) === true
-  )
+  const members = processes()
+    ?.map(statusOf)
+    .filter((status) => status?.group === -target)
+  // None is seen where /proc hides the processes of other users.
+  return members !== undefined && members.length > 0 && members.every((status) => status?.dead)
 }
 
 /** Returns the ids of all visible processes; `undefined` if /proc can't be read. */

@@ -1,0 +1,125 @@
+// Promise 11 in the moments between: a grant, a stop and a close() that cross each other.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { test } from 'node:test'
+import { createLockWorker } from 'leasehold'
+import { sleep, timed, until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { gate } from '../support/gate.mjs'
+import { overStores } from '../support/stores.mjs'
+
+/** Blocks this thread for `ms`. */
+const block = (ms) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+
+overStores('drain: races', (store) => {
+  const workerOf = (t, client, key, startWork = () => {}) => {
+    const worker = createLockWorker({ client, key, startWork })
+    atEnd(t, () => worker.stop())
+    return worker
+  }
+
+  test('a section keeps its lock though a grant crossed the stop of a worker before', async (t) => {
+    const [locks, other] = [store.client(t), store.client(t)]
+    const [key, section] = [store.key(), store.key()]
+    const worker = workerOf(t, locks, key).start()
+    await once(worker, 'acquired')
+    await worker.stop()
+    // The release hands the lock to the worker in the same turn in which the worker is stopped.
+    const lease = await locks.acquire(key)
+    worker.start()
+    await until('it to wait', () => locks.stats().waiting === 1)
+    await lease.release()
+    await worker.stop()
+    const end = gate()
+    const over = locks.withLock(section, () => end.passed)
+    await until('the section to begin', async () => (await other.inspect(section)) !== null)
+    const closing = locks.close()
+    await sleep(100)
+    assert.equal(await other.tryAcquire(section), null, 'the section still runs')
+    end.pass()
+    await over
+    const { ms } = await timed(() => within('close()', closing))
+    assert.ok(ms < 2_500, `${ms} ms`)
+  })
+
+  test('close() waits for nothing after tenures of every kind of end', async (t) => {
+    const [locks, other] = [store.client(t, { ttl: 300 }), store.client(t)]
+    const key = store.key()
+    const worker = createLockWorker({ client: locks, key, retryInterval: 20, startWork: (lease) => lease.release() })
+    atEnd(t, () => worker.stop())
+    worker.start()
+    await once(worker, 'released')
+    await worker.stop()
+    const lost = workerOf(t, locks, key).start()
+    await once(lost, 'acquired')
+    await other.forceRelease(key)
+    await once(lost, 'lost')
+    await lost.stop()
+    const { ms } = await timed(() => locks.close())
+    assert.ok(ms < 2_500, `${ms} ms`)
+  })
+
+  test("close() in the 'acquired' listener of a worker leaves the lock to its work", async (t) => {
+    const [locks, other] = [store.client(t), store.client(t)]
+    const [key, begun, end] = [store.key(), gate(), gate()]
+    const worker = workerOf(t, locks, key, () => {
+      begun.pass()
+      return end.passed
+    })
+    let closing
+    worker.once('acquired', () => {
+      closing = locks.close()
+    })
+    worker.start()
+    await within('the work', begun.passed)
+    await sleep(100)
+    assert.equal(await other.tryAcquire(key), null, 'its work still runs')
+    end.pass()
+    await within('close()', closing)
+    assert.ok(await other.tryAcquire(key))
+  })
+
+  test('a section whose grant crosses the end of the drain is told, or never begins', async (t) => {
+    const other = store.client(t)
+    for (let i = 0; i < 10; i++) {
+      const locks = store.client(t, { ttl: 60_000 })
+      await locks.ready()
+      const [key, end] = [store.key(), gate()]
+      let begun
+      const section = (lease) => {
+        begun = lease
+        return end.passed
+      }
+      // From here the timers are next, and only then what the engine has to tell.
+      await new Promise(setImmediate)
+      const asked = locks.withLock(key, section).catch((error) => assert.equal(error.code, 'ERR_LOCK_CLOSED'))
+      // The question leaves, and its answer finds this thread blocked.
+      await null
+      await null
+      block(20)
+      const closing = locks.close({ drain: 0 })
+      // The time is over before the grant is told.
+      block(5)
+      await within('close()', closing)
+      await sleep(5)
+      if (begun !== undefined) assert.deepEqual([begun.isHeld, begun.signal.aborted], [false, true])
+      end.pass()
+      await asked
+      assert.ok(await until('the lock to be free', () => other.tryAcquire(key), 5_000))
+    }
+  })
+
+  test('a listener that close() calls can shorten its drain', async (t) => {
+    const locks = store.client(t)
+    const [key, end] = [store.key(), gate()]
+    const worker = workerOf(t, locks, key, () => end.passed)
+    worker.start()
+    await once(worker, 'acquired')
+    worker.once('state', () => locks.close({ drain: 50 }))
+    const { ms } = await timed(() => locks.close({ drain: 20_000 }))
+    assert.ok(ms < 5_000, `${ms} ms`)
+    end.pass()
+    await worker.stop()
+  })
+})
