@@ -37,12 +37,24 @@ class Watch {
 
   constructor(signal: NodeJS.Signals) {
     this.#signal = signal
-    process.on(signal, this.#listener)
+    // First, so that it still finds the listeners that process.once() takes away as it calls them.
+    process.prependListener(signal, this.#listener)
   }
 
   end(): void {
     process.off(this.#signal, this.#listener)
     if (watches.get(this.#signal) === this) watches.delete(this.#signal)
+  }
+
+  /** Closes all clients, also those that join meanwhile. */
+  async #drain(): Promise<void> {
+    const closed = new Set<Closable>()
+    for (;;) {
+      const open = [...this.clients].filter((client) => !closed.has(client))
+      if (open.length === 0) return
+      for (const client of open) closed.add(client)
+      await Promise.all(open.map((client) => client.close()))
+    }
   }
 
   readonly #listener = async (): Promise<void> => {
@@ -51,8 +63,9 @@ class Watch {
     // A second signal ends the process at once.
     if (!(isDraining && alone)) {
       isDraining = true
-      await Promise.all(Array.from(this.clients, (client) => client.close()))
+      await this.#drain()
       isDraining = false
+      if (this.clients.size === 0) this.end()
       if (!alone) return
     }
     this.end()
@@ -75,6 +88,6 @@ export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signal
 
 export function forgetSignals(client: Closable): void {
   for (const watch of watches.values()) {
-    if (watch.clients.delete(client) && watch.clients.size === 0) watch.end()
+    if (watch.clients.delete(client) && watch.clients.size === 0 && !isDraining) watch.end()
   }
 }

@@ -1,9 +1,12 @@
 // Counts the sections of one client: user code that runs under its leases. A client that closes
 // waits for them.
 
-// Not the globals: with a fake clock that stands still, a test would wait for its client for ever.
-import { clearTimeout, setTimeout } from 'node:timers'
+import * as timers from 'node:timers'
 import { bridge } from './native'
+
+// Taken when this is loaded: with a fake clock that stands still, a test would wait for its client for ever.
+const { clearTimeout, setTimeout } = timers
+const now = performance.now.bind(performance)
 
 export class Sections {
   #running = 0
@@ -11,6 +14,8 @@ export class Sections {
   #held = 0
   #isLetGo = false
   #idle: (() => void) | undefined
+  /** Sections that keep the process alive in their own way, and what ends that. */
+  readonly #asides = new Set<() => void>()
 
   /**
    * Counts a section that keeps the process alive. Call it before the section asks for its lock, so
@@ -23,15 +28,21 @@ export class Sections {
 
   end(): void {
     if (--this.#held === 0 && !this.#isLetGo) bridge.unhold()
-    this.endAside()
+    this.#ended()
   }
 
-  /** Counts a section that does not keep the process alive. */
-  beginAside(): void {
+  /** Counts a section that keeps the process alive in its own way, until `letGo` is called. */
+  beginAside(letGo: () => void): void {
     this.#running++
+    this.#asides.add(letGo)
   }
 
-  endAside(): void {
+  endAside(letGo: () => void): void {
+    this.#asides.delete(letGo)
+    this.#ended()
+  }
+
+  #ended(): void {
     if (--this.#running === 0) this.#idle?.()
   }
 
@@ -47,6 +58,7 @@ export class Sections {
   letGo(): void {
     if (!this.#isLetGo && this.#held > 0) bridge.unhold()
     this.#isLetGo = true
+    for (const letGo of this.#asides) letGo()
   }
 }
 
@@ -78,7 +90,7 @@ export class Drain {
 
   /** Ends the drain `ms` from now, unless it ends sooner. */
   limit(ms: number): void {
-    const at = performance.now() + ms
+    const at = now() + ms
     if (this.#isOver || at >= this.#at) return
     this.#at = at
     clearTimeout(this.#timer)

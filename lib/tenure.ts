@@ -23,6 +23,7 @@ export class Tenure {
   readonly lease: api.Lease
   readonly #work: Work
   readonly #controller = new AbortController()
+  #timer: NodeJS.Timeout | undefined
   /** Settled when what startWork() returned is; never rejects. */
   #done: Promise<void> = Promise.resolve()
 
@@ -54,9 +55,14 @@ export class Tenure {
   async end(reason: api.StopReason, cause: unknown): Promise<void> {
     this.#controller.abort(cause)
     const { patience } = this.#work
-    const timer = patience === Number.POSITIVE_INFINITY ? undefined : setTimeout(() => this.#late(), patience)
+    if (patience !== Number.POSITIVE_INFINITY) this.#timer = setTimeout(() => this.#late(), patience)
     await Promise.all([this.#stop(reason), this.#done])
-    clearTimeout(timer)
+    clearTimeout(this.#timer)
+  }
+
+  /** Lets the process end before the work does. */
+  letGo(): void {
+    this.#timer?.unref()
   }
 
   #late(): void {

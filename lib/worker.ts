@@ -63,6 +63,8 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   #isWanted = false
   /** Whether the work that the worker ends has outlived `stopTimeout`. */
   #isOverdue = false
+  /** Whether its client was closed, and has given up waiting for the work. */
+  #isLetGo = false
   #lease: Lease | null = null
   #tenure: Tenure | undefined
   /** Why the work of the tenure is ended, if it is not a stop. */
@@ -173,7 +175,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     const previous = this.state
     const effects = this.#machine.send(event)
     const state = this.state
-    this.#keepAlive(state !== 'idle' && (this.#isWanted || !this.#isOverdue))
+    this.#keepAlive(state !== 'idle' && !this.#isLetGo && (this.#isWanted || !this.#isOverdue))
     if (state !== previous) this.#tellState(state, previous)
     for (const effect of effects) this.#act(effect)
   }
@@ -271,6 +273,9 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     } else if (answer.isHeld) {
       this.#lease = answer
       this.#end = undefined
+      // Before anybody hears of the lease: a listener may close the client.
+      this.#section = LockClient.hostOf(this.#client as LockClient).sections
+      this.#section.beginAside(this.#letGo)
       this.#send(Event.Granted)
     } else {
       // Lost again before this thread came to it: nobody has it now, as far as we know.
@@ -285,9 +290,6 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
 
   #startWork(): void {
     const lease = this.#lease as Lease
-    // Before anybody hears of the lease: a listener may close the client.
-    this.#section = LockClient.hostOf(this.#client as LockClient).sections
-    this.#section.beginAside()
     guarded(() => this.emit('acquired', lease))
     this.#tenure = new Tenure(lease, this.#work)
     this.#tenure.start()
@@ -304,10 +306,18 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     this.#isOverdue = false
   }
 
+  /** The client waits for the work no longer, and the process need not either. */
+  readonly #letGo = (): void => {
+    this.#isLetGo = true
+    this.#keepAlive(false)
+    this.#tenure?.letGo()
+  }
+
   /** The work of the tenure has ended, and its lease is released or lost. */
   #endSection(): void {
-    this.#section?.endAside()
+    this.#section?.endAside(this.#letGo)
     this.#section = undefined
+    this.#isLetGo = false
   }
 
   #overdue(): void {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { createLockWorker } from 'leasehold'
+import { withRequestLock } from 'leasehold/remix'
 import { sleep, timed, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { gate } from '../support/gate.mjs'
@@ -60,24 +61,60 @@ overStores('drain: races', (store) => {
     assert.ok(ms < 2_500, `${ms} ms`)
   })
 
-  test("close() in the 'acquired' listener of a worker leaves the lock to its work", async (t) => {
+  for (const event of ['acquired', 'state']) {
+    test(`close() in the '${event}' listener of a worker leaves the lock to its work`, async (t) => {
+      const [locks, other] = [store.client(t), store.client(t)]
+      const [key, begun, end] = [store.key(), gate(), gate()]
+      const worker = workerOf(t, locks, key, () => {
+        begun.pass()
+        return end.passed
+      })
+      let closing
+      worker.on(event, () => {
+        if (worker.state === 'working') closing ??= locks.close()
+      })
+      worker.start()
+      await within('the work', begun.passed)
+      await sleep(100)
+      assert.equal(await other.tryAcquire(key), null, 'its work still runs')
+      end.pass()
+      await within('close()', closing)
+      assert.ok(await other.tryAcquire(key))
+    })
+  }
+
+  test('a body that is still being made keeps its lock through the end of the drain', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
-    const [key, begun, end] = [store.key(), gate(), gate()]
-    const worker = workerOf(t, locks, key, () => {
-      begun.pass()
-      return end.passed
+    const [key, cancelled, stop] = [store.key(), gate(), gate()]
+    const serve = withRequestLock(locks, { key: () => key, until: 'body' }, () => {
+      const body = new ReadableStream({
+        pull: (controller) => controller.enqueue(new Uint8Array(1)),
+        cancel() {
+          cancelled.pass()
+          return stop.passed
+        },
+      })
+      return new Response(body)
     })
-    let closing
-    worker.once('acquired', () => {
-      closing = locks.close()
-    })
-    worker.start()
-    await within('the work', begun.passed)
-    await sleep(100)
-    assert.equal(await other.tryAcquire(key), null, 'its work still runs')
+    const { body } = await serve(new Request('http://localhost/'))
+    await body.getReader().read()
+    await locks.close({ drain: 20 })
+    await within('its maker to be told', cancelled.passed)
+    assert.equal(await other.tryAcquire(key), null, 'its maker has not stopped yet')
+    stop.pass()
+    assert.ok(await until('the lock to be free', () => other.tryAcquire(key), 5_000))
+  })
+
+  test('the drain ends also under a fake clock that stands still', async (t) => {
+    const locks = store.client(t)
+    const end = gate()
+    const over = locks.withLock(store.key(), () => end.passed)
+    await until('it to hold', () => locks.stats().held === 1)
+    t.mock.timers.enable()
+    await locks.close({ drain: 50 })
+    t.mock.timers.reset()
     end.pass()
-    await within('close()', closing)
-    assert.ok(await other.tryAcquire(key))
+    await over
   })
 
   test('a section whose grant crosses the end of the drain is told, or never begins', async (t) => {

@@ -20,15 +20,20 @@ export function followBody(response: Response, signals: readonly AbortSignal[]):
   const over = new Promise<void>((resolve) => {
     end = resolve
   })
+  let isLeft = false
+  /** Nobody reads on. It is over when its maker has said that it stops. */
+  const leave = (reason: unknown): Promise<void> => {
+    isLeft = true
+    return reader.cancel(reason).finally(end)
+  }
   const body = new ReadableStream<Uint8Array>(
     {
       start(controller) {
         const stops = signals.map((signal) => {
           const stop = () => {
             controller.error(signal.reason)
-            // Its maker is to stop, too; what it says to that changes nothing any more.
-            reader.cancel(signal.reason).catch(() => {})
-            end()
+            // Its maker is to stop, too; if that fails, there is nobody to tell.
+            leave(signal.reason).catch(() => {})
           }
           if (signal.aborted) stop()
           else signal.addEventListener('abort', stop, { once: true })
@@ -49,12 +54,9 @@ export function followBody(response: Response, signals: readonly AbortSignal[]):
         } catch (error) {
           controller.error(error)
         }
-        end()
+        if (!isLeft) end()
       },
-      async cancel(reason) {
-        end()
-        await reader.cancel(reason)
-      },
+      cancel: leave,
     },
     // Nothing is read ahead of whoever reads.
     { highWaterMark: 0 },
