@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { startChild } from '../support/child.mjs'
 import { timed } from '../support/clock.mjs'
-import { inHiddenTimeNamespace, inTimeNamespace, noTimeNamespaces } from '../support/namespaces.mjs'
+import { inHiddenTimeNamespace, inTimeNamespace, noTimeNamespaces, withoutProc } from '../support/namespaces.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const TTL = 1_000
@@ -57,16 +57,19 @@ describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }
     }
   }
 
-  test('a process that can not read how far its clock differs refuses the file, and can use memory', async (t) => {
-    const folder = temporaryFolder(t)
-    const path = join(folder, 'locks.db')
-    const launcher = inHiddenTimeNamespace(folder)
-    const refused = startChild(t, 'client.mjs', { store: `sqlite:${path}` }, { launcher })
-    const { error } = await refused.next('refused')
-    assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
-    assert.match(error.message, /time namespace/)
-    assert.ok(error.message.includes(path), error.message)
-    const inMemory = await startClient(t, 'memory:hidden', launcher)
-    assert.equal((await inMemory.ask('acquire', { key: randomUUID() })).held, true)
-  })
+  const HIDDEN = { 'whose offsets are hidden': inHiddenTimeNamespace, 'without /proc': withoutProc }
+  for (const [which, launch] of Object.entries(HIDDEN)) {
+    test(`a process ${which} can not tell how far its clock differs: it refuses the file, and can use memory`, async (t) => {
+      const folder = temporaryFolder(t)
+      const path = join(folder, 'locks.db')
+      const launcher = launch(folder)
+      const refused = startChild(t, 'client.mjs', { store: `sqlite:${path}` }, { launcher })
+      const { error } = await refused.next('refused')
+      assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+      assert.match(error.message, /time namespace/)
+      assert.ok(error.message.includes(path), error.message)
+      const inMemory = await startClient(t, 'memory:hidden', launcher)
+      assert.equal((await inMemory.ask('acquire', { key: randomUUID() })).held, true)
+    })
+  }
 })

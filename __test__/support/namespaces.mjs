@@ -37,6 +37,16 @@ export function inHiddenTimeNamespace(folder) {
   return [...inTimeNamespace(), '--mount', 'sh', '-c', HIDE, 'sh', nothing]
 }
 
+/** A launcher of processes in a time namespace that have no /proc. */
+export const withoutProc = () => [
+  ...inTimeNamespace(),
+  '--mount',
+  'sh',
+  '-c',
+  'mount -t tmpfs none /proc && exec "$@"',
+  'sh',
+]
+
 /**
  * Returns a launcher of processes to which the machine seems to have started `uptime` seconds ago:
  * the boot has another id, and the boot clock began anew. The processes can't tell that they are in

@@ -24,6 +24,9 @@ pub fn boottime_offset() -> Result<i64, Incomparable> {
         let link =
             |name| read_link(Path::new("/proc/self/ns").join(name)).ok()?.into_os_string().into_string().ok();
         let (own, children) = (link("time"), link("time_for_children"));
+        if own.is_none() {
+            return without_link(Path::new("/proc/self/ns").is_dir());
+        }
         offset_in(
             own.as_deref(),
             children.as_deref(),
@@ -32,16 +35,19 @@ pub fn boottime_offset() -> Result<i64, Incomparable> {
     })
 }
 
+/// Returns the same where the link to the own time namespace is missing. If /proc lists the other
+/// namespaces, the kernel has no time namespaces. If /proc is not mounted, nobody can tell.
+fn without_link(has_other_namespaces: bool) -> Result<i64, Incomparable> {
+    if has_other_namespaces { Ok(0) } else { Err(Incomparable) }
+}
+
 /// Returns the same, given the names of the namespaces of the process and of its children, and the
 /// offsets of the children's namespace.
 fn offset_in(own: Option<&str>, children: Option<&str>, offsets: Option<&str>) -> Result<i64, Incomparable> {
-    // The kernel has no time namespaces, or /proc is not mounted. A process without /proc can't
-    // tell, and mostly has no time namespace of its own.
-    let Some(own) = own else { return Ok(0) };
-    if own == INITIAL {
+    if own == Some(INITIAL) {
         return Ok(0);
     }
-    if children != Some(own) {
+    if own.is_none() || children != own {
         return Err(Incomparable);
     }
     offsets.and_then(boottime_of).ok_or(Incomparable)
@@ -76,7 +82,8 @@ mod tests {
             "the offset belongs to other children"
         );
         assert_eq!(offset_in(Some(INITIAL), OWN, OFFSETS), Ok(0), "the offset belongs to the children alone");
-        assert_eq!(offset_in(None, None, None), Ok(0), "a kernel without time namespaces");
+        assert_eq!(without_link(true), Ok(0), "a kernel without time namespaces");
+        assert_eq!(without_link(false), Err(Incomparable), "without /proc");
     }
 
     #[test]
