@@ -26,6 +26,10 @@ const HERE = join(ROOT, '__test__')
 const PARTS = ['behaviour', 'worker', 'http', 'package', 'process', 'browser', 'chaos']
 /** Those that have the machine to themselves. */
 const ALONE = ['process', 'browser', 'chaos']
+/** Of these, what mostly waits for grace periods, drains and ttls, and measures nothing: several at a time. */
+const WAITING = ['cli-ends', 'cli-guard', 'drain', 'sqlite-copies', 'sqlite-files', 'sqlite-reboot', 'sqlite-time'].map(
+  (name) => `process/${name}`,
+)
 /** Of these, what waits for the clock for a minute: it runs beside those that share the machine, if some of them run at all. */
 const BESIDE = ['process/ticks.test.mjs']
 
@@ -144,10 +148,12 @@ async function stepOfNode(what, files, atOnce, options) {
 const named = (names) => (file) => names.some((name) => relative(HERE, file).replaceAll(sep, '/').startsWith(name))
 const together = files.filter((file) => !named(ALONE)(file))
 const beside = together.length > 0 ? files.filter(named(BESIDE)) : []
-const alone = files.filter((file) => named(ALONE)(file) && !beside.includes(file))
+const waiting = files.filter(named(WAITING))
+const alone = files.filter((file) => named(ALONE)(file) && ![...beside, ...waiting].includes(file))
 console.log(`\nRedis: ${redis}`)
 const shared = stepOfNode('what can share the machine', together, 2)
 await Promise.all([shared, stepOfNode('what waits beside that', beside, 1, { beside: shared })])
+await stepOfNode('what mostly waits', waiting, 3)
 await stepOfNode('what can not', alone, 1)
 
 console.log('\n── summary')
