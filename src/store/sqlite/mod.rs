@@ -7,7 +7,8 @@
 //! - `rows`: one lock, read from rows and written back;
 //! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
-//! - `owner`: how processes tell which of them still live;
+//! - `owner`: the file by which others tell that a store lives;
+//! - `owners`: which of the others still live, and which are in the way;
 //! - `record`: what an owner's file says of the files that its store uses;
 //! - `identity`: which files the names lead to;
 //! - `admission`: when a store may use them, and what happens when they are replaced;
@@ -58,6 +59,7 @@ mod identity;
 mod identity;
 mod leases;
 mod owner;
+mod owners;
 mod peers;
 #[cfg(unix)]
 mod probe;
