@@ -196,13 +196,14 @@ impl Keeper {
         if self.owner.as_ref().is_some_and(|owner| !owner.is_in_place()) {
             // Other stores can't find the owner's file any more. The leases still name it, and
             // count until their time is over.
-            self.owner = None;
-            (self.used, self.admitted) = (None, false);
-            let registered = self.register(now);
-            self.admitted = registered.is_ok();
-            if let Err(Trouble::Moved) = registered {
-                self.lose();
-            }
+            (self.owner, self.admitted) = (None, false);
+        }
+        // Until other stores see a new owner, only these checks protect the leases. If this store
+        // can't be admitted now, the next check tries again.
+        if self.owner.is_none()
+            && let Err(Trouble::Moved) = self.admit(now).map(drop)
+        {
+            self.lose();
         }
     }
 
