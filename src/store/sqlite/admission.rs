@@ -154,8 +154,9 @@ impl Keeper {
         let message = match obstacle {
             Obstacle::OtherFiles { pid } => format!(
                 "the lock file {path} or its -wal or -shm was moved, replaced or removed while process {pid} was \
-                 using it; locks are granted again when that process has noticed, after about 0.1 s; if it is \
-                 stopped, resume or end it"
+                 using it, or that process sees them under another device, as with two mounts of a network file \
+                 system; locks are granted again when that process has noticed, after about 0.1 s; if it is \
+                 stopped, resume or end it, and if there are two mounts, use one"
             ),
             Obstacle::Unreadable { file, why } => format!(
                 "can't tell whether another process uses the lock file {path}, because {} can't be read ({why}); \
