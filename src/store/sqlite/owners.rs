@@ -52,18 +52,28 @@ pub struct Survey {
     pub dead: Vec<(Uuid, File)>,
 }
 
-/// Returns the ids that files in `directory` are named after; none if there is no directory.
+/// Returns the ids that regular files in `directory` are named after; none if there is no directory.
 fn ids(directory: &Path) -> io::Result<Vec<Uuid>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let id = |entry: fs::DirEntry| Uuid::try_parse(entry.file_name().to_str()?).ok();
-    entries.filter_map(|entry| entry.map(id).transpose()).collect()
+    let mut ids = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let id = entry.file_name().to_str().and_then(|name| Uuid::try_parse(name).ok());
+        // The directory mostly tells the kind of a file without another system call.
+        if let Some(id) = id
+            && entry.file_type().map_or(true, |kind| kind.is_file())
+        {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
 }
 
-/// Opens the regular file at `path`; `None` if there is none. Never blocks, whatever has that name.
+/// Opens the file at `path`; `None` if there is none that can be an owner's. Never blocks, whatever has that name.
 fn open(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -75,7 +85,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
         options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed());
     }
     match options.open(path) {
-        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
+        Ok(file) => Ok(Some(file)),
         // Each kind of file that can't be opened has an error of its own.
         Err(error) => match fs::symlink_metadata(path) {
             Ok(found) if !found.is_file() => Ok(None),
