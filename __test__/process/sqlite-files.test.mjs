@@ -78,7 +78,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     assert.equal(error?.code, 'ERR_STORE_UNAVAILABLE')
     assert.match(
       error.message,
-      new RegExp(`moved, replaced or removed while process ${holder.pid} was using it.*resume`),
+      new RegExp(`moved, replaced or removed while process ${holder.pid} was using it.*another device.*resume`),
     )
     other.tell('acquire', { wait: 20_000 })
     await sleep(200)

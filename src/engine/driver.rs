@@ -123,10 +123,9 @@ struct Driver {
     core: Core,
     open: fn(&StoreSpec) -> Rc<dyn Store>,
     stores: FxHashMap<StoreId, Rc<dyn Store>>,
-    /// The specification that each store was opened with.
-    specs: FxHashMap<StoreId, StoreSpec>,
-    /// Which open store a specification names.
-    names: FxHashMap<String, StoreId>,
+    /// Which open store a specification names. The specification that opened the store is kept as long: a lock file is
+    /// known to other clients as long as a specification has it.
+    names: FxHashMap<String, (StoreId, StoreSpec)>,
     last_store: StoreId,
     /// Where stores put what they say by themselves.
     notices: UnboundedSender<(StoreId, Notice)>,
@@ -143,7 +142,6 @@ impl Driver {
             core: Core::new(fastrand::u64(..)),
             open,
             stores: FxHashMap::default(),
-            specs: FxHashMap::default(),
             names: FxHashMap::default(),
             last_store: 0,
             notices,
@@ -233,11 +231,7 @@ impl Driver {
 
     fn store_of(&mut self, spec: &StoreSpec) -> StoreId {
         let name = spec.identity();
-        let same = self.names.get(&name).or_else(|| {
-            // One store serves all clients of a file, whatever path they use.
-            self.names.values().find(|id| self.specs.get(id).is_some_and(|open| open.is_same_file(spec)))
-        });
-        if let Some(store) = same {
+        if let Some((store, _)) = self.names.get(&name) {
             return *store;
         }
         self.last_store += 1;
@@ -247,8 +241,7 @@ impl Driver {
             let _ = notices.send((id, notice));
         }));
         self.stores.insert(id, store);
-        self.specs.insert(id, spec.clone());
-        self.names.insert(name, self.last_store);
+        self.names.insert(name, (id, spec.clone()));
         self.last_store
     }
 
@@ -299,8 +292,7 @@ impl Driver {
             if self.core.is_used(id) {
                 continue;
             }
-            self.names.retain(|_, store| *store != id);
-            self.specs.remove(&id);
+            self.names.retain(|_, (store, _)| *store != id);
             if let Some(store) = self.stores.remove(&id) {
                 self.calls.push(Box::pin(async move {
                     let _ = AssertUnwindSafe(store.close()).catch_unwind().await;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::breaker::Limits;
 use super::guarded::Guarded;
@@ -11,7 +12,7 @@ use super::quorum::{self, QuorumStore};
 use super::{Access, Store};
 // Renamed, so that a search for the crate of that name finds only the module that may use it.
 use super::redis as redis_store;
-use super::sqlite::{self, SqliteStore};
+use super::sqlite::{self, LockFile, SqliteStore};
 
 /// A store by its URL, checked but not opened.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub enum StoreSpec {
     /// `memory:NAME`: in this process, shared by its worker threads.
     Memory(String),
     /// `sqlite:PATH`: a file, shared by the processes of this host.
-    Sqlite(PathBuf),
+    Sqlite(Arc<LockFile>),
     /// `redis://…`, `rediss://…`, `redis+unix://…`: one Redis server; `redis-sentinel://…`: the one that
     /// sentinels name.
     Redis(redis_store::RedisAddress),
@@ -46,7 +47,7 @@ impl StoreSpec {
         let spec = match scheme.as_str() {
             "memory" if rest.is_empty() => Err("memory: needs a name, as in memory:jobs".into()),
             "memory" => Ok(Self::Memory(rest.into())),
-            "sqlite" => sqlite_path(rest).map(Self::Sqlite),
+            "sqlite" => sqlite_path(rest).map(|path| Self::Sqlite(LockFile::at(path))),
             "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
                 redis_store::RedisAddress::parse(url, access).map(Self::Redis)
             }
@@ -99,7 +100,7 @@ impl StoreSpec {
     pub fn open(&self) -> Rc<dyn Store> {
         match self {
             Self::Memory(name) => MemoryStore::named(&format!("memory:{name}")),
-            Self::Sqlite(path) => SqliteStore::open(path.clone()),
+            Self::Sqlite(file) => SqliteStore::open(file.path().into()),
             Self::Redis(address) => {
                 let store = redis_store::RedisStore::new(address.clone());
                 Guarded::new(store, address.to_string(), Limits::default())
@@ -131,20 +132,12 @@ impl StoreSpec {
         }
     }
 
-    /// Returns whether both name the same existing file. Paths of the same file may have different
-    /// identities: with a bind mount, or on a file system that ignores case.
-    pub fn is_same_file(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Sqlite(one), Self::Sqlite(other)) => sqlite::is_same_file(one, other),
-            _ => false,
-        }
-    }
-
-    /// The same for two specifications exactly when they name the same store in the same way. Not for printing.
+    /// The same for two specifications exactly when they name the same store in the same way. Asks nothing of the file
+    /// system, which may hang. Not for printing.
     pub fn identity(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory:{name}"),
-            Self::Sqlite(path) => format!("sqlite:{}", sqlite::resolve(path).display()),
+            Self::Sqlite(file) => format!("sqlite:{}", file.path().display()),
             Self::Redis(address) => format!("redis:{}", address.identity()),
             Self::RedisCluster(address) => format!("redis-cluster:{}", address.identity()),
             Self::Quorum(nodes) => {
@@ -162,7 +155,7 @@ impl fmt::Display for StoreSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(name) => write!(f, "memory:{name}"),
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Sqlite(file) => write!(f, "sqlite:{}", file.path().display()),
             Self::Redis(address) => address.fmt(f),
             Self::RedisCluster(address) => address.fmt(f),
             Self::Quorum(nodes) => {
@@ -258,23 +251,25 @@ mod tests {
         let b =
             StoreSpec::parse(&format!("sqlite:{}/./x.db", directory.display()), &Access::default()).unwrap();
         assert_eq!(a.identity(), b.identity());
-        assert!(!a.is_same_file(&b), "the file does not exist");
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_link_names_its_target_before_and_after_the_target_exists() {
+    fn an_identity_stays_what_it_was_when_the_url_was_read() {
         let directory = std::env::temp_dir().join(format!("leasehold-spec-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&directory).unwrap();
-        let spec = |name| StoreSpec::Sqlite(directory.join(name));
+        let spec = |name: &str| {
+            StoreSpec::parse(&format!("sqlite:{}", directory.join(name).display()), &Access::default())
+                .unwrap()
+        };
         std::os::unix::fs::symlink("x.db", directory.join("link.db")).unwrap();
-        assert_eq!(spec("x.db").identity(), spec("link.db").identity());
-        std::fs::write(directory.join("x.db"), "").unwrap();
-        assert_eq!(spec("x.db").identity(), spec("link.db").identity());
-        assert!(spec("x.db").is_same_file(&spec("link.db")));
-        std::fs::write(directory.join("y.db"), "").unwrap();
-        assert_ne!(spec("x.db").identity(), spec("y.db").identity());
-        assert!(!spec("x.db").is_same_file(&spec("y.db")));
+        let (link, target) = (spec("link.db"), spec("x.db"));
+        assert_eq!(link.identity(), target.identity());
+        let before = link.identity();
+        std::fs::remove_file(directory.join("link.db")).unwrap();
+        std::os::unix::fs::symlink("y.db", directory.join("link.db")).unwrap();
+        assert_eq!(link.identity(), before, "nobody asks the file system again");
+        assert_ne!(spec("x.db").identity(), spec("link.db").identity());
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -45,6 +45,14 @@ impl Process {
         Self::of(&mut command, part, path)
     }
 
+    /// The same as a process whose files can't grow: each write past the end of a file fails.
+    #[cfg(unix)]
+    pub fn start_without_room(part: &str, path: &Path) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);
+        Self::of(command.arg(std::env::current_exe().unwrap()), part, path)
+    }
+
     fn of(command: &mut Command, part: &str, path: &Path) -> Self {
         let arguments = ["--exact", "child::plays_its_part", "--ignored", "--nocapture"];
         let command = command.args(arguments).env(PART, part).env(PATH, path);

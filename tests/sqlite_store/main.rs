@@ -5,6 +5,8 @@ mod crashes;
 mod default_directory;
 mod files;
 mod measure;
+#[cfg(unix)]
+mod owners;
 mod support;
 mod waiter;
 mod waiting;

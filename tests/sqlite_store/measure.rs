@@ -73,6 +73,41 @@ fn hand_over() {
     }
 }
 
+/// What it takes to open the files again after a rest, beside that many live owners.
+#[test]
+#[ignore = "prints figures, proves nothing"]
+fn reopening() {
+    for others in [0, 300] {
+        let folder = Folder::fresh();
+        run(async {
+            let stores: Vec<_> = (0..others).map(|_| SqliteStore::open(folder.db())).collect();
+            for store in &stores {
+                ask(store, Request::Ping).await;
+            }
+            let store = SqliteStore::open(folder.db());
+            let (mut opened, mut again) = (Vec::new(), Vec::new());
+            for _ in 0..9 {
+                for delays in [&mut opened, &mut again] {
+                    let begin = Instant::now();
+                    ask(&store, Request::Ping).await;
+                    delays.push(begin.elapsed());
+                }
+                // The files are closed two seconds after the last request.
+                tokio::time::sleep(Duration::from_millis(2_500)).await;
+            }
+            for delays in [&mut opened, &mut again] {
+                // The first opening also creates the owner.
+                delays.remove(0);
+                delays.sort();
+            }
+            println!("{others} others: p50 {:?}, max {:?}; open: p50 {:?}", opened[4], opened[7], again[4]);
+            for store in stores {
+                store.close().await;
+            }
+        });
+    }
+}
+
 /// What a process spends while one waiter of its waits.
 #[cfg(target_os = "linux")]
 #[test]

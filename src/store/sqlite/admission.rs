@@ -16,11 +16,16 @@
 //! A store that has had nothing in the files for a while closes them and records that. Nothing
 //! wakes it any more.
 
+use std::fs::File;
+use std::io;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::super::{Acknowledgement, Notice, StoreError, StoreErrorKind};
-use super::owner::{self, Obstacle, Owner};
+use super::owner::{self, Owner};
+use super::owners::{self, Obstacle};
 use super::session::{Place, Session, Trouble};
 use super::thread::Keeper;
 use super::watch::Watch;
@@ -87,35 +92,46 @@ impl Keeper {
         let owner = match &mut self.owner {
             Some(owner) => owner,
             none => {
-                let made = owner::prepare(&place.owners, &place.real);
-                none.insert(made.and_then(|()| Owner::create(&place.owners)).map_err(failed)?)
+                let database = place.real.metadata().map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => Trouble::Moved,
+                    _ => Trouble::Broken(failure::of_system(&place.real, &error)),
+                })?;
+                let made = owner::prepare(&place.owners, &database);
+                none.insert(made.and_then(|()| Owner::create(&place.owners, &database)).map_err(failed)?)
             }
         };
         owner.say(Some(files.ids)).map_err(failed)?;
         self.used = Some(files);
-        self.wait_for_others(&place, deadline)
+        let dead = self.wait_for_others(&place, deadline)?;
+        if let Some(session) = &mut self.session {
+            session.free_first(dead);
+        }
+        Ok(())
     }
 
     /// Waits until no live owner uses files other than the opened ones. If none are open yet,
-    /// compares with the files that have the names now.
-    fn wait_for_others(&mut self, place: &Place, deadline: Instant) -> Result<(), Trouble> {
-        loop {
+    /// compares with the files that have the names now. Returns owners whose processes are gone.
+    fn wait_for_others(&mut self, place: &Place, deadline: Instant) -> Result<Vec<(Uuid, File)>, Trouble> {
+        let failed = |error| Trouble::Broken(failure::of_system(&place.owners, &error));
+        let dead = loop {
             let ids = self.session.as_ref().map_or_else(|| place.names.look(), |session| session.files().ids);
             // This store's registration has to be visible before it reads those of others.
             fence(Ordering::SeqCst);
-            let obstacle = owner::obstacle(&place.owners, self.owner.as_ref().map(Owner::id), &ids);
+            let except = self.owner.as_ref().map(Owner::id);
+            let survey = owners::survey(&place.owners, except, &ids).map_err(failed)?;
             // If two stores see each other, the names of the files of one lead elsewhere by now.
             if self.session.as_ref().is_some_and(Session::is_moved) {
                 return Err(Trouble::Moved);
             }
-            let Some(obstacle) = obstacle else { break };
+            let Some(obstacle) = survey.obstacle else { break survey.dead };
             if clock::now() >= deadline {
                 return Err(Trouble::Busy(self.in_the_way(obstacle)));
             }
             std::thread::sleep(LOOK_AGAIN);
-        }
+        };
         let apart = identity::copies_exclude_each_other(&place.owners);
-        self.refuse_second_copy(!apart && owner::is_second_copy(&place.owners))
+        self.refuse_second_copy(!apart && owners::is_second_copy(&place.owners).map_err(failed)?)?;
+        Ok(dead)
     }
 
     pub(super) fn refuse_second_copy(&mut self, is_second: bool) -> Result<(), Trouble> {
@@ -134,16 +150,20 @@ impl Keeper {
     }
 
     fn in_the_way(&self, obstacle: Obstacle) -> StoreError {
-        let who = match obstacle.pid {
-            Some(pid) => format!("process {pid}"),
-            None => "another process".into(),
+        let path = self.path.display();
+        let message = match obstacle {
+            Obstacle::OtherFiles { pid } => format!(
+                "the lock file {path} or its -wal or -shm was moved, replaced or removed while process {pid} was \
+                 using it, or that process sees them under another device, as with two mounts of a network file \
+                 system; locks are granted again when that process has noticed, after about 0.1 s; if it is \
+                 stopped, resume or end it, and if there are two mounts, use one"
+            ),
+            Obstacle::Unreadable { file, why } => format!(
+                "can't tell whether another process uses the lock file {path}, because {} can't be read ({why}); \
+                 allow this user to read it, or delete it if no process uses the lock file",
+                file.display()
+            ),
         };
-        let message = format!(
-            "the lock file {} or its -wal or -shm was moved, replaced or removed while {who} was using it; \
-             locks are granted again when that process has noticed, after about 0.1 s; if it is stopped, \
-             resume or end it",
-            self.path.display()
-        );
         StoreError::not_done(StoreErrorKind::Loading, message)
     }
 
@@ -177,13 +197,14 @@ impl Keeper {
         if self.owner.as_ref().is_some_and(|owner| !owner.is_in_place()) {
             // Other stores can't find the owner's file any more. The leases still name it, and
             // count until their time is over.
-            self.owner = None;
-            (self.used, self.admitted) = (None, false);
-            let registered = self.register(now);
-            self.admitted = registered.is_ok();
-            if let Err(Trouble::Moved) = registered {
-                self.lose();
-            }
+            (self.owner, self.admitted) = (None, false);
+        }
+        // Until other stores see a new owner, only these checks protect the leases. If this store
+        // can't be admitted now, the next check tries again.
+        if self.owner.is_none()
+            && let Err(Trouble::Moved) = self.admit(now).map(drop)
+        {
+            self.lose();
         }
     }
 

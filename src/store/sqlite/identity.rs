@@ -156,6 +156,13 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
+/// Returns the device that the file at `path` is on, or its directory if there is no file yet.
+pub fn device_of(path: &Path) -> Option<u64> {
+    let path = resolve(path);
+    let found = rustix::fs::stat(&path).or_else(|_| rustix::fs::stat(path.parent().unwrap_or(&path)));
+    found.ok().map(|found| FileId::of(&found).device)
+}
+
 /// Returns the path of the database at `path` with all links followed, also a link whose target
 /// does not exist yet.
 pub fn resolve(path: &Path) -> PathBuf {

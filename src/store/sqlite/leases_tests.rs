@@ -1,7 +1,8 @@
 //! The rules on rows at chosen instants, boots and owners.
 
 use super::super::super::Ask;
-use super::super::owner::{self, Owner};
+use super::super::owner::Owner;
+use super::super::owners;
 use super::super::schema;
 use super::*;
 use crate::lease::Ttl;
@@ -24,7 +25,7 @@ impl Ledger {
     }
 
     pub fn owner(&self) -> Owner {
-        Owner::create(&self.owners).unwrap()
+        Owner::create(&self.owners, &self.owners.metadata().unwrap()).unwrap()
     }
 
     /// One transaction of one request.
@@ -52,7 +53,7 @@ impl Ledger {
         let answers = turn.batch(batch).unwrap();
         let Aftermath { handed, graves } = turn.finish().unwrap();
         for (id, handle) in graves {
-            owner::bury(&self.owners, id, handle);
+            owners::bury(&self.owners, id, handle);
         }
         (answers, handed.into_iter().map(|handed| handed.number).collect())
     }

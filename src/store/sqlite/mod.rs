@@ -7,9 +7,11 @@
 //! - `rows`: one lock, read from rows and written back;
 //! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
-//! - `owner`: how processes tell which of them still live;
+//! - `owner`: the file by which others tell that a store lives;
+//! - `owners`: which of the others still live, and which are in the way;
 //! - `record`: what an owner's file says of the files that its store uses;
 //! - `identity`: which files the names lead to;
+//! - `lock_file`: which clients share a store;
 //! - `admission`: when a store may use them, and what happens when they are replaced;
 //! - `usage`: what this store has in them;
 //! - `syscalls`, `probe`: locks that belong to the open file and not to the process;
@@ -57,7 +59,9 @@ mod identity;
 #[path = "identity_elsewhere.rs"]
 mod identity;
 mod leases;
+mod lock_file;
 mod owner;
+mod owners;
 mod peers;
 #[cfg(unix)]
 mod probe;
@@ -82,7 +86,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 
 pub use self::directory::default_path;
-pub use self::identity::{is_same_file, resolve};
+pub use self::lock_file::LockFile;
 use self::thread::{Claim, Inbox, Job, Message};
 use super::diagnosis::{self, Facts, Report};
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};

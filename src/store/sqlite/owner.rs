@@ -1,9 +1,9 @@
-//! How processes tell which of them still live: by files that their owners keep locked.
+//! A store's sign of life: a file that it keeps locked.
 //!
 //! A lock of the operating system ends with the process that has it, however it ended and whichever pid
 //! namespace it was in; a pid says neither for sure.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,18 @@ use uuid::Uuid;
 
 use super::identity::FileIds;
 #[cfg(unix)]
-use super::record::{ProcessId, Record, Said};
+use super::record::Record;
 
 /// The ids of the owners that this copy of the library has made.
 static OWN: Mutex<Option<FxHashSet<Uuid>>> = Mutex::new(None);
 
 fn own() -> MutexGuard<'static, Option<FxHashSet<Uuid>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether this copy of the library has made the owner `id`, and still has it.
+pub fn is_own(id: Uuid) -> bool {
+    own().get_or_insert_default().contains(&id)
 }
 
 /// An opened store's sign of life: a locked file named after a random id.
@@ -31,27 +36,9 @@ pub struct Owner {
     file: File,
 }
 
-/// A live owner that uses other files, so that a store may not use its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Obstacle {
-    /// The owner's process, if the owner's file can be read.
-    pub pid: Option<u32>,
-}
-
-/// What another owner's file tells.
-#[derive(Debug)]
-pub enum Liveness {
-    /// It is locked.
-    Alive,
-    /// It is not, so its process is gone. While the handle is kept, nobody can take the file for their own.
-    Dead(File),
-    /// It is missing (a tidier may have deleted it) or cannot be read.
-    Unknown,
-}
-
 impl Owner {
-    /// A new owner in `directory`.
-    pub fn create(directory: &Path) -> io::Result<Self> {
+    /// Creates an owner in `directory`. All who may use `database` may read its file.
+    pub fn create(directory: &Path, database: &Metadata) -> io::Result<Self> {
         loop {
             let id = Uuid::new_v4();
             let path = file_of(directory, id);
@@ -68,7 +55,13 @@ impl Owner {
             }
             own().get_or_insert_default().insert(id);
             let owner = Self { id, path, file };
-            owner.say(None)?;
+            // If the rights can't be set, stores without them wait: a file that they can't read is
+            // in their way.
+            let _ = share(&owner.file, database, 0o666);
+            if let Err(error) = owner.say(None) {
+                owner.retire();
+                return Err(error);
+            }
             // A sweeper may also have had it and be gone again.
             if owner.is_in_place() {
                 return Ok(owner);
@@ -111,6 +104,12 @@ impl Owner {
         let _ = self.file.set_modified(SystemTime::now());
     }
 
+    /// Makes the owner look as if another copy of the library had made it.
+    #[cfg(test)]
+    pub fn disown(&self) {
+        own().get_or_insert_default().remove(&self.id);
+    }
+
     /// Takes the file away; the lock goes with the handle.
     pub fn retire(self) {
         // Remove the file while it is locked, so that no other process takes the owner for dead.
@@ -126,7 +125,8 @@ impl Drop for Owner {
     }
 }
 
-fn file_of(directory: &Path, id: Uuid) -> PathBuf {
+/// Returns the path of the file of owner `id`.
+pub fn file_of(directory: &Path, id: Uuid) -> PathBuf {
     directory.join(id.hyphenated().to_string())
 }
 
@@ -142,217 +142,40 @@ fn same_file(_: &fs::Metadata, _: &fs::Metadata) -> bool {
     true
 }
 
-/// Whether the process of owner `id` lives.
-pub fn liveness(directory: &Path, id: Uuid) -> Liveness {
-    let Ok(file) = File::open(file_of(directory, id)) else { return Liveness::Unknown };
-    // Shared, so that two who look at once do not take each other for the owner.
-    match file.try_lock_shared() {
-        Ok(()) => Liveness::Dead(file),
-        Err(TryLockError::WouldBlock) => Liveness::Alive,
-        Err(TryLockError::Error(_)) => Liveness::Unknown,
-    }
-}
-
-/// Takes the file of a dead owner away, once nothing names it any more.
-pub fn bury(directory: &Path, id: Uuid, handle: File) {
-    let _ = fs::remove_file(file_of(directory, id));
-    drop(handle);
-}
-
-/// The owners in `directory` whose processes are gone.
-pub fn dead(directory: &Path) -> Vec<(Uuid, File)> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let ids = entries.flatten().filter_map(|entry| Uuid::try_parse(entry.file_name().to_str()?).ok());
-    ids.filter_map(|id| match liveness(directory, id) {
-        Liveness::Dead(handle) => Some((id, handle)),
-        Liveness::Alive | Liveness::Unknown => None,
-    })
-    .collect()
-}
-
-/// Returns the records of the live owners in `directory` other than `except`.
-#[cfg(unix)]
-fn records(directory: &Path, except: Option<Uuid>) -> impl Iterator<Item = (Uuid, Said)> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| Uuid::try_parse(entry.file_name().to_str()?).ok());
-    ids.filter(move |id| Some(*id) != except).filter_map(move |id| {
-        let file = File::open(file_of(directory, id)).ok()?;
-        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| (id, Record::read(&file)))
-    })
-}
-
-/// Returns a live owner, other than `except`, that uses files other than `named`.
-#[cfg(unix)]
-pub fn obstacle(directory: &Path, except: Option<Uuid>, named: &FileIds) -> Option<Obstacle> {
-    let boot = super::boot::id();
-    records(directory, except).find_map(|(_, said)| match said {
-        // File ids of another kernel can't be compared.
-        Said::Record(Record { process, boot: its, files: Some(files) }) => {
-            (its == boot && !files.are_named(named)).then_some(Obstacle { pid: Some(process.pid) })
-        }
-        Said::Garbled => Some(Obstacle { pid: None }),
-        Said::Record(_) | Said::Nothing => None,
-    })
-}
-
-/// Returns `None`: on these systems an open file can't be replaced.
-#[cfg(not(unix))]
-pub fn obstacle(_: &Path, _: Option<Uuid>, _: &FileIds) -> Option<Obstacle> {
-    None
-}
-
-/// Returns whether another copy of the library in this process has an open store whose owner is in
-/// `directory`.
-#[cfg(unix)]
-pub fn is_second_copy(directory: &Path) -> bool {
-    let (process, boot) = (ProcessId::own(), super::boot::id());
-    records(directory, None).any(|(id, said)| {
-        let ours = own().get_or_insert_default().contains(&id);
-        matches!(said, Said::Record(record) if !ours && record.process == process && record.boot == boot)
-    })
-}
-
-/// Returns `false`: on these systems file locks keep the copies apart.
-#[cfg(not(unix))]
-pub fn is_second_copy(_: &Path) -> bool {
-    false
-}
-
-/// Returns whether there are live owners in `directory` other than `own`.
-pub fn has_others(directory: &Path, own: Uuid) -> bool {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut ids = entries.filter_map(|entry| Uuid::try_parse(entry.file_name().to_str()?).ok());
-    ids.any(|id| id != own && !matches!(liveness(directory, id), Liveness::Dead(_)))
-}
-
-/// Creates the directory of the owners of the database at `path` if it is missing. Whoever may use the database
-/// may use it too.
-pub fn prepare(directory: &Path, path: &Path) -> io::Result<()> {
+/// Creates the directory of the owners of `database` if it is missing. All who may use the database may use
+/// the directory, too.
+pub fn prepare(directory: &Path, database: &Metadata) -> io::Result<()> {
     match fs::create_dir(directory) {
-        Ok(()) => {
-            #[cfg(unix)]
-            {
-                use std::os::unix::fs::{MetadataExt, PermissionsExt};
-                let mode = path.metadata()?.mode() & 0o666;
-                fs::set_permissions(directory, fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))?;
-            }
-            #[cfg(not(unix))]
-            let _ = path;
-            Ok(())
-        }
+        #[cfg(unix)]
+        Ok(()) => share(&File::open(directory)?, database, 0o777),
+        #[cfg(not(unix))]
+        Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Gives the rights to `database` to `file` as well, as far as they are in `most`. Those who may read may also
+/// enter a directory.
+#[cfg(unix)]
+fn share(file: &File, database: &Metadata, most: u32) -> io::Result<()> {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
-    fn fresh_directory() -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("leasehold-owners-{}", Uuid::new_v4()));
-        fs::create_dir(&directory).unwrap();
-        directory
+    let found = file.metadata()?;
+    let (user, group) = (database.uid(), database.gid());
+    if (found.uid(), found.gid()) != (user, group) {
+        // Only root may change the user. Others may change the group to one of their own; if the
+        // database's is none of those, the mode has to do.
+        let user = rustix::process::geteuid().is_root().then_some(user);
+        let _ = fchown(file, user, Some(group));
     }
+    let mode = database.mode() & 0o666;
+    file.set_permissions(Permissions::from_mode((mode | (mode & 0o444) >> 2) & most))
+}
 
-    #[test]
-    fn an_owner_is_alive_until_its_handle_goes_and_unknown_without_its_file() {
-        let directory = fresh_directory();
-        let owner = Owner::create(&directory).unwrap();
-        let id = owner.id();
-        assert!(matches!(liveness(&directory, id), Liveness::Alive));
-        assert!(dead(&directory).is_empty());
-        drop(owner);
-        let (first, second) = (liveness(&directory, id), liveness(&directory, id));
-        assert!(matches!((&first, &second), (Liveness::Dead(_), Liveness::Dead(_))), "two may look at once");
-        drop((first, second));
-
-        let tidied = Owner::create(&directory).unwrap();
-        assert!(tidied.is_in_place());
-        fs::remove_file(file_of(&directory, tidied.id())).unwrap();
-        assert!(matches!(liveness(&directory, tidied.id()), Liveness::Unknown));
-        assert!(!tidied.is_in_place());
-
-        let orderly = Owner::create(&directory).unwrap();
-        orderly.retire();
-        assert_eq!(dead(&directory).len(), 1);
-        fs::remove_dir_all(directory).unwrap();
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_live_owner_is_an_obstacle_to_a_store_that_finds_other_files() {
-        use crate::store::sqlite::identity::FileId;
-
-        let directory = fresh_directory();
-        let id = |inode| Some(FileId { device: 1, inode });
-        let used = FileIds { main: id(1), wal: id(2), shm: id(3) };
-        let owner = Owner::create(&directory).unwrap();
-        let seen = |named| obstacle(&directory, None, &named);
-        assert_eq!(seen(FileIds { main: None, ..used }), None, "the owner uses nothing yet");
-        owner.say(Some(used)).unwrap();
-        assert_eq!(seen(used), None);
-        let pid = Some(std::process::id());
-        for other in [
-            FileIds { main: id(9), ..used },
-            FileIds { wal: None, ..used },
-            FileIds { shm: id(9), ..used },
-            FileIds { main: None, wal: None, shm: None },
-        ] {
-            assert_eq!(seen(other), Some(Obstacle { pid }), "{other:?}");
-            assert_eq!(
-                obstacle(&directory, Some(owner.id()), &other),
-                None,
-                "an owner is no obstacle to itself"
-            );
-        }
-        owner.say(None).unwrap();
-        assert_eq!(seen(FileIds { main: id(9), ..used }), None, "the owner uses nothing any more");
-        owner.say(Some(used)).unwrap();
-        drop(owner);
-        assert_eq!(seen(FileIds { main: id(9), ..used }), None, "the owner's process is gone");
-        fs::remove_dir_all(directory).unwrap();
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_second_copy_in_the_process_differs_from_this_copy_and_from_other_processes() {
-        let directory = fresh_directory();
-        let owner = Owner::create(&directory).unwrap();
-        assert!(!is_second_copy(&directory), "the owner is this copy's");
-        // Now the owner looks as if another copy had made it.
-        own().get_or_insert_default().remove(&owner.id());
-        assert!(is_second_copy(&directory));
-        let elsewhere = Record { process: ProcessId { pid: 1, ..ProcessId::own() }, ..Record::own(None) };
-        elsewhere.write(&owner.file).unwrap();
-        assert!(!is_second_copy(&directory), "the owner is another process's");
-        owner.say(None).unwrap();
-        drop(owner);
-        assert!(!is_second_copy(&directory), "the owner is gone");
-        fs::remove_dir_all(directory).unwrap();
-    }
-
-    #[test]
-    fn no_sweeper_ever_buries_an_owner_that_was_just_made() {
-        use std::sync::atomic::{AtomicBool, Ordering};
-
-        let directory = fresh_directory();
-        let over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while !over.load(Ordering::Relaxed) {
-                        for (id, handle) in dead(&directory) {
-                            bury(&directory, id, handle);
-                        }
-                    }
-                });
-            }
-            let owners: Vec<Owner> = (0..300).map(|_| Owner::create(&directory).unwrap()).collect();
-            let lost = owners.iter().filter(|owner| !owner.is_in_place()).count();
-            over.store(true, Ordering::Relaxed);
-            assert_eq!(lost, 0);
-        });
-        fs::remove_dir_all(directory).unwrap();
-    }
+/// Does nothing: files have the rights of their directory here.
+#[cfg(not(unix))]
+fn share(_: &File, _: &Metadata, _: u32) -> io::Result<()> {
+    Ok(())
 }

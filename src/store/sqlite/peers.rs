@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
-use super::owner::{self, Liveness};
+use super::owners::{self, Liveness};
 use crate::lease::Instant;
 
 /// Whose transaction it is, and in which boot.
@@ -168,9 +168,10 @@ impl<'a> Peers<'a> {
         if let Some(gone) = self.seen.get(&owner) {
             return Some(!gone);
         }
-        match owner::liveness(self.me.owners, owner) {
-            Liveness::Unknown => None,
-            Liveness::Alive => {
+        match owners::liveness(self.me.owners, owner) {
+            Liveness::Missing => None,
+            // If the file can't be read, the process may be alive.
+            Liveness::Alive(_) | Liveness::Unreadable(_) => {
                 self.seen.insert(owner, false);
                 Some(true)
             }

@@ -22,8 +22,19 @@ pub fn locks_belong_to_open_files(directory: &Path) -> bool {
     static KNOWN: Mutex<Option<FxHashMap<u64, bool>>> = Mutex::new(None);
     let Ok(found) = rustix::fs::stat(directory) else { return false };
     let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let known = known.get_or_insert_default();
-    *known.entry(FileId::of(&found).device).or_insert_with(|| try_out(directory).unwrap_or(false))
+    known_or(known.get_or_insert_default(), FileId::of(&found).device, || try_out(directory))
+}
+
+/// Returns what is known of `device`, or finds it out. An error is no answer, and the next call asks
+/// again: the process may have no descriptor left for a moment.
+fn known_or(known: &mut FxHashMap<u64, bool>, device: u64, ask: impl FnOnce() -> io::Result<bool>) -> bool {
+    if let Some(answer) = known.get(&device) {
+        return *answer;
+    }
+    match ask() {
+        Ok(answer) => *known.entry(device).or_insert(answer),
+        Err(_) => false,
+    }
 }
 
 /// Locks a file by one descriptor, and returns whether a second descriptor is refused, also after a
@@ -35,23 +46,48 @@ fn try_out(directory: &Path) -> io::Result<bool> {
     let (second, third) = (reopen(&path), reopen(&path));
     let _ = fs::remove_file(&path);
     let (second, third) = (second?, third?);
-    let got = lock(&first) == 0 && lock(&second) == 1;
+    let got = lock(&first)? == Lock::Taken && lock(&second)? == Lock::Refused;
     drop(third);
-    Ok(got && lock(&second) == 1)
+    Ok(got && lock(&second)? == Lock::Refused)
 }
 
 fn reopen(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-fn lock(file: &File) -> c_int {
+/// What came of an attempt to lock an open file.
+#[derive(Debug, PartialEq, Eq)]
+enum Lock {
+    Taken,
+    /// Another open file has it.
+    Refused,
+    /// The system has no such locks.
+    Unknown,
+}
+
+fn lock(file: &File) -> io::Result<Lock> {
     // SAFETY: the descriptor is open as long as `file`.
-    unsafe { leasehold_lock_open_file(file.as_raw_fd()) }
+    match unsafe { leasehold_lock_open_file(file.as_raw_fd()) } {
+        0 => Ok(Lock::Taken),
+        1 => Ok(Lock::Refused),
+        -1 => Ok(Lock::Unknown),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_answers_are_remembered() {
+        let known = &mut FxHashMap::default();
+        assert!(!known_or(known, 1, || Err(io::ErrorKind::StorageFull.into())));
+        assert!(known_or(known, 1, || Ok(true)), "after an error it asks again");
+        assert!(known_or(known, 1, || unreachable!("known by now")));
+        assert!(!known_or(known, 2, || Ok(false)));
+        assert!(!known_or(known, 2, || unreachable!("known by now")));
+    }
 
     #[cfg(target_os = "linux")]
     #[test]

@@ -13,7 +13,12 @@ use super::identity::{FileId, FileIds};
 /// The length of every record, in bytes: a short record overwrites all of a longer one. The longest
 /// text has about 280 bytes.
 const LENGTH: usize = 512;
-const HEAD: &str = "leasehold owner 1";
+/// The first line, before the number of the format. Other versions of the library use the same lock
+/// file while they replace each other, so every format has the lines of this one and the checksum at
+/// the end, in [`LENGTH`] bytes. It may have other lines between them, which a reader skips: a record
+/// that can't be parsed would keep all other stores from the file.
+const HEAD: &str = "leasehold owner ";
+const FORMAT: u32 = 1;
 /// How often to read a record that another process is just writing.
 const READS: u32 = 5;
 
@@ -94,14 +99,12 @@ impl Record {
         if sum.parse() != Ok(checksum(body)) {
             return None;
         }
-        let mut lines = body.lines();
-        if lines.next()? != HEAD {
-            return None;
-        }
-        let (pid, namespace) = lines.next()?.strip_prefix("process ")?.split_once(' ')?;
+        body.strip_prefix(HEAD)?.lines().next()?.parse::<u32>().ok()?;
+        let line = |name| body.lines().find_map(|line| line.strip_prefix(name));
+        let (pid, namespace) = line("process ")?.split_once(' ')?;
         let process = ProcessId { pid: pid.parse().ok()?, namespace: namespace.parse().ok()? };
-        let boot = Uuid::try_parse(lines.next()?.strip_prefix("boot ")?).ok()?;
-        let files = match lines.next()?.strip_prefix("files ")? {
+        let boot = Uuid::try_parse(line("boot ")?).ok()?;
+        let files = match line("files ")? {
             "none" => None,
             ids => {
                 let mut ids = ids.split(' ').map(parse_id);
@@ -123,7 +126,7 @@ impl std::fmt::Display for Record {
             Some(FileIds { main, wal, shm }) => format!("{} {} {}", id(*main), id(*wal), id(*shm)),
             None => "none".into(),
         };
-        let body = format!("{HEAD}\nprocess {pid} {namespace}\nboot {boot}\nfiles {files}");
+        let body = format!("{HEAD}{FORMAT}\nprocess {pid} {namespace}\nboot {boot}\nfiles {files}");
         write!(f, "{body}\nsum {}", checksum(&body))
     }
 }
@@ -148,6 +151,28 @@ mod tests {
         let path = std::env::temp_dir().join(format!("leasehold-record-{}", Uuid::new_v4()));
         let mut options = File::options();
         (options.read(true).write(true).create_new(true).open(&path).unwrap(), path)
+    }
+
+    #[test]
+    fn a_record_of_a_later_format_is_read_if_it_says_which_files_are_used() {
+        let (file, path) = scratch();
+        let record =
+            Record::own(Some(FileIds { main: Some(FileId { device: 1, inode: 2 }), wal: None, shm: None }));
+        let text = record.to_string();
+        let (body, _) = text.rsplit_once("\nsum ").unwrap();
+        let write = |body: &str| {
+            let mut bytes = format!("{body}\nsum {}", checksum(body)).into_bytes();
+            bytes.resize(LENGTH, b'\n');
+            file.write_all_at(&bytes, 0).unwrap();
+        };
+        let later = body.replace("owner 1\n", "owner 23\nmood good\n") + "\nmore to come";
+        write(&later);
+        assert_eq!(Record::read(&file), Said::Record(record));
+        for other in [later.replace("\nfiles ", "\nfolders "), later.replace("owner 23", "owner x")] {
+            write(&other);
+            assert_eq!(Record::read(&file), Said::Garbled, "{other}");
+        }
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -14,7 +14,8 @@ use uuid::Uuid;
 use super::super::{Answer, Request, StoreError, StoreErrorKind};
 use super::identity::{self, FileNames, Files};
 use super::leases::{Aftermath, Cursor, Handed, Turn};
-use super::owner::{self, Owner};
+use super::owner::Owner;
+use super::owners;
 use super::peers::Me;
 use super::rows;
 use super::schema::{self, Refusal};
@@ -108,8 +109,8 @@ pub struct Session {
     /// The files that the connection has open.
     files: Files,
     owners: PathBuf,
-    /// Whether no transaction has run yet.
-    fresh: bool,
+    /// Owners whose processes were gone when this store was admitted, for the next transaction.
+    dead: Vec<(Uuid, File)>,
     boot: Uuid,
     /// Until when SQLite may wait for other processes, in µs of the engine's clock.
     patience: Arc<AtomicU64>,
@@ -186,7 +187,7 @@ impl Session {
             connection,
             files,
             owners: place.owners.clone(),
-            fresh: true,
+            dead: Vec::new(),
             boot: boot::id(),
             patience,
             // Never the number of a file.
@@ -204,11 +205,7 @@ impl Session {
         mut work: Work<'_>,
         deadline: Instant,
     ) -> Result<Done, Trouble> {
-        if std::mem::take(&mut self.fresh) {
-            // If the files were moved away and moved back, they may still contain rows of a former
-            // owner of this store.
-            work.dead.extend(self.dead());
-        }
+        work.dead.append(&mut self.dead);
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
@@ -264,7 +261,7 @@ impl Session {
         }
         let me = Me { owner: owner.id(), boot: self.boot, owners: &self.owners };
         let swept = sweep.then_some(&mut self.swept);
-        let dead = if touch { owner::dead(me.owners) } else { Vec::new() };
+        let dead = if touch { owners::dead(me.owners) } else { Vec::new() };
         let turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
         let carried = turn.and_then(|turn| carry(turn, work, dead, swept));
         let (answers, Aftermath { handed, graves }) = carried.map_err(|error| self.trouble(&error))?;
@@ -274,7 +271,7 @@ impl Session {
             other => other,
         })?;
         for (owner, handle) in graves {
-            owner::bury(&self.owners, owner, handle);
+            owners::bury(&self.owners, owner, handle);
         }
         Ok(Done { answers, handed, at: now })
     }
@@ -312,9 +309,15 @@ impl Session {
         Ok(ends.map(|ends| Instant::from_micros(ends.cast_unsigned())))
     }
 
+    /// Has the next transaction free what dead owners have. If the files were moved away and moved
+    /// back, they may still contain rows of a former owner of this store.
+    pub fn free_first(&mut self, dead: Vec<(Uuid, File)>) {
+        self.dead = dead;
+    }
+
     /// The other stores whose processes are gone.
     pub fn dead(&self) -> Vec<(Uuid, File)> {
-        owner::dead(&self.owners)
+        owners::dead(&self.owners)
     }
 
     /// Does, while there is nothing else to do, what must not be put off for ever. Says whether there will
@@ -344,7 +347,7 @@ impl Session {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
         let is_long = std::fs::metadata(&log).is_ok_and(|found| found.len() > LONG_LOG);
-        if is_long && !owner::has_others(&self.owners, owner.id()) {
+        if is_long && !owners::has_others(&self.owners, owner.id()) {
             self.patience.store(0, Ordering::Relaxed);
             // If this fails, the next opening only takes longer.
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));

@@ -23,6 +23,22 @@
 #define F_OFD_SETLKW 38
 #endif
 
+/*
+** Returns whether the error of a lock operation says that this kernel or file system has no locks of
+** open files. An old kernel does not know the operation; some network file systems refuse it.
+*/
+int leasehold_has_no_such_lock(int error) {
+  switch (error) {
+    case EINVAL:
+    case ENOTSUP:
+#if EOPNOTSUPP != ENOTSUP
+    case EOPNOTSUPP:
+#endif
+      return 1;
+  }
+  return 0;
+}
+
 #ifdef F_OFD_SETLK
 /* Maps each lock operation to the one whose lock belongs to the open file, not to the process. */
 static int open_file_operation(int operation) {
@@ -52,12 +68,12 @@ int leasehold_fcntl(int fd, int operation, ...) {
       struct flock owned = *lock;
       owned.l_pid = 0;
       result = fcntl(fd, open_file_operation(operation), &owned);
-      if (result != -1 || errno != EINVAL) {
+      if (result != -1 || !leasehold_has_no_such_lock(errno)) {
         if (result != -1 && operation == F_GETLK) *lock = owned;
         break;
       }
 #endif
-      /* This kernel or file system has no locks of open files: take the usual ones. */
+      /* Take the usual ones. */
       result = fcntl(fd, operation, lock);
       break;
     }
@@ -72,7 +88,7 @@ int leasehold_fcntl(int fd, int operation, ...) {
 
 /*
 ** Locks the first byte for this open file. Returns 0 if the file now has the lock, 1 if another open
-** file has it, and -1 if the system has no such locks.
+** file has it, -1 if the system has no such locks, and -2 after another error, which is in errno.
 */
 int leasehold_lock_open_file(int fd) {
 #ifdef F_OFD_SETLK
@@ -82,7 +98,8 @@ int leasehold_lock_open_file(int fd) {
   lock.l_whence = SEEK_SET;
   lock.l_len = 1;
   if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return 0;
-  return errno == EAGAIN || errno == EACCES ? 1 : -1;
+  if (errno == EAGAIN || errno == EACCES) return 1;
+  return leasehold_has_no_such_lock(errno) ? -1 : -2;
 #else
   (void)fd;
   return -1;

@@ -22,10 +22,11 @@ unsafe extern "C" {
     fn leasehold_fcntl(fd: c_int, operation: c_int, ...) -> c_int;
 }
 
+type Call = unsafe extern "C" fn();
 type Open = unsafe extern "C" fn(*const c_char, c_int, c_int) -> c_int;
 
-/// SQLite's original `open`; `None` if the calls could not be replaced.
-static OPEN: OnceLock<Option<Open>> = OnceLock::new();
+/// SQLite's original `open`.
+static OPEN: OnceLock<Open> = OnceLock::new();
 
 thread_local! {
     static OPENED: RefCell<Vec<(PathBuf, FileId)>> = const { RefCell::new(Vec::new()) };
@@ -34,37 +35,52 @@ thread_local! {
 /// Replaces the calls, once for this copy of SQLite. Call it before SQLite opens its first file.
 /// Returns whether the calls are replaced.
 pub fn install() -> bool {
-    OPEN.get_or_init(replace).is_some()
+    static REPLACED: OnceLock<bool> = OnceLock::new();
+    *REPLACED.get_or_init(|| replace().unwrap_or(false))
 }
 
-fn replace() -> Option<Open> {
+fn replace() -> Option<bool> {
     // SAFETY: the default VFS is a static of SQLite's, which this call also initialises.
     let vfs = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()).as_mut() }?;
-    let (get, set) = (vfs.xGetSystemCall?, vfs.xSetSystemCall?);
-    // SAFETY: SQLite's Unix VFS knows both names, and only compares them.
-    let own = unsafe { get(vfs, c"open".as_ptr()) }?;
+    // SAFETY: SQLite's Unix VFS knows the name, and only compares it.
+    let own = unsafe { vfs.xGetSystemCall?(vfs, c"open".as_ptr()) }?;
     // SAFETY: SQLite declares its `open` with this signature (`posixOpen` in os_unix.c). It is
     // never NULL.
     let own = unsafe { std::mem::transmute::<unsafe extern "C" fn(), Open>(own) };
-    let replaced = [
-        // SAFETY: SQLite calls the pointer with the signature that the function has.
-        (c"fcntl", unsafe {
-            std::mem::transmute::<unsafe extern "C" fn(c_int, c_int, ...) -> c_int, unsafe extern "C" fn()>(
-                leasehold_fcntl,
-            )
-        }),
-        // SAFETY: the same.
-        (c"open", unsafe { std::mem::transmute::<Open, unsafe extern "C" fn()>(open) }),
-    ]
-    // SAFETY: the replacements live as long as the program.
-    .map(|(name, call)| unsafe { set(vfs, name.as_ptr(), Some(call)) } == ffi::SQLITE_OK);
+    // The replacement needs it from its first call on.
+    OPEN.get_or_init(|| own);
+    // SAFETY: SQLite calls the pointer with the signature that the function has.
+    let fcntl = unsafe {
+        std::mem::transmute::<unsafe extern "C" fn(c_int, c_int, ...) -> c_int, Call>(leasehold_fcntl)
+    };
+    // SAFETY: the same.
+    let open = unsafe { std::mem::transmute::<Open, Call>(open) };
     // SQLite has no file open yet, so it holds no lock that the new `fcntl` would not find.
-    (replaced == [true, true]).then_some(own)
+    Some(replace_all(vfs, &[(c"fcntl", fcntl), (c"open", open)]))
+}
+
+/// Replaces all calls, or none if SQLite does not know one of them. Each replacement has the
+/// signature of its call.
+fn replace_all(vfs: &mut ffi::sqlite3_vfs, calls: &[(&CStr, Call)]) -> bool {
+    let Some(set) = vfs.xSetSystemCall else { return false };
+    // SAFETY: SQLite only compares the name. The replacements live as long as the program.
+    let mut set = |name: &CStr, call| unsafe { set(vfs, name.as_ptr(), call) } == ffi::SQLITE_OK;
+    for (index, (name, call)) in calls.iter().enumerate() {
+        if !set(name, Some(*call)) {
+            for (name, _) in &calls[..index] {
+                // NULL stands for SQLite's own call.
+                set(name, None);
+            }
+            return false;
+        }
+    }
+    true
 }
 
 /// Calls SQLite's `open`, and records which file was opened.
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_int {
-    let Some(Some(own)) = OPEN.get() else { return -1 };
+    // Set before SQLite gets this function.
+    let Some(own) = OPEN.get() else { return -1 };
     // SAFETY: the arguments are SQLite's.
     let fd = unsafe { own(path, flags, mode) };
     if fd >= 0 {
@@ -95,4 +111,49 @@ pub fn forget() {
 /// it opened none.
 pub fn opened(path: &Path) -> Option<FileId> {
     OPENED.with_borrow(|opened| opened.iter().find(|(known, _)| known == path).map(|(_, identity)| *identity))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    unsafe extern "C" {
+        fn leasehold_has_no_such_lock(error: c_int) -> c_int;
+    }
+
+    unsafe extern "C" fn nobody() -> u32 {
+        65534
+    }
+
+    #[test]
+    fn a_file_system_that_refuses_locks_of_open_files_gets_the_usual_ones() {
+        for (error, expected) in [
+            (Errno::INVAL, 1),
+            (Errno::NOTSUP, 1),
+            (Errno::OPNOTSUPP, 1),
+            (Errno::AGAIN, 0),
+            (Errno::INTR, 0),
+            (Errno::NOLCK, 0),
+        ] {
+            // SAFETY: the function only compares.
+            assert_eq!(unsafe { leasehold_has_no_such_lock(error.raw_os_error()) }, expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn no_call_stays_replaced_if_another_can_not_be() {
+        // SAFETY: the default VFS is a static of SQLite's.
+        let vfs = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()).as_mut() }.unwrap();
+        let get = vfs.xGetSystemCall.unwrap();
+        // SAFETY: SQLite only compares the name.
+        let current = |vfs: &mut _| unsafe { get(vfs, c"geteuid".as_ptr()) }.map(|call| call as usize);
+        let before = current(vfs);
+        // SAFETY: the function has the signature of `geteuid`, the only call that it replaces.
+        let call = unsafe { std::mem::transmute::<unsafe extern "C" fn() -> u32, Call>(nobody) };
+        assert!(!replace_all(vfs, &[(c"geteuid", call), (c"no such call", call)]));
+        assert_eq!(current(vfs), before);
+        assert!(before.is_some());
+    }
 }

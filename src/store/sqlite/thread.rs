@@ -412,6 +412,27 @@ mod tests {
         std::fs::remove_dir_all(folder).unwrap();
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn an_owner_file_removed_after_an_error_costs_no_lease() {
+        let (mut keeper, folder) = keeper();
+        let (sender, mut notices) = tokio::sync::mpsc::unbounded_channel();
+        keeper.notices = sender;
+        let (asked, _, mut heard) = job(acquire());
+        keeper.work(vec![asked]);
+        assert!(matches!(heard.try_recv().unwrap()[..], [Ok(Reply::Acquired { .. })]));
+        // As after an error of SQLite.
+        keeper.session = None;
+        let owners = folder.join("locks.db.owners");
+        std::fs::remove_dir_all(&owners).unwrap();
+        keeper.check();
+        assert!(notices.try_recv().is_err(), "the engine is told of a loss");
+        assert!(keeper.usage.last_end().is_some() && keeper.admitted, "the store has its lease");
+        assert_eq!(std::fs::read_dir(&owners).unwrap().count(), 1, "others can see the store again");
+        keeper.end();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
     #[test]
     fn a_second_copy_is_refused_with_advice_and_leaves_no_owner_file() {
         let (mut keeper, folder) = keeper();

@@ -1,0 +1,121 @@
+//! The files in `PATH.owners/`, by which processes tell which of them use the lock file.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use leasehold::lease::Token;
+use leasehold::store::sqlite::SqliteStore;
+use leasehold::store::{Reply, Request, Store};
+
+use crate::child::Process;
+use crate::support::*;
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn only_file_in(directory: &Path) -> PathBuf {
+    let mut files = fs::read_dir(directory).unwrap();
+    let file = files.next().unwrap().unwrap().path();
+    assert!(files.next().is_none());
+    file
+}
+
+#[test]
+fn an_owner_whose_file_cannot_be_read_is_in_the_way_and_the_error_names_the_file() {
+    let folder = Folder::fresh();
+    let (path, owners) = (folder.db(), folder.join("locks.db.owners"));
+    run(async {
+        let store = SqliteStore::open(path.clone());
+        granted(&store, "k", Token::random(), 60_000).await;
+        let file = only_file_in(&owners);
+        set_mode(&file, 0o000);
+        for open in [&*folder, &owners] {
+            set_mode(open, 0o777);
+        }
+        for end in ["", "-wal", "-shm"] {
+            fs::remove_file(folder.join(format!("locks.db{end}"))).unwrap();
+        }
+        let said = Process::start_without_rights("ping", &folder, &path).hear();
+        let name = file.to_str().unwrap();
+        assert!(said.starts_with("Loading") && said.contains(name) && said.contains("delete"), "{said}");
+    });
+}
+
+#[test]
+fn a_directory_of_owners_that_cannot_be_read_is_an_error() {
+    let folder = Folder::fresh();
+    let (path, owners) = (folder.db(), folder.join("locks.db.owners"));
+    run(async {
+        let store = SqliteStore::open(path.clone());
+        ask(&store, Request::Ping).await;
+        for suffix in ["", "-wal", "-shm"] {
+            set_mode(&folder.join(format!("locks.db{suffix}")), 0o666);
+        }
+        set_mode(&folder, 0o777);
+        // New files can be created, but not listed.
+        set_mode(&owners, 0o333);
+        let said = Process::start_without_rights("ping", &folder, &path).hear();
+        assert!(said.starts_with("Denied") && said.contains("locks.db.owners"), "{said}");
+        store.close().await;
+    });
+}
+
+#[test]
+fn all_who_may_use_the_database_may_read_the_owner_files() {
+    for mode in [0o666, 0o660, 0o600] {
+        let folder = Folder::fresh();
+        fs::write(folder.db(), "").unwrap();
+        set_mode(&folder.db(), mode);
+        run(async {
+            let store = SqliteStore::open(folder.db());
+            ask(&store, Request::Ping).await;
+            let file = only_file_in(&folder.join("locks.db.owners"));
+            assert_eq!(
+                format!("{:o}", file.metadata().unwrap().permissions().mode() & 0o777),
+                format!("{mode:o}")
+            );
+            store.close().await;
+        });
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_in_the_directory_of_owners_is_ignored() {
+    let folder = Folder::fresh();
+    let owners = folder.join("locks.db.owners");
+    fs::create_dir(&owners).unwrap();
+    let place = || owners.join(uuid::Uuid::new_v4().to_string());
+    assert!(Command::new("mkfifo").arg(place()).status().unwrap().success());
+    // Bound by a short path: the longest path of a socket has about 100 bytes.
+    let socket = folder.join("s");
+    drop(UnixListener::bind(&socket).unwrap());
+    fs::rename(socket, place()).unwrap();
+    fs::create_dir(place()).unwrap();
+    std::os::unix::fs::symlink("nowhere", place()).unwrap();
+    let looping = place();
+    std::os::unix::fs::symlink(looping.file_name().unwrap(), &looping).unwrap();
+    run(async {
+        let store = SqliteStore::open(folder.db());
+        assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
+        granted(&store, "k", Token::random(), 60_000).await;
+        store.close().await;
+        assert_eq!(fs::read_dir(&owners).unwrap().count(), 5, "they are left as they are");
+    });
+}
+
+#[test]
+fn an_owner_file_that_cannot_be_written_is_removed_again() {
+    let folder = Folder::fresh();
+    run(async {
+        let store = SqliteStore::open(folder.db());
+        granted(&store, "k", Token::random(), 60_000).await;
+        let said = Process::start_without_room("ping", &folder.db()).hear();
+        assert!(said.contains("locks.db.owners") && said.contains("too large"), "{said}");
+        only_file_in(&folder.join("locks.db.owners"));
+        store.close().await;
+    });
+}
