@@ -85,6 +85,10 @@ pub async fn repeated_keys_take_effect_in_order(place: &dyn Fixture) {
 
 pub async fn batches_under_way_together_are_all_answered(place: &dyn Fixture) {
     let stores = [place.open(), place.open()];
+    // One after the other: in the engine no two stores of a process make a lock file at once.
+    for store in &stores {
+        assert_eq!(ask(store, Request::Ping).await, Reply::Ready);
+    }
     let key = fresh_key("k");
     let tokens: Vec<Token> = (0..40).map(|_| Token::random()).collect();
     let batches = tokens.iter().enumerate().map(|(i, token)| {
