@@ -27,9 +27,9 @@ const PARTS = ['behaviour', 'worker', 'http', 'package', 'process', 'browser', '
 /** Those that have the machine to themselves. */
 const ALONE = ['process', 'browser', 'chaos']
 /** Of these, what mostly waits for grace periods, drains and ttls, and measures nothing: several at a time. */
-const WAITING = ['cli-ends', 'cli-guard', 'drain', 'sqlite-copies', 'sqlite-files', 'sqlite-reboot', 'sqlite-time'].map(
-  (name) => `process/${name}`,
-)
+const WAITING = 'cli crash detach drain ends fake-clock rolling schedule sharing sqlite threads traces'
+  .split(' ')
+  .map((name) => `process/${name}`)
 /** Of these, what waits for the clock for a minute: it runs beside those that share the machine, if some of them run at all. */
 const BESIDE = ['process/ticks.test.mjs']
 
@@ -100,6 +100,14 @@ delete env.LEASEHOLD_URL
 delete env.REDIS_URL
 delete env.NODE_ENV
 
+/** The test programs in tests/: those of cargo's --test. */
+function rustTests() {
+  const entries = readdirSync(join(ROOT, 'tests'), { withFileTypes: true })
+  const isProgram = (entry) =>
+    entry.isFile() ? entry.name.endsWith('.rs') : existsSync(join(ROOT, 'tests', entry.name, 'main.rs'))
+  return entries.filter(isProgram).map(({ name }) => name.replace(/\.rs$/, ''))
+}
+
 const results = []
 /** Runs a command. What it says is shown as it says it, or, of one that runs `beside` another, when both have ended. */
 async function step(what, command, args, { beside } = {}) {
@@ -126,7 +134,13 @@ if (whole && !skipRust) {
   // They wait for clocks and servers more than they work.
   env.RUST_TEST_THREADS ??= '6'
   // With the deliberate mistakes, which are made only where a test asks for them: to build it all twice takes minutes.
-  await step('Rust: cargo test', 'cargo', ['test', '--quiet', '--features', 'mutants'])
+  const cargo = ['test', '--quiet', '--features', 'mutants']
+  await step('Rust: build', 'cargo', [...cargo, '--no-run'])
+  // The simulation keeps the processor busy while the others wait for servers.
+  const others = rustTests().filter((name) => name !== 'simulation')
+  const units = ['--lib', ...others.flatMap((name) => ['--test', name])]
+  const simulation = step('Rust: simulation', 'cargo', [...cargo, '--test', 'simulation'])
+  await Promise.all([simulation, step('Rust: all other tests', 'cargo', [...cargo, ...units], { beside: simulation })])
 }
 if (whole || chosen.includes('types')) {
   for (const name of existsSync(join(HERE, 'types'))
