@@ -244,3 +244,7 @@ impl Keeper {
         self.admitted = false;
     }
 }
+
+#[cfg(all(test, unix))]
+#[path = "admission_tests.rs"]
+mod tests;

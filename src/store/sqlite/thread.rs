@@ -114,7 +114,7 @@ struct Tidy {
 }
 
 impl Keeper {
-    fn new(path: PathBuf, notices: UnboundedSender<Notice>) -> Self {
+    pub(super) fn new(path: PathBuf, notices: UnboundedSender<Notice>) -> Self {
         Self {
             path,
             session: None,
@@ -173,7 +173,7 @@ impl Keeper {
     }
 
     /// Carries out `jobs`, in one transaction if none is out of time before the others.
-    fn work(&mut self, mut jobs: Vec<Job>) {
+    pub(super) fn work(&mut self, mut jobs: Vec<Job>) {
         jobs.retain(|job| job.claim.take());
         self.usage.touch(clock::now());
         while let Some(first) = jobs.iter().map(|job| job.deadline).min() {
@@ -312,7 +312,7 @@ impl Keeper {
     }
 
     /// Gives back everything.
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         let _ = self.guarded(|keeper| {
             let Some(owner) = keeper.owner.take() else { return };
             // A file that was moved away needs no cleaning up. Unlocking the owner's file says that

@@ -1,0 +1,93 @@
+//! Owners' files that reappear in `PATH.owners/` while their processes live.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use leasehold::lease::Token;
+use leasehold::store::Reply;
+use leasehold::store::sqlite::SqliteStore;
+
+use crate::child::Process;
+use crate::support::*;
+
+/// Several times as long as a store takes to notice that its owner's file has moved.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+fn count(directory: &Path) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
+}
+
+async fn stays_busy(store: &Rc<SqliteStore>, key: &str) {
+    let start = Instant::now();
+    while start.elapsed() < A_WHILE {
+        assert!(is_busy(store, key).await, "granted to two after {:?}", start.elapsed());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn a_copy_in_the_place_of_a_live_owners_file_frees_nothing() {
+    let folder = Folder::fresh();
+    let (owners, aside, copy) = (folder.join("locks.db.owners"), folder.join("aside"), folder.join("copy"));
+    run(async {
+        let (one, other) = (SqliteStore::open(folder.db()), SqliteStore::open(folder.db()));
+        let token = Token::random();
+        granted(&one, "k", token, 60_000).await;
+        assert!(is_busy(&other, "k").await);
+        assert!(Command::new("cp").arg("-a").arg(&owners).arg(&copy).status().unwrap().success());
+        fs::rename(&owners, &aside).unwrap();
+        fs::rename(&copy, &owners).unwrap();
+        stays_busy(&other, "k").await;
+        assert_eq!(ask(&one, renew("k", token, 60_000)).await, Reply::Renewed { block: None });
+        assert_eq!(ask(&one, release("k", token)).await, Reply::Released);
+        granted(&other, "k", Token::random(), 60_000).await;
+    });
+}
+
+#[test]
+fn a_directory_of_owners_that_was_moved_away_and_back_frees_nothing() {
+    let folder = Folder::fresh();
+    let (owners, aside) = (folder.join("locks.db.owners"), folder.join("aside"));
+    run(async {
+        let (one, other) = (SqliteStore::open(folder.db()), SqliteStore::open(folder.db()));
+        let token = Token::random();
+        granted(&one, "k", token, 60_000).await;
+        assert!(is_busy(&other, "k").await);
+        fs::rename(&owners, &aside).unwrap();
+        let start = Instant::now();
+        while count(&owners) < 2 {
+            assert!(start.elapsed() < Duration::from_secs(5), "{} owners", count(&owners));
+            assert!(is_busy(&other, "k").await);
+        }
+        fs::remove_dir_all(&owners).unwrap();
+        fs::rename(&aside, &owners).unwrap();
+        stays_busy(&other, "k").await;
+        assert_eq!(ask(&one, renew("k", token, 60_000)).await, Reply::Renewed { block: None });
+    });
+}
+
+#[test]
+fn a_directory_of_owners_that_cannot_be_entered_for_a_moment_frees_nothing() {
+    let folder = Folder::fresh();
+    let (path, owners) = (folder.db(), folder.join("locks.db.owners"));
+    let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(&folder, 0o777);
+    run(async {
+        let mut holder = Process::start_without_rights("hold", &folder, &path);
+        holder.hear();
+        let mode = owners.metadata().unwrap().permissions().mode();
+        set_mode(&owners, 0o000);
+        // The holder finds no way to its file meanwhile. Nothing tells when it has looked.
+        tokio::time::sleep(A_WHILE).await;
+        set_mode(&owners, mode);
+        let other = SqliteStore::open(path.clone());
+        stays_busy(&other, "k").await;
+        // Its file is still the sign of its life.
+        holder.kill();
+        granted(&other, "k", Token::random(), 60_000).await;
+    });
+}
