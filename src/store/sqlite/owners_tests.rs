@@ -26,10 +26,10 @@ fn an_owner_is_alive_until_its_handle_goes_and_missing_without_its_file() {
     drop((first, second));
 
     let tidied = create(&directory).unwrap();
-    assert!(tidied.is_in_place());
+    assert!(tidied.is_in_place().unwrap());
     fs::remove_file(file_of(&directory, tidied.id())).unwrap();
     assert!(matches!(liveness(&directory, tidied.id()), Liveness::Missing));
-    assert!(!tidied.is_in_place());
+    assert!(!tidied.is_in_place().unwrap());
 
     let orderly = create(&directory).unwrap();
     orderly.retire();
@@ -81,9 +81,9 @@ fn a_second_copy_in_the_process_differs_from_this_copy_and_from_other_processes(
     // Now the owner looks as if another copy had made it.
     owner.disown();
     assert!(is_second_copy(&directory).unwrap());
-    let elsewhere = Record { process: ProcessId { pid: 1, ..ProcessId::own() }, ..Record::own(None) };
-    let path = file_of(&directory, owner.id());
-    elsewhere.write(&File::options().write(true).open(path).unwrap()).unwrap();
+    let file = File::options().write(true).open(file_of(&directory, owner.id())).unwrap();
+    let own = Record::of(&file, None).unwrap();
+    Record { process: ProcessId { pid: 1, ..own.process }, ..own }.write(&file).unwrap();
     assert!(!is_second_copy(&directory).unwrap(), "the owner is another process's");
     owner.say(None).unwrap();
     drop(owner);
@@ -108,7 +108,7 @@ fn no_sweeper_ever_buries_an_owner_that_was_just_made() {
             });
         }
         let owners: Vec<Owner> = (0..300).map(|_| create(&directory).unwrap()).collect();
-        let lost = owners.iter().filter(|owner| !owner.is_in_place()).count();
+        let lost = owners.iter().filter(|owner| !owner.is_in_place().unwrap()).count();
         over.store(true, Ordering::Relaxed);
         assert_eq!(lost, 0);
     });
