@@ -1,7 +1,7 @@
 //! What a store does when something happens to its owner's file, check by check.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::oneshot;
 
@@ -52,16 +52,31 @@ impl Scene {
 
     /// Returns the owners that the leases in the file name.
     fn named(&self) -> Vec<Uuid> {
-        let connection = rusqlite::Connection::open(&self.keeper.path).unwrap();
-        let mut statement = connection.prepare("SELECT owner FROM leases").unwrap();
-        let owners = statement.query_map([], |row| row.get(0).map(Uuid::from_bytes)).unwrap();
-        owners.collect::<Result<_, _>>().unwrap()
+        named_in(&self.keeper.path)
     }
 
     fn end(self) {
         self.keeper.end();
         fs::remove_dir_all(self.folder).unwrap();
     }
+}
+
+fn named_in(database: &Path) -> Vec<Uuid> {
+    let connection = rusqlite::Connection::open(database).unwrap();
+    let mut statement = connection.prepare("SELECT owner FROM leases").unwrap();
+    let owners = statement.query_map([], |row| row.get(0).map(Uuid::from_bytes)).unwrap();
+    owners.collect::<Result<_, _>>().unwrap()
+}
+
+/// Makes the store's owner a former one, whose rows the store can't change at that moment.
+fn lose_owner_while_locked(scene: &mut Scene) -> PathBuf {
+    let aside = scene.folder.join("aside");
+    let writer = rusqlite::Connection::open(&scene.keeper.path).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    fs::rename(&scene.owners, &aside).unwrap();
+    scene.keeper.check();
+    writer.execute_batch("ROLLBACK").unwrap();
+    aside
 }
 
 #[test]
@@ -83,16 +98,12 @@ fn an_owner_whose_file_cannot_be_looked_for_is_kept() {
 fn a_former_owner_stays_locked_until_its_rows_name_the_new_one() {
     let mut scene = Scene::new();
     scene.acquire();
-    let (former, aside) = (scene.owner(), scene.folder.join("aside"));
-    let writer = rusqlite::Connection::open(&scene.keeper.path).unwrap();
-    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
-    fs::rename(&scene.owners, &aside).unwrap();
-    scene.keeper.check();
+    let former = scene.owner();
+    let aside = lose_owner_while_locked(&mut scene);
     assert_ne!(scene.owner(), former);
     assert_eq!(scene.named(), [former], "the file is locked by another process");
     let found = liveness(&aside, former);
     assert!(matches!(found, Liveness::Alive(_)), "its lease lives: {found:?}");
-    writer.execute_batch("ROLLBACK").unwrap();
     scene.keeper.check();
     assert_eq!(scene.named(), [scene.owner()]);
     assert!(!matches!(liveness(&aside, former), Liveness::Alive(_)), "a handle is left open");
@@ -124,5 +135,34 @@ fn a_record_that_was_emptied_is_written_again() {
     assert_eq!(read(), Said::Nothing);
     scene.keeper.check();
     assert_eq!(read(), before);
+    scene.end();
+}
+
+#[test]
+fn a_store_that_ends_frees_the_rows_of_its_former_owners() {
+    let mut scene = Scene::new();
+    scene.acquire();
+    lose_owner_while_locked(&mut scene);
+    let Scene { keeper, folder, owners } = scene;
+    assert_eq!(keeper.former.len(), 1);
+    let database = keeper.path.clone();
+    keeper.end();
+    assert!(named_in(&database).is_empty());
+    assert_eq!(fs::read_dir(owners).unwrap().count(), 0);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn no_new_file_gets_the_id_of_a_file_that_a_store_has_registered() {
+    let mut scene = Scene::new();
+    scene.acquire();
+    // As after an error of SQLite.
+    scene.keeper.session = None;
+    for _ in 0..1000 {
+        fs::remove_file(&scene.keeper.path).unwrap();
+        fs::write(&scene.keeper.path, "").unwrap();
+        let used = scene.keeper.used.as_ref().unwrap();
+        assert!(!used.is_database_named(), "a new file is taken for the old one");
+    }
     scene.end();
 }

@@ -505,23 +505,4 @@ mod tests {
         drop(session);
         std::fs::remove_dir_all(folder).unwrap();
     }
-
-    #[cfg(unix)]
-    #[test]
-    fn no_new_file_gets_the_id_of_a_file_that_a_store_has_registered() {
-        let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
-        std::fs::create_dir(&folder).unwrap();
-        let deadline = clock::now() + Duration::from_secs(5);
-        let path = folder.join("locks.db");
-        let session = Session::open(&path, &Place::of(&path).unwrap(), deadline).unwrap();
-        let used = session.files().clone();
-        // As after an error of SQLite.
-        drop(session);
-        for _ in 0..1000 {
-            std::fs::remove_file(&path).unwrap();
-            std::fs::write(&path, "").unwrap();
-            assert!(!used.is_database_named(), "a new file is taken for the old one");
-        }
-        std::fs::remove_dir_all(folder).unwrap();
-    }
 }
