@@ -12,6 +12,7 @@ use leasehold::store::Reply;
 use leasehold::store::sqlite::SqliteStore;
 
 use crate::child::Process;
+use crate::crashes::check_log;
 use crate::support::*;
 
 /// Several times as long as a store takes to notice that its owner's file has moved.
@@ -90,4 +91,36 @@ fn a_directory_of_owners_that_cannot_be_entered_for_a_moment_frees_nothing() {
         holder.kill();
         granted(&other, "k", Token::random(), 60_000).await;
     });
+}
+
+#[test]
+fn no_lock_is_held_twice_while_the_directory_of_owners_is_copied_moved_and_removed() {
+    let folder = Folder::fresh();
+    let (owners, aside, copy) = (folder.join("locks.db.owners"), folder.join("aside"), folder.join("copy"));
+    let mut all = ["contend", "stand in line", "contend"].map(|part| Process::start(part, &folder.db()));
+    let (start, mut times) = (Instant::now(), 0);
+    let pause = || std::thread::sleep(Duration::from_millis(fastrand::u64(5..120)));
+    while start.elapsed() < Duration::from_millis(1700) {
+        pause();
+        // A store may make the directory at any of these moments, so each step may find it there, or
+        // missing.
+        if times % 3 == 0 {
+            let _ = Command::new("cp").arg("-a").arg(&owners).arg(&copy).status().unwrap();
+        }
+        let _ = fs::rename(&owners, &aside);
+        pause();
+        if times % 3 < 2 {
+            let _ = fs::remove_dir_all(&owners);
+            let _ = fs::rename(if times % 3 == 0 { &copy } else { &aside }, &owners);
+        }
+        for left in [&aside, &copy] {
+            let _ = fs::remove_dir_all(left);
+        }
+        times += 1;
+    }
+    let turns: u64 = all.iter_mut().map(|process| process.hear().parse::<u64>().unwrap()).sum();
+    let counted: u64 = fs::read_to_string(folder.join("counter")).unwrap().parse().unwrap();
+    assert_eq!(counted, turns, "an update was lost");
+    assert_eq!(check_log(&folder, 0) as u64, turns);
+    assert!(turns > 100 && times > 5, "{turns} turns, {times} times");
 }
