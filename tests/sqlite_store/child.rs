@@ -114,8 +114,9 @@ fn plays_its_part() {
         match &*part {
             "hold" => hold(&store).await,
             "wait" => crate::waiter::play(&store).await,
-            "contend" => contend(&store, &path, false).await,
-            "stand in line" => contend(&store, &path, true).await,
+            "contend" => contend(&store, &path, false, None).await,
+            "stand in line" => contend(&store, &path, true, None).await,
+            "linger" => contend(&store, &path, false, Some(Duration::from_millis(20))).await,
             "ping" => match attempt(&store, Request::Ping).await {
                 Ok(reply) => say(&format!("{reply:?}")),
                 Err(error) => say(&format!("{:?} {error}", error.kind)),
@@ -146,8 +147,8 @@ async fn hold(store: &Rc<SqliteStore>) {
 }
 
 /// Takes turns with whoever else contends for `k`, for two seconds, in line or whenever it is free. Each turn adds one to the number in a file
-/// that nothing else protects, and writes when it begins and ends into a log.
-async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool) {
+/// that nothing else protects, and writes when it begins and ends into a log. A turn lasts for `lasts`, or as short as can be.
+async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool, lasts: Option<Duration>) {
     const CONTENDERS: u64 = 4;
     let bells: Rc<Vec<Notify>> = Rc::new((0..CONTENDERS).map(|_| Notify::new()).collect());
     let rung = bells.clone();
@@ -170,7 +171,10 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool) {
                     (&*log).write_all(format!("begin {}\n", fence.0).as_bytes()).unwrap();
                     let count: u64 =
                         std::fs::read_to_string(counter).unwrap_or_default().parse().unwrap_or(0);
-                    tokio::task::yield_now().await;
+                    match lasts {
+                        Some(lasts) => tokio::time::sleep(lasts).await,
+                        None => tokio::task::yield_now().await,
+                    }
                     std::fs::write(counter, (count + 1).to_string()).unwrap();
                     (&*log).write_all(format!("end {}\n", fence.0).as_bytes()).unwrap();
                     turns += 1;

@@ -58,7 +58,7 @@ fn a_holder_that_ends_in_order_leaves_nothing() {
 }
 
 /// Every turn in the log ended before the next began, unless its process was killed in it; fences grow.
-fn check_log(folder: &Folder, killed: usize) -> usize {
+pub fn check_log(folder: &Folder, killed: usize) -> usize {
     let log = std::fs::read_to_string(folder.join("log")).unwrap();
     let (mut last, mut inside, mut cut, mut turns) = (0u64, None, 0, 0);
     for line in log.lines() {

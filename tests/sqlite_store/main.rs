@@ -7,6 +7,8 @@ mod files;
 mod measure;
 #[cfg(unix)]
 mod owners;
+#[cfg(unix)]
+mod reappearing;
 mod support;
 mod waiter;
 mod waiting;

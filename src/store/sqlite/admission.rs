@@ -15,6 +15,13 @@
 //!
 //! A store that has had nothing in the files for a while closes them and records that. Nothing
 //! wakes it any more.
+//!
+//! **An owner's file stays locked as long as a row of a live lease names it.** If the file is no
+//! longer in its place, the store makes a new owner. The former one's file may come back: somebody
+//! moved the directory away, and moves it back. Were it unlocked by then, it would look like the
+//! file of a dead process. So the store keeps it open until a transaction has given its rows to the
+//! new owner. In between, the rows name a file that others do not find, or find locked. They count
+//! in both cases. If the store can't tell where the file is, it keeps its owner.
 
 use std::fs::File;
 use std::io;
@@ -26,10 +33,10 @@ use uuid::Uuid;
 use super::super::{Acknowledgement, Notice, StoreError, StoreErrorKind};
 use super::owner::{self, Owner};
 use super::owners::{self, Obstacle};
-use super::session::{Place, Session, Trouble};
-use super::thread::Keeper;
+use super::session::{Place, Session, Trouble, Work};
+use super::thread::{Keeper, WATCH_PATIENCE};
 use super::watch::Watch;
-use super::{directory, failure, identity};
+use super::{boot, directory, failure, identity};
 use crate::engine::clock;
 use crate::lease::Instant;
 
@@ -59,6 +66,7 @@ impl Keeper {
 
     fn open(&mut self, deadline: Instant) -> Result<(), Trouble> {
         directory::secure(&self.path).map_err(Trouble::Broken)?;
+        boot::learn().map_err(|error| Trouble::Broken(failure::of_system(&self.path, &error)))?;
         let place = Place::of(&self.path)?;
         let elsewhere = self.owner.as_ref().is_some_and(|owner| !owner.is_of(&place.owners));
         if elsewhere || self.used.as_ref().is_some_and(|used| !used.are_named()) {
@@ -89,6 +97,8 @@ impl Keeper {
         };
         let files = session.files().clone();
         let failed = |error| Trouble::Broken(failure::of_system(&place.owners, &error));
+        // Nobody has looked for the file while the files were closed.
+        self.leave_lost_owner().map_err(failed)?;
         let owner = match &mut self.owner {
             Some(owner) => owner,
             none => {
@@ -144,6 +154,7 @@ impl Keeper {
             && let Some(owner) = self.owner.take()
         {
             self.close();
+            self.former.clear();
             owner.retire();
         }
         Err(Trouble::Broken(self.second_copy()))
@@ -194,17 +205,46 @@ impl Keeper {
         if self.usage.may_rest(now) && self.watch.is_empty() {
             return self.rest();
         }
-        if self.owner.as_ref().is_some_and(|owner| !owner.is_in_place()) {
-            // Other stores can't find the owner's file any more. The leases still name it, and
-            // count until their time is over.
-            (self.owner, self.admitted) = (None, false);
+        // If this store can't tell, the next check asks again.
+        let _ = self.leave_lost_owner();
+        if let Some(owner) = self.owner.as_ref().filter(|owner| owner.is_damaged()) {
+            let _ = owner.say(self.used.as_ref().map(|used| used.ids));
         }
         // Until other stores see a new owner, only these checks protect the leases. If this store
         // can't be admitted now, the next check tries again.
         if self.owner.is_none()
             && let Err(Trouble::Moved) = self.admit(now).map(drop)
         {
-            self.lose();
+            return self.lose();
+        }
+        if !self.former.is_empty() {
+            self.inherit();
+        }
+    }
+
+    /// Makes the owner a former one if other stores can't find its file any more. Its leases count
+    /// until their time is over, or until they name a new owner.
+    fn leave_lost_owner(&mut self) -> io::Result<()> {
+        let is_lost = self.owner.as_ref().map_or(Ok(false), |owner| owner.is_in_place().map(|is| !is))?;
+        if is_lost {
+            self.former.extend(self.owner.take());
+            self.admitted = false;
+        }
+        Ok(())
+    }
+
+    /// Gives the rows of the former owners to the current one, and the files of those up. If that
+    /// is not possible now, the next check tries again.
+    fn inherit(&mut self) {
+        let (Some(session), Some(owner), true) = (&mut self.session, &self.owner, self.admitted) else {
+            return;
+        };
+        let work = Work { former: self.former.iter().map(Owner::id).collect(), ..Work::default() };
+        let done = session.transact(owner, work, clock::now() + WATCH_PATIENCE);
+        if let Some(done) = self.unless_broken(done) {
+            self.former.drain(..).for_each(Owner::retire);
+            let notices = self.watch.tell(&done.handed, done.at);
+            self.send(notices);
         }
     }
 
@@ -224,6 +264,7 @@ impl Keeper {
         self.close();
         // Unlocks the owner's file, which admits the other stores.
         self.owner = None;
+        self.former.clear();
     }
 
     /// Closes the files until they are needed again.
@@ -232,6 +273,8 @@ impl Keeper {
             session.shorten_log(owner);
         }
         self.close();
+        // No lease is left that could name them.
+        self.former.drain(..).for_each(Owner::retire);
         // If the record can't be written, stores that find other files wait for the end of this
         // process.
         if let Some(owner) = &self.owner {
@@ -244,3 +287,7 @@ impl Keeper {
         self.admitted = false;
     }
 }
+
+#[cfg(all(test, unix))]
+#[path = "admission_tests.rs"]
+mod tests;

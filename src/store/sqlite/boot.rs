@@ -1,26 +1,80 @@
 //! Which run of the machine this is.
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::io;
+use std::sync::OnceLock;
+
 use uuid::Uuid;
+
+/// The answer of the system, the same for as long as the process lives: a process that gave one
+/// store the id and another one nil would take its own leases for those of an earlier boot.
+static KNOWN: OnceLock<Uuid> = OnceLock::new();
 
 /// The id of this boot; nil where the system does not tell one.
 ///
-/// Only Linux has such an id. On other systems, [`super::peers`] has rules for a nil boot: a lease
-/// of an earlier boot ends no later than its ttl after the next look at it.
+/// Only Linux has such an id, and there some processes may not read it (`ProcSubset=pid` of
+/// systemd). [`super::peers`] has rules for a nil boot: a lease of an earlier boot ends no later
+/// than its ttl after the next look at it.
 pub fn id() -> Uuid {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    if let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        return Uuid::try_parse(text.trim()).unwrap_or(Uuid::nil());
+    learn().unwrap_or(Uuid::nil())
+}
+
+/// Returns whether both ids may be of one boot: nil may be the id of any.
+pub fn may_be_one(one: Uuid, other: Uuid) -> bool {
+    one == other || one.is_nil() || other.is_nil()
+}
+
+/// Asks the system for the id, once. Until this has succeeded, [`id`] is not sure to stay the same.
+///
+/// # Errors
+/// If the process or the system is short of something at the moment.
+pub fn learn() -> std::io::Result<Uuid> {
+    if let Some(known) = KNOWN.get() {
+        return Ok(*known);
     }
-    Uuid::nil()
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let id = settled(std::fs::read_to_string("/proc/sys/kernel/random/boot_id"))?;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let id = Uuid::nil();
+    Ok(*KNOWN.get_or_init(|| id))
+}
+
+/// Returns what a read of the id says for good; an error if the next read may say something else.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn settled(read: io::Result<String>) -> io::Result<Uuid> {
+    use rustix::io::Errno;
+
+    match read {
+        Ok(text) => Ok(Uuid::try_parse(text.trim()).unwrap_or(Uuid::nil())),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(error),
+            _ => Ok(Uuid::nil()),
+        },
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
     fn linux_names_its_boot_and_always_the_same() {
         assert!(!id().is_nil());
         assert_eq!(id(), id());
+    }
+
+    #[test]
+    fn a_lack_of_descriptors_says_nothing_about_the_boot() {
+        for passing in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(settled(Err(passing.into())).is_err(), "{passing:?}");
+        }
+        for lasting in [Errno::NOENT, Errno::ACCESS, Errno::PERM] {
+            assert_eq!(settled(Err(lasting.into())).unwrap(), Uuid::nil(), "{lasting:?}");
+        }
+        assert_eq!(settled(Ok("no id".into())).unwrap(), Uuid::nil());
+        let id = Uuid::new_v4();
+        assert_eq!(settled(Ok(format!("{id}\n"))).unwrap(), id);
     }
 }

@@ -2,6 +2,9 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::AsFd;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +25,11 @@ impl FileId {
     #[allow(clippy::unnecessary_cast, reason = "the fields have other types on other systems")]
     pub fn of(found: &Stat) -> Self {
         Self { device: found.st_dev as u64, inode: found.st_ino as u64 }
+    }
+
+    /// Returns the id of an open file.
+    pub fn of_open(file: impl AsFd) -> io::Result<Self> {
+        Ok(Self::of(&rustix::fs::fstat(file)?))
     }
 }
 
@@ -89,18 +97,32 @@ impl FileNames {
 pub struct Files {
     names: Arc<FileNames>,
     pub ids: FileIds,
+    /// Keeps the system from giving the ids to new files after SQLite has closed these.
+    _pins: Arc<[Pin]>,
 }
 
 impl Files {
     /// Returns the files that SQLite has opened for the database at `real` on this thread since
     /// [`prepare`]. SQLite has to have read from the database. Returns `None` if the files were
     /// replaced meanwhile.
-    pub fn opened(names: Arc<FileNames>, real: &Path) -> Option<Self> {
-        let opened = |end: &str| {
-            let mut path = real.as_os_str().to_owned();
-            path.push(end);
-            syscalls::opened(&PathBuf::from(path))
-        };
+    ///
+    /// # Errors
+    /// If the process may open no more files.
+    pub fn opened(names: Arc<FileNames>, real: &Path) -> io::Result<Option<Self>> {
+        let Some(ids) = Self::ids_of(&names, real) else { return Ok(None) };
+        let mut pins = Vec::new();
+        for (end, id) in [("", ids.main), ("-wal", ids.wal), ("-shm", ids.shm)] {
+            let Some(id) = id else { continue };
+            match Pin::of(&with_end(real, end), id)? {
+                Some(pin) => pins.push(pin),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(Self { names, ids, _pins: pins.into() }))
+    }
+
+    fn ids_of(names: &FileNames, real: &Path) -> Option<FileIds> {
+        let opened = |end: &str| syscalls::opened(&with_end(real, end));
         // SQLite reuses a descriptor that it could not close. Then it opened nothing, and the name
         // led to that file a moment ago.
         let main = opened("").or(names.look().main)?;
@@ -114,7 +136,7 @@ impl Files {
             Some(_) => Some(*indexes.get(&main)?),
             None => None,
         };
-        Some(Self { names, ids: FileIds { main: Some(main), wal, shm } })
+        Some(FileIds { main: Some(main), wal, shm })
     }
 
     /// Returns whether the name of the database still leads to it. Costs a third of
@@ -126,6 +148,47 @@ impl Files {
     /// Returns whether the names still lead to the files.
     pub fn are_named(&self) -> bool {
         self.ids.are_named(&self.names.look())
+    }
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(end);
+    path.into()
+}
+
+/// A handle that pins a file's id: as long as it is open, the system gives the id to no new file.
+/// A handle of this kind opens nothing else of the file, so closing it drops no POSIX lock of this
+/// process.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[derive(Debug)]
+struct Pin(#[allow(dead_code, reason = "being open is its use")] OwnedFd);
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Pin {
+    /// Returns a pin of the file at `path`; `None` if that file is not `id`.
+    fn of(path: &Path, id: FileId) -> io::Result<Option<Self>> {
+        use rustix::fs::{Mode, OFlags};
+        use rustix::io::Errno;
+
+        let handle = match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(handle) => handle,
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(error.into()),
+            Err(_) => return Ok(None),
+        };
+        Ok((FileId::of_open(&handle)? == id).then_some(Self(handle)))
+    }
+}
+
+/// Pins nothing: other systems have no such handles. APFS never uses an id again.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[derive(Debug)]
+struct Pin;
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+impl Pin {
+    fn of(_: &Path, _: FileId) -> io::Result<Option<Self>> {
+        Ok(Some(Self))
     }
 }
 

@@ -17,6 +17,8 @@ use crate::lease::{Fence, Instant, Key, Token};
 
 const END_LEASES: &str = "DELETE FROM leases WHERE owner = :owner";
 const END_WAITERS: &str = "DELETE FROM waiters WHERE owner = :owner";
+const INHERIT_LEASES: &str = "UPDATE leases SET owner = :heir WHERE owner = :owner";
+const INHERIT_WAITERS: &str = "UPDATE waiters SET owner = :heir WHERE owner = :owner";
 /// The locks that change hands when an owner is gone; its other leases just end.
 const AWAITED: &str = "SELECT key FROM waiters WHERE owner = :owner UNION SELECT key FROM leases
     WHERE owner = :owner AND EXISTS (SELECT 1 FROM waiters WHERE waiters.key = leases.key)";
@@ -212,6 +214,17 @@ impl<'a> Turn<'a> {
         self.act(key, |lock, turn| lock.settle(turn))
     }
 
+    /// Makes this store's owner that of all rows of a former one. Call it before any row is read.
+    pub fn inherit(&mut self, former: Uuid) -> rusqlite::Result<()> {
+        for inherit in [INHERIT_LEASES, INHERIT_WAITERS] {
+            self.connection.execute(
+                inherit,
+                named_params! { ":heir": self.me.owner.as_bytes(), ":owner": former.as_bytes() },
+            )?;
+        }
+        Ok(())
+    }
+
     /// Frees what an owner had whose process is gone.
     pub fn free(&mut self, owner: Uuid, handle: File) {
         self.peers.bury(owner, handle);
@@ -248,6 +261,7 @@ impl<'a> Turn<'a> {
                 let span = Span {
                     ends: Instant::from_micros(rows::number_of(row, 2)?),
                     ttl: Duration::from_millis(rows::number_of(row, 3)?),
+                    is_place: false,
                     owner: rows::id_of(row, 4)?,
                     boot: rows::id_of(row, 5)?,
                     wall_ends: row.get::<_, Option<i64>>(6)?.map(i64::cast_unsigned),
@@ -387,11 +401,11 @@ impl<'a> Turn<'a> {
         let rows = self.rows.read(key, queue)?;
         Ok(Known::new(rows, |row| {
             let Origin { owner, boot: written_in, ttl, wall_ends, .. } = row.origin;
-            let (ends, ttl) = match &row.content {
-                Content::Lease(held) => (held.ends, ttl),
-                Content::Waiter(waiting) => (waiting.until, WAITER_LIFE),
+            let (is_place, ends, ttl) = match &row.content {
+                Content::Lease(held) => (false, held.ends, ttl),
+                Content::Waiter(waiting) => (true, waiting.until, WAITER_LIFE),
             };
-            let fate = self.peers.fate(Span { owner, boot: written_in, ttl, ends, wall_ends });
+            let fate = self.peers.fate(Span { owner, boot: written_in, is_place, ttl, ends, wall_ends });
             match (fate, &mut row.content) {
                 (Fate::Over, content) => {
                     if let Content::Lease(held) = content {

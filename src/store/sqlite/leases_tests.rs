@@ -449,3 +449,50 @@ fn a_renewed_lease_ends_with_its_boot_though_it_was_detached_once() {
     drop(me);
     granted(&ledger.ask(ledger.owner().id(), after, 5_000, &acquire("k", 10)));
 }
+
+/// The boots that two processes of one boot see if one of them may not read its name.
+fn half_named() -> [(Uuid, Uuid); 2] {
+    let named = Uuid::new_v4();
+    [(named, Uuid::nil()), (Uuid::nil(), named)]
+}
+
+#[test]
+fn a_process_that_cannot_read_the_boot_counts_the_leases_of_others_and_they_count_its() {
+    for (theirs, mine) in half_named() {
+        let (ledger, me) = (Ledger::new(), Uuid::new_v4());
+        // Its file is missing.
+        granted(&ledger.ask(Uuid::new_v4(), theirs, 50_000, &acquire("k", 1_000)));
+        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("k", 1_000))), 600_000);
+        ledger.sweep(me, mine, 50_400);
+        assert_eq!(ledger.rows(), 1);
+        granted(&ledger.ask(me, mine, 51_000, &acquire("k", 1_000)));
+
+        let holder = ledger.owner();
+        granted(&ledger.ask(holder.id(), theirs, 50_000, &acquire("l", 1_000)));
+        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000))), 1_000_000, "believed");
+        drop(holder);
+        granted(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000)));
+    }
+}
+
+#[test]
+fn a_lease_of_an_earlier_boot_is_free_also_if_one_of_the_boots_has_no_name() {
+    for (theirs, mine) in half_named() {
+        let (ledger, me) = (Ledger::new(), Uuid::new_v4());
+        granted(&ledger.ask(Uuid::new_v4(), theirs, 1_000_000, &acquire("k", 1_000)));
+        granted(&ledger.ask(me, mine, 5, &acquire("k", 1_000)));
+    }
+}
+
+#[test]
+fn a_detached_lease_ends_in_time_though_not_all_processes_can_read_the_boot() {
+    for (theirs, mine) in half_named() {
+        let lease = Detached::new(theirs, 600);
+        assert_eq!(lease.left(mine, 3_700, 100), Some(500));
+        assert_eq!(lease.left(theirs, 3_800, 200), Some(400));
+        assert_eq!(lease.left(mine, 4_200, 600), None);
+        // It goes on in the next boot.
+        let lease = Detached::new(theirs, 600);
+        assert_eq!(lease.left(mine, 5, 200), Some(600));
+    }
+}

@@ -22,13 +22,15 @@
 //!
 //! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host
 //! share and no process can set. It begins anew at each boot, so every lease names its boot. What a
-//! process held is free in another boot. A detached lease belongs to no process and outlives the
+//! process held is free in another boot. Some processes can't read the name of their boot; `peers`
+//! says what counts for them. A detached lease belongs to no process and outlives the
 //! boot: see [`peers`](self::peers). So its commit waits for the disk, and the lease names the wall
 //! clock at which it ends. Apart from that, the wall clock only makes fences grow.
 //!
 //! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the database,
 //! in `PATH.owners/`, and the leases of its process name that file. The kernel drops the lock when the process
-//! ends in whatever way, so a store that finds a lock held also finds out whether its holder is gone. Detached
+//! ends in whatever way, so a store that finds a lock held also finds out whether its holder is gone. A copy of
+//! such a file frees nothing (`owners`), nor does a file that was moved away and back (`admission`). Detached
 //! leases, and those that are to outlive their process, name no file: they end by their ttl.
 //!
 //! **Waiting.** The queue is in the file. Whoever ends a lease hands it on in the same transaction. A process some of

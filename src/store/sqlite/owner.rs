@@ -1,7 +1,8 @@
 //! A store's sign of life: a file that it keeps locked.
 //!
 //! A lock of the operating system ends with the process that has it, however it ended and whichever pid
-//! namespace it was in; a pid says neither for sure.
+//! namespace it was in; a pid says neither for sure. The file names itself in its record, so that
+//! others can tell it from a copy, which nobody has locked.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -14,7 +15,7 @@ use uuid::Uuid;
 
 use super::identity::FileIds;
 #[cfg(unix)]
-use super::record::Record;
+use super::record::{self, Record};
 
 /// The ids of the owners that this copy of the library has made.
 static OWN: Mutex<Option<FxHashSet<Uuid>>> = Mutex::new(None);
@@ -46,8 +47,11 @@ impl Owner {
             let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
-                // A sweeper was faster, and takes the file for a dead process's: leave it to it.
-                Err(TryLockError::WouldBlock) => continue,
+                // Another store is just looking at the file. No lease names it yet.
+                Err(TryLockError::WouldBlock) => {
+                    let _ = fs::remove_file(&path);
+                    continue;
+                }
                 Err(TryLockError::Error(error)) => {
                     let _ = fs::remove_file(&path);
                     return Err(error);
@@ -58,13 +62,14 @@ impl Owner {
             // If the rights can't be set, stores without them wait: a file that they can't read is
             // in their way.
             let _ = share(&owner.file, database, 0o666);
-            if let Err(error) = owner.say(None) {
-                owner.retire();
-                return Err(error);
-            }
-            // A sweeper may also have had it and be gone again.
-            if owner.is_in_place() {
-                return Ok(owner);
+            match owner.say(None).and_then(|()| owner.is_in_place()) {
+                Ok(true) => return Ok(owner),
+                // A tidier has deleted it.
+                Ok(false) => {}
+                Err(error) => {
+                    owner.retire();
+                    return Err(error);
+                }
             }
         }
     }
@@ -74,12 +79,31 @@ impl Owner {
         self.id
     }
 
-    /// Whether others still find the locked file. Nobody can lock its id again if not.
-    pub fn is_in_place(&self) -> bool {
-        match (self.file.metadata(), fs::metadata(&self.path)) {
-            (Ok(held), Ok(found)) => same_file(&held, &found),
-            _ => false,
+    /// Returns whether others still find the locked file. If not, nobody can lock its id again.
+    ///
+    /// # Errors
+    /// If that can't be told, as when this process may not enter the directory.
+    pub fn is_in_place(&self) -> io::Result<bool> {
+        match fs::metadata(&self.path) {
+            Ok(found) => Ok(same_file(&self.file.metadata()?, &found)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
+                _ => Err(error),
+            },
         }
+    }
+
+    /// Returns whether the file is shorter or longer than its record. Somebody else has written
+    /// into it then.
+    #[cfg(unix)]
+    pub fn is_damaged(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| found.len() != record::LENGTH as u64)
+    }
+
+    /// Returns `false`: there is no record on these systems.
+    #[cfg(not(unix))]
+    pub fn is_damaged(&self) -> bool {
+        false
     }
 
     /// Returns whether the owner's file is in `directory`.
@@ -90,7 +114,7 @@ impl Owner {
     /// Records for other processes which files the store uses from now on.
     #[cfg(unix)]
     pub fn say(&self, files: Option<FileIds>) -> io::Result<()> {
-        Record::own(files).write(&self.file)
+        Record::of(&self.file, files)?.write(&self.file)
     }
 
     /// Does nothing: on these systems other processes can't read a locked file.
@@ -113,7 +137,7 @@ impl Owner {
     /// Takes the file away; the lock goes with the handle.
     pub fn retire(self) {
         // Remove the file while it is locked, so that no other process takes the owner for dead.
-        if self.is_in_place() {
+        if self.is_in_place().unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }
     }

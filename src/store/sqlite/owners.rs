@@ -1,9 +1,16 @@
 //! How processes tell which of them still live: by the files that their owners keep locked, all in
 //! one directory.
+//!
+//! An unlocked file frees leases, so it has to be the very file that its process had locked. If
+//! somebody copies the directory and moves the copy into its place, all files in it are unlocked
+//! while their processes live. So a file counts as a dead owner's only if its record names that
+//! file. Any other unlocked file is a *stray*. It says no more than a missing one: the leases that
+//! name it end by their time.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -20,6 +27,11 @@ use super::record::{ProcessId, Record, Said};
 /// had.
 const MOST_DEAD: usize = 128;
 
+/// How old a stray has to be before a store deletes it. No lease depends on a stray, so this only
+/// leaves people the time to see what they have copied. If this is larger, strays pile up for
+/// longer.
+const STRAY_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What another owner's file tells.
 #[derive(Debug)]
 pub enum Liveness {
@@ -27,6 +39,10 @@ pub enum Liveness {
     Alive(File),
     /// It is not, so its process is gone. While the handle is kept, nobody can take the file for their own.
     Dead(File),
+    /// It is not, but it is not the file that its record names, or it has no valid record. See the
+    /// module.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "files have no record there"))]
+    Stray(File),
     /// It is missing (a tidier may have deleted it), or it is no regular file and so no owner's.
     Missing,
     /// It is there, but can't be opened or locked.
@@ -104,10 +120,24 @@ pub fn liveness(directory: &Path, id: Uuid) -> Liveness {
     };
     // Shared, so that two who look at once do not take each other for the owner.
     match file.try_lock_shared() {
-        Ok(()) => Liveness::Dead(file),
+        Ok(()) if is_original(&file) => Liveness::Dead(file),
+        Ok(()) => Liveness::Stray(file),
         Err(TryLockError::WouldBlock) => Liveness::Alive(file),
         Err(TryLockError::Error(error)) => Liveness::Unreadable(error),
     }
+}
+
+/// Returns whether the record in `file` names that file.
+#[cfg(unix)]
+fn is_original(file: &File) -> bool {
+    // Nobody has locked the file, so nobody writes into it.
+    matches!(Record::read_once(file), Said::Record(record) if record.is_of(file))
+}
+
+/// Returns `true`: on these systems other processes can't copy a locked file.
+#[cfg(not(unix))]
+fn is_original(_: &File) -> bool {
+    true
 }
 
 /// Takes the file of a dead owner away, once nothing names it any more.
@@ -124,6 +154,27 @@ pub fn dead(directory: &Path) -> Vec<(Uuid, File)> {
         _ => None,
     });
     dead.take(MOST_DEAD).collect()
+}
+
+/// Deletes old strays in `directory`, and returns the same as [`dead`].
+pub fn sweep(directory: &Path) -> Vec<(Uuid, File)> {
+    let mut dead = Vec::new();
+    for id in ids(directory).unwrap_or_default() {
+        match liveness(directory, id) {
+            Liveness::Dead(handle) if dead.len() < MOST_DEAD => dead.push((id, handle)),
+            Liveness::Stray(file) if is_older(&file, STRAY_LIFE) => {
+                let _ = fs::remove_file(file_of(directory, id));
+            }
+            _ => {}
+        }
+    }
+    dead
+}
+
+/// Returns whether nobody has written into `file` for longer than `age`.
+fn is_older(file: &File, age: Duration) -> bool {
+    let modified = file.metadata().and_then(|found| found.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed > age))
 }
 
 /// Looks at all owners in `directory` other than `except`, up to the first that uses files other
@@ -155,13 +206,14 @@ pub fn survey(directory: &Path, except: Option<Uuid>, named: &FileIds) -> io::Re
 fn obstacle(path: &Path, found: Liveness, named: &FileIds, boot: Uuid) -> Option<Obstacle> {
     let unreadable = |why| Some(Obstacle::Unreadable { file: path.into(), why });
     match found {
-        Liveness::Missing | Liveness::Dead(_) => None,
+        Liveness::Missing | Liveness::Stray(_) | Liveness::Dead(_) => None,
         // Its process may be alive.
         Liveness::Unreadable(error) => unreadable(error.to_string()),
         Liveness::Alive(file) => match Record::read(&file) {
             // File ids of another kernel can't be compared.
-            Said::Record(Record { process, boot: its, files: Some(files) }) => {
-                (its == boot && !files.are_named(named)).then_some(Obstacle::OtherFiles { pid: process.pid })
+            Said::Record(Record { process, boot: its, files: Some(files), .. }) => {
+                let differs = boot::may_be_one(its, boot) && !files.are_named(named);
+                differs.then_some(Obstacle::OtherFiles { pid: process.pid })
             }
             Said::Record(_) | Said::Nothing => None,
             Said::Garbled => unreadable("it has no valid record".into()),

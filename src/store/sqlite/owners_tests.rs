@@ -26,10 +26,10 @@ fn an_owner_is_alive_until_its_handle_goes_and_missing_without_its_file() {
     drop((first, second));
 
     let tidied = create(&directory).unwrap();
-    assert!(tidied.is_in_place());
+    assert!(tidied.is_in_place().unwrap());
     fs::remove_file(file_of(&directory, tidied.id())).unwrap();
     assert!(matches!(liveness(&directory, tidied.id()), Liveness::Missing));
-    assert!(!tidied.is_in_place());
+    assert!(!tidied.is_in_place().unwrap());
 
     let orderly = create(&directory).unwrap();
     orderly.retire();
@@ -74,6 +74,56 @@ fn a_live_owner_is_an_obstacle_to_a_store_that_finds_other_files() {
 
 #[cfg(unix)]
 #[test]
+fn an_owner_that_cannot_read_the_boot_is_an_obstacle_and_meets_obstacles() {
+    use crate::store::sqlite::identity::FileId;
+
+    let directory = fresh_directory();
+    let id = |inode| Some(FileId { device: 1, inode });
+    let used = FileIds { main: id(1), wal: id(2), shm: id(3) };
+    let owner = create(&directory).unwrap();
+    let path = file_of(&directory, owner.id());
+    let file = File::options().write(true).open(&path).unwrap();
+    let own = Record::of(&file, Some(used)).unwrap();
+    let (here, there) = (own.boot, Uuid::new_v4());
+    let is_obstacle = |its, boot| {
+        Record { boot: its, ..own }.write(&file).unwrap();
+        let named = FileIds { main: id(9), ..used };
+        obstacle(&path, liveness(&directory, owner.id()), &named, boot).is_some()
+    };
+    assert!(is_obstacle(here, here));
+    assert!(is_obstacle(Uuid::nil(), here), "it can't read the boot");
+    assert!(is_obstacle(here, Uuid::nil()), "this process can't");
+    assert!(!is_obstacle(there, here), "its files are those of another kernel");
+    drop(owner);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn an_unlocked_file_that_its_record_does_not_name_is_no_dead_owner() {
+    let directory = fresh_directory();
+    let owner = create(&directory).unwrap();
+    let id = Uuid::new_v4();
+    let stray = file_of(&directory, id);
+    let is_stray = || matches!(liveness(&directory, id), Liveness::Stray(_));
+    fs::copy(file_of(&directory, owner.id()), &stray).unwrap();
+    assert!(is_stray(), "a copy: {:?}", liveness(&directory, id));
+    fs::write(&stray, "").unwrap();
+    assert!(is_stray(), "empty");
+    fs::write(&stray, "something else").unwrap();
+    assert!(is_stray(), "garbled");
+    assert!(dead(&directory).is_empty() && sweep(&directory).is_empty());
+    assert!(stray.exists(), "it is young");
+    let old = std::time::SystemTime::now() - STRAY_LIFE - Duration::from_secs(1);
+    File::options().write(true).open(&stray).unwrap().set_modified(old).unwrap();
+    File::options().write(true).open(file_of(&directory, owner.id())).unwrap().set_modified(old).unwrap();
+    assert!(sweep(&directory).is_empty() && !stray.exists());
+    assert!(owner.is_in_place().unwrap(), "a locked file is never a stray");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
 fn a_second_copy_in_the_process_differs_from_this_copy_and_from_other_processes() {
     let directory = fresh_directory();
     let owner = create(&directory).unwrap();
@@ -81,9 +131,9 @@ fn a_second_copy_in_the_process_differs_from_this_copy_and_from_other_processes(
     // Now the owner looks as if another copy had made it.
     owner.disown();
     assert!(is_second_copy(&directory).unwrap());
-    let elsewhere = Record { process: ProcessId { pid: 1, ..ProcessId::own() }, ..Record::own(None) };
-    let path = file_of(&directory, owner.id());
-    elsewhere.write(&File::options().write(true).open(path).unwrap()).unwrap();
+    let file = File::options().write(true).open(file_of(&directory, owner.id())).unwrap();
+    let own = Record::of(&file, None).unwrap();
+    Record { process: ProcessId { pid: 1, ..own.process }, ..own }.write(&file).unwrap();
     assert!(!is_second_copy(&directory).unwrap(), "the owner is another process's");
     owner.say(None).unwrap();
     drop(owner);
@@ -108,7 +158,7 @@ fn no_sweeper_ever_buries_an_owner_that_was_just_made() {
             });
         }
         let owners: Vec<Owner> = (0..300).map(|_| create(&directory).unwrap()).collect();
-        let lost = owners.iter().filter(|owner| !owner.is_in_place()).count();
+        let lost = owners.iter().filter(|owner| !owner.is_in_place().unwrap()).count();
         over.store(true, Ordering::Relaxed);
         assert_eq!(lost, 0);
     });

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
+use super::boot;
 use super::owners::{self, Liveness};
 use crate::lease::Instant;
 
@@ -41,6 +42,9 @@ pub struct Span {
     pub owner: Uuid,
     /// The boot in which the row was written.
     pub boot: Uuid,
+    /// Whether the row is a waiter's place. If a place ends too early, nobody holds a lock that
+    /// another has.
+    pub is_place: bool,
     /// The ttl of the row.
     pub ttl: Duration,
     /// When the row ends, by the clock of that boot.
@@ -56,8 +60,8 @@ pub enum Fate {
     Over,
     /// The row counts until its time is over.
     Lives,
-    /// The row's process lives in what looks like another boot: a second kernel uses the same file.
-    /// Its clock can't be read here, so the row counts for its whole ttl from each look.
+    /// The row's process lives in what looks like another boot: a second kernel may use the same
+    /// file. Its clock can't be read here, so the row counts for its whole ttl from each look.
     Believed,
     /// The row has outlived its boot. It ends at that instant of this boot's clock, and has to be
     /// rewritten with it.
@@ -99,21 +103,27 @@ impl<'a> Peers<'a> {
     /// Returns the same without a look at the process of a row of this boot: such a row counts as
     /// if its process lived.
     pub fn fate_by_time(&mut self, span: Span) -> Fate {
-        let Span { owner, boot, ttl, ends, .. } = span;
-        // Where boots have no names, what has more left than it ever had is of an earlier one.
-        let impossible = boot.is_nil() && ends.since(self.now) > ttl;
+        let Span { owner, boot, is_place, ttl, ends, .. } = span;
+        let by_time = if ends <= self.now { Fate::Over } else { Fate::Lives };
+        // Some processes can't read the name of the boot. Then what has more left than it ever had
+        // is of an earlier boot. Anything else may be of this one. Even if it is not, its time is
+        // over no sooner than its ttl after this boot began.
+        let unnamed = boot.is_nil() || self.me.boot.is_nil();
+        let may_be_this = boot::may_be_one(boot, self.me.boot) && !(unnamed && ends.since(self.now) > ttl);
         match () {
-            () if boot == self.me.boot && !impossible => {
-                if ends <= self.now {
-                    Fate::Over
+            () if boot == self.me.boot && may_be_this => by_time,
+            () if owner.is_nil() => {
+                if may_be_this {
+                    by_time
                 } else {
-                    Fate::Lives
+                    self.outlives(span)
                 }
             }
-            () if owner.is_nil() => self.outlives(span),
+            () if is_place && may_be_this => by_time,
             // If the row is of an earlier boot, its owner's file is missing or unlocked. A live
-            // owner means that there are two kernels.
-            () if !impossible && self.is_alive(owner) == Some(true) => Fate::Believed,
+            // owner means that there may be two kernels.
+            () if self.is_alive(owner) == Some(true) => Fate::Believed,
+            () if may_be_this => by_time,
             () => Fate::Over,
         }
     }
@@ -169,7 +179,7 @@ impl<'a> Peers<'a> {
             return Some(!gone);
         }
         match owners::liveness(self.me.owners, owner) {
-            Liveness::Missing => None,
+            Liveness::Missing | Liveness::Stray(_) => None,
             // If the file can't be read, the process may be alive.
             Liveness::Alive(_) | Liveness::Unreadable(_) => {
                 self.seen.insert(owner, false);

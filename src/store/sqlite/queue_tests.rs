@@ -253,3 +253,19 @@ fn waiters_of_an_earlier_boot_are_no_more() {
     assert!(matches!(ledger.ask(me.id(), after, 1, &wait("k", Token::random(), 2)), Reply::Acquired { .. }));
     assert_eq!(ledger.rows(), 1);
 }
+
+#[test]
+fn a_place_ends_by_time_though_its_process_lives_and_cannot_read_the_boot() {
+    let (ledger, here) = (Ledger::new(), Uuid::new_v4());
+    let (mine, theirs) = (ledger.owner(), ledger.owner());
+    let (a, b, c) = (Token::random(), Token::random(), Token::random());
+    ledger.ask(mine.id(), here, 0, &ask("k", a, Mode::Exclusive, 60_000, None));
+    ledger.ask(theirs.id(), Uuid::nil(), 1, &wait("k", b, 1));
+    // It is not heard of again.
+    let late = WAITER_LIFE.as_millis() as u64 + 1;
+    for ms in [late / 2, late - 1, late] {
+        ledger.ask(mine.id(), here, ms, &wait("k", c, 2));
+    }
+    let (_, handed) = ledger.turn(mine.id(), here, late, &[release("k", a)]);
+    assert_eq!(handed, [2], "the waiter after it is next");
+}

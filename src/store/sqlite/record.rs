@@ -11,8 +11,8 @@ use super::boot;
 use super::identity::{FileId, FileIds};
 
 /// The length of every record, in bytes: a short record overwrites all of a longer one. The longest
-/// text has about 280 bytes.
-const LENGTH: usize = 512;
+/// text has about 330 bytes.
+pub const LENGTH: usize = 512;
 /// The first line, before the number of the format. Other versions of the library use the same lock
 /// file while they replace each other, so every format has the lines of this one and the checksum at
 /// the end, in [`LENGTH`] bytes. It may have other lines between them, which a reader skips: a record
@@ -44,6 +44,9 @@ impl ProcessId {
 /// The content of an owner's file; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
+    /// The file that the record was written into: a copy of that file has another id. Missing in
+    /// records of older versions.
+    pub itself: Option<FileId>,
     pub process: ProcessId,
     /// The boot of the kernel that the file ids are of.
     pub boot: Uuid,
@@ -62,9 +65,16 @@ pub enum Said {
 }
 
 impl Record {
-    /// Returns the record of a store of this process.
-    pub fn own(files: Option<FileIds>) -> Self {
-        Self { process: ProcessId::own(), boot: boot::id(), files }
+    /// Returns the record of a store of this process, to be written into `file`.
+    pub fn of(file: &File, files: Option<FileIds>) -> io::Result<Self> {
+        let itself = Some(FileId::of_open(file)?);
+        Ok(Self { itself, process: ProcessId::own(), boot: boot::id(), files })
+    }
+
+    /// Returns whether the record was written into `file`, and not into one that `file` is a copy
+    /// of.
+    pub fn is_of(&self, file: &File) -> bool {
+        self.itself.is_some() && self.itself == FileId::of_open(file).ok()
     }
 
     /// Writes the record into `file` in one call.
@@ -76,22 +86,24 @@ impl Record {
 
     /// Reads the record in `file`. Reads again if another process is just writing it.
     pub fn read(file: &File) -> Said {
-        let mut bytes = [0; LENGTH];
-        for again in 0..READS {
-            if again > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            match file.read_at(&mut bytes, 0) {
-                Ok(0) => return Said::Nothing,
-                Ok(LENGTH) => {
-                    if let Some(record) = std::str::from_utf8(&bytes).ok().and_then(Self::parse) {
-                        return Said::Record(record);
-                    }
-                }
-                _ => {}
+        for _ in 1..READS {
+            match Self::read_once(file) {
+                Said::Garbled => std::thread::sleep(Duration::from_millis(1)),
+                said => return said,
             }
         }
-        Said::Garbled
+        Self::read_once(file)
+    }
+
+    /// Reads the record in `file`, to which no process writes.
+    pub fn read_once(file: &File) -> Said {
+        let mut bytes = [0; LENGTH];
+        let record = match file.read_at(&mut bytes, 0) {
+            Ok(0) => return Said::Nothing,
+            Ok(LENGTH) => std::str::from_utf8(&bytes).ok().and_then(Self::parse),
+            _ => None,
+        };
+        record.map_or(Said::Garbled, Said::Record)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -104,6 +116,7 @@ impl Record {
         let (pid, namespace) = line("process ")?.split_once(' ')?;
         let process = ProcessId { pid: pid.parse().ok()?, namespace: namespace.parse().ok()? };
         let boot = Uuid::try_parse(line("boot ")?).ok()?;
+        let itself = line("self ").and_then(parse_id).flatten();
         let files = match line("files ")? {
             "none" => None,
             ids => {
@@ -111,13 +124,13 @@ impl Record {
                 Some(FileIds { main: ids.next()??, wal: ids.next()??, shm: ids.next()?? })
             }
         };
-        Some(Self { process, boot, files })
+        Some(Self { itself, process, boot, files })
     }
 }
 
 impl std::fmt::Display for Record {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { process: ProcessId { pid, namespace }, boot, files } = self;
+        let Self { itself, process: ProcessId { pid, namespace }, boot, files } = self;
         let id = |id: Option<FileId>| match id {
             Some(FileId { device, inode }) => format!("{device}:{inode}"),
             None => "-".into(),
@@ -126,7 +139,9 @@ impl std::fmt::Display for Record {
             Some(FileIds { main, wal, shm }) => format!("{} {} {}", id(*main), id(*wal), id(*shm)),
             None => "none".into(),
         };
-        let body = format!("{HEAD}{FORMAT}\nprocess {pid} {namespace}\nboot {boot}\nfiles {files}");
+        let itself = id(*itself);
+        let body =
+            format!("{HEAD}{FORMAT}\nprocess {pid} {namespace}\nboot {boot}\nself {itself}\nfiles {files}");
         write!(f, "{body}\nsum {}", checksum(&body))
     }
 }
@@ -156,8 +171,8 @@ mod tests {
     #[test]
     fn a_record_of_a_later_format_is_read_if_it_says_which_files_are_used() {
         let (file, path) = scratch();
-        let record =
-            Record::own(Some(FileIds { main: Some(FileId { device: 1, inode: 2 }), wal: None, shm: None }));
+        let files = FileIds { main: Some(FileId { device: 1, inode: 2 }), wal: None, shm: None };
+        let record = Record::of(&file, Some(files)).unwrap();
         let text = record.to_string();
         let (body, _) = text.rsplit_once("\nsum ").unwrap();
         let write = |body: &str| {
@@ -185,7 +200,8 @@ mod tests {
             Some(FileIds { main: id(7), wal: None, shm: None }),
             None,
         ] {
-            let record = Record::own(files);
+            let record = Record::of(&file, files).unwrap();
+            assert!(record.is_of(&file));
             record.write(&file).unwrap();
             assert_eq!(Record::read(&file), Said::Record(record));
             assert_eq!(record.process.pid, std::process::id());

@@ -63,6 +63,8 @@ pub struct Work<'a> {
     pub looks: Vec<Key>,
     /// Owners whose processes are gone.
     pub dead: Vec<(Uuid, File)>,
+    /// Former owners of this store, whose rows the current one takes over.
+    pub former: Vec<Uuid>,
     /// Take a step of the sweep, though it may not be due.
     pub sweep: bool,
     /// Free what the owner of this store has.
@@ -180,7 +182,7 @@ impl Session {
         }
         schema::prepare(&connection)?;
         // If this fails, the files were replaced at this moment.
-        let files = Files::opened(place.names.clone(), path).ok_or_else(busy)?;
+        let files = Files::opened(place.names.clone(), path).map_err(|_| cannot_open())?.ok_or_else(busy)?;
         let now = clock::now();
         Ok(Self {
             path: path.into(),
@@ -206,6 +208,10 @@ impl Session {
         deadline: Instant,
     ) -> Result<Done, Trouble> {
         work.dead.append(&mut self.dead);
+        if !work.former.is_empty() {
+            // The rows may tell of leases that were handed to the former owners.
+            self.changes = -1;
+        }
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
@@ -261,7 +267,7 @@ impl Session {
         }
         let me = Me { owner: owner.id(), boot: self.boot, owners: &self.owners };
         let swept = sweep.then_some(&mut self.swept);
-        let dead = if touch { owners::dead(me.owners) } else { Vec::new() };
+        let dead = if touch { owners::sweep(me.owners) } else { Vec::new() };
         let turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
         let carried = turn.and_then(|turn| carry(turn, work, dead, swept));
         let (answers, Aftermath { handed, graves }) = carried.map_err(|error| self.trouble(&error))?;
@@ -354,13 +360,14 @@ impl Session {
         }
     }
 
-    /// Frees what `owner` still has and takes its file away, at the end.
-    pub fn retire(&mut self, owner: Owner, deadline: Instant) {
-        let work = Work { retire: true, ..Work::default() };
+    /// Frees what `owner` and the `former` ones still have and takes their files away, at the end.
+    pub fn retire(&mut self, owner: Owner, former: Vec<Owner>, deadline: Instant) {
+        let ids = former.iter().map(Owner::id).collect();
+        let work = Work { former: ids, retire: true, ..Work::default() };
         // If it fails, the next one who looks finds the file unlocked, and does it.
         if self.transact(&owner, work, deadline).is_ok() {
             self.shorten_log(&owner);
-            owner.retire();
+            former.into_iter().chain([owner]).for_each(Owner::retire);
         }
     }
 
@@ -407,6 +414,9 @@ fn carry(
     dead: Vec<(Uuid, File)>,
     swept: Option<&mut Cursor>,
 ) -> rusqlite::Result<(Vec<Vec<Answer>>, Aftermath)> {
+    for former in work.former {
+        turn.inherit(former)?;
+    }
     for (owner, handle) in dead.into_iter().chain(work.dead) {
         turn.free(owner, handle);
     }
@@ -463,36 +473,5 @@ fn wait_for_others(tries: i32, until: &AtomicU64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lease::{Token, Ttl};
-
-    /// SQLite's values for NORMAL and FULL.
-    const USUAL: i32 = 1;
-    const DURABLE: i32 = 2;
-
-    fn synchronous(session: &Session) -> i32 {
-        session.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
-    }
-
-    #[test]
-    fn only_the_commit_of_a_detach_waits_for_the_disk() {
-        let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
-        std::fs::create_dir(&folder).unwrap();
-        let deadline = clock::now() + Duration::from_secs(5);
-        let path = folder.join("locks.db");
-        let mut session = Session::open(&path, &Place::of(&path).unwrap(), deadline).unwrap();
-        assert_eq!(synchronous(&session), USUAL);
-        for (durable, expected) in [(true, DURABLE), (false, USUAL)] {
-            assert_eq!(session.durably(durable, |session| Ok(synchronous(session))).unwrap(), expected);
-            let failed: Result<(), _> = session.durably(durable, |_| Err(Trouble::Moved));
-            assert!(matches!(failed, Err(Trouble::Moved)));
-            assert_eq!(synchronous(&session), USUAL, "also after an error");
-        }
-        let (key, token, ttl) = (Key::from("k"), Token::random(), Ttl::MIN);
-        assert!(is_to_outlive(&Request::Detach { key: key.clone(), token, ttl }));
-        assert!(!is_to_outlive(&Request::Renew { key, token, ttl, fences: 0 }));
-        drop(session);
-        std::fs::remove_dir_all(folder).unwrap();
-    }
-}
+#[path = "session_tests.rs"]
+mod tests;

@@ -38,7 +38,7 @@ const TIDY_LAST: Duration = Duration::from_secs(64);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long it does when it hands on what a process left that is gone. It will try again, or another process will.
-const WATCH_PATIENCE: Duration = Duration::from_millis(50);
+pub const WATCH_PATIENCE: Duration = Duration::from_millis(50);
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -91,6 +91,8 @@ pub struct Keeper {
     pub(super) place: Option<Place>,
     /// Outlives the session, so that leases keep their owner when the file is opened anew.
     pub(super) owner: Option<Owner>,
+    /// Owners whose files are no longer in their places, and that rows may still name.
+    pub(super) former: Vec<Owner>,
     /// The files that the owner has registered. After an error, they stay registered without a
     /// session.
     pub(super) used: Option<Files>,
@@ -114,12 +116,13 @@ struct Tidy {
 }
 
 impl Keeper {
-    fn new(path: PathBuf, notices: UnboundedSender<Notice>) -> Self {
+    pub(super) fn new(path: PathBuf, notices: UnboundedSender<Notice>) -> Self {
         Self {
             path,
             session: None,
             place: None,
             owner: None,
+            former: Vec::new(),
             used: None,
             admitted: false,
             check_at: Instant::default(),
@@ -173,7 +176,7 @@ impl Keeper {
     }
 
     /// Carries out `jobs`, in one transaction if none is out of time before the others.
-    fn work(&mut self, mut jobs: Vec<Job>) {
+    pub(super) fn work(&mut self, mut jobs: Vec<Job>) {
         jobs.retain(|job| job.claim.take());
         self.usage.touch(clock::now());
         while let Some(first) = jobs.iter().map(|job| job.deadline).min() {
@@ -295,7 +298,7 @@ impl Keeper {
     }
 
     /// Gives up the session if it is of no use any more. Patience is all that the rest takes.
-    fn unless_broken<T>(&mut self, result: Result<T, Trouble>) -> Option<T> {
+    pub(super) fn unless_broken<T>(&mut self, result: Result<T, Trouble>) -> Option<T> {
         match result {
             Err(Trouble::Moved) => self.lose(),
             Err(Trouble::Broken(_)) => self.session = None,
@@ -304,7 +307,7 @@ impl Keeper {
         result.ok()
     }
 
-    fn send(&self, notices: Vec<Notice>) {
+    pub(super) fn send(&self, notices: Vec<Notice>) {
         for notice in notices {
             // Nobody may be listening.
             let _ = self.notices.send(notice);
@@ -312,13 +315,14 @@ impl Keeper {
     }
 
     /// Gives back everything.
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         let _ = self.guarded(|keeper| {
             let Some(owner) = keeper.owner.take() else { return };
+            let former = std::mem::take(&mut keeper.former);
             // A file that was moved away needs no cleaning up. Unlocking the owner's file says that
             // its rows are free.
             match keeper.session.take().filter(|session| keeper.admitted && !session.is_moved()) {
-                Some(mut session) => session.retire(owner, clock::now() + PATIENCE),
+                Some(mut session) => session.retire(owner, former, clock::now() + PATIENCE),
                 None if keeper.usage.is_empty() => owner.retire(),
                 None => {}
             }

@@ -1,0 +1,31 @@
+use super::*;
+use crate::lease::{Token, Ttl};
+
+/// SQLite's values for NORMAL and FULL.
+const USUAL: i32 = 1;
+const DURABLE: i32 = 2;
+
+fn synchronous(session: &Session) -> i32 {
+    session.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn only_the_commit_of_a_detach_waits_for_the_disk() {
+    let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
+    std::fs::create_dir(&folder).unwrap();
+    let deadline = clock::now() + Duration::from_secs(5);
+    let path = folder.join("locks.db");
+    let mut session = Session::open(&path, &Place::of(&path).unwrap(), deadline).unwrap();
+    assert_eq!(synchronous(&session), USUAL);
+    for (durable, expected) in [(true, DURABLE), (false, USUAL)] {
+        assert_eq!(session.durably(durable, |session| Ok(synchronous(session))).unwrap(), expected);
+        let failed: Result<(), _> = session.durably(durable, |_| Err(Trouble::Moved));
+        assert!(matches!(failed, Err(Trouble::Moved)));
+        assert_eq!(synchronous(&session), USUAL, "also after an error");
+    }
+    let (key, token, ttl) = (Key::from("k"), Token::random(), Ttl::MIN);
+    assert!(is_to_outlive(&Request::Detach { key: key.clone(), token, ttl }));
+    assert!(!is_to_outlive(&Request::Renew { key, token, ttl, fences: 0 }));
+    drop(session);
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,126 @@
+//! Owners' files that reappear in `PATH.owners/` while their processes live.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use leasehold::lease::Token;
+use leasehold::store::Reply;
+use leasehold::store::sqlite::SqliteStore;
+
+use crate::child::Process;
+use crate::crashes::check_log;
+use crate::support::*;
+
+/// Several times as long as a store takes to notice that its owner's file has moved.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+fn count(directory: &Path) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
+}
+
+async fn stays_busy(store: &Rc<SqliteStore>, key: &str) {
+    let start = Instant::now();
+    while start.elapsed() < A_WHILE {
+        assert!(is_busy(store, key).await, "granted to two after {:?}", start.elapsed());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn a_copy_in_the_place_of_a_live_owners_file_frees_nothing() {
+    let folder = Folder::fresh();
+    let (owners, aside, copy) = (folder.join("locks.db.owners"), folder.join("aside"), folder.join("copy"));
+    run(async {
+        let (one, other) = (SqliteStore::open(folder.db()), SqliteStore::open(folder.db()));
+        let token = Token::random();
+        granted(&one, "k", token, 60_000).await;
+        assert!(is_busy(&other, "k").await);
+        assert!(Command::new("cp").arg("-a").arg(&owners).arg(&copy).status().unwrap().success());
+        fs::rename(&owners, &aside).unwrap();
+        fs::rename(&copy, &owners).unwrap();
+        stays_busy(&other, "k").await;
+        assert_eq!(ask(&one, renew("k", token, 60_000)).await, Reply::Renewed { block: None });
+        assert_eq!(ask(&one, release("k", token)).await, Reply::Released);
+        granted(&other, "k", Token::random(), 60_000).await;
+    });
+}
+
+#[test]
+fn a_directory_of_owners_that_was_moved_away_and_back_frees_nothing() {
+    let folder = Folder::fresh();
+    let (owners, aside) = (folder.join("locks.db.owners"), folder.join("aside"));
+    run(async {
+        let (one, other) = (SqliteStore::open(folder.db()), SqliteStore::open(folder.db()));
+        let token = Token::random();
+        granted(&one, "k", token, 60_000).await;
+        assert!(is_busy(&other, "k").await);
+        fs::rename(&owners, &aside).unwrap();
+        let start = Instant::now();
+        while count(&owners) < 2 {
+            assert!(start.elapsed() < Duration::from_secs(5), "{} owners", count(&owners));
+            assert!(is_busy(&other, "k").await);
+        }
+        fs::remove_dir_all(&owners).unwrap();
+        fs::rename(&aside, &owners).unwrap();
+        stays_busy(&other, "k").await;
+        assert_eq!(ask(&one, renew("k", token, 60_000)).await, Reply::Renewed { block: None });
+    });
+}
+
+#[test]
+fn a_directory_of_owners_that_cannot_be_entered_for_a_moment_frees_nothing() {
+    let folder = Folder::fresh();
+    let (path, owners) = (folder.db(), folder.join("locks.db.owners"));
+    let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(&folder, 0o777);
+    run(async {
+        let mut holder = Process::start_without_rights("hold", &folder, &path);
+        holder.hear();
+        let mode = owners.metadata().unwrap().permissions().mode();
+        set_mode(&owners, 0o000);
+        // The holder finds no way to its file meanwhile. Nothing tells when it has looked.
+        tokio::time::sleep(A_WHILE).await;
+        set_mode(&owners, mode);
+        let other = SqliteStore::open(path.clone());
+        stays_busy(&other, "k").await;
+        // Its file is still the sign of its life.
+        holder.kill();
+        granted(&other, "k", Token::random(), 60_000).await;
+    });
+}
+
+#[test]
+fn no_lock_is_held_twice_while_the_directory_of_owners_is_copied_moved_and_removed() {
+    let folder = Folder::fresh();
+    let (owners, aside, copy) = (folder.join("locks.db.owners"), folder.join("aside"), folder.join("copy"));
+    let mut all = [0; 3].map(|_| Process::start("linger", &folder.db()));
+    let (start, mut times) = (Instant::now(), 0);
+    let pause = || std::thread::sleep(Duration::from_millis(fastrand::u64(5..120)));
+    while start.elapsed() < Duration::from_millis(1700) {
+        pause();
+        // A store may make the directory at any of these moments, so each step may find it there, or
+        // missing.
+        if times % 3 == 0 {
+            let _ = Command::new("cp").arg("-a").arg(&owners).arg(&copy).status().unwrap();
+        }
+        let _ = fs::rename(&owners, &aside);
+        pause();
+        if times % 3 < 2 {
+            let _ = fs::remove_dir_all(&owners);
+            let _ = fs::rename(if times % 3 == 0 { &copy } else { &aside }, &owners);
+        }
+        for left in [&aside, &copy] {
+            let _ = fs::remove_dir_all(left);
+        }
+        times += 1;
+    }
+    let turns: u64 = all.iter_mut().map(|process| process.hear().parse::<u64>().unwrap()).sum();
+    let counted: u64 = fs::read_to_string(folder.join("counter")).unwrap().parse().unwrap();
+    assert_eq!(counted, turns, "an update was lost");
+    assert_eq!(check_log(&folder, 0) as u64, turns);
+    assert!(turns > 20 && times > 5, "{turns} turns, {times} times");
+}
