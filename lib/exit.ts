@@ -5,12 +5,41 @@ import { constants } from 'node:os'
 import { badType, badValue } from './arguments'
 import { bridge } from './native'
 
-/** How long an exit may be held up. What could not be released by then ends by its ttl. */
+// Taken when this is loaded: with a fake clock that stands still, the exit could take longer.
+const now = performance.now.bind(performance)
+
+/** How long all copies together may delay the exit, in ms. Other leases end by their ttl. */
 const PATIENCE = 500
 
-/** Once for each environment. Also after an uncaught exception and process.exit(), both of which reach 'exit'. */
+type Release = (patience: number) => void
+
+/**
+ * The global property with the functions that release all leases at the exit, one function for each
+ * loaded copy of this version. Test runners load a package again and again: with a listener for each
+ * copy, Node would soon warn of a leak.
+ */
+const SHARED = Symbol.for(`leasehold.exit@${require('../package.json').version}`)
+
+/**
+ * Releases the leases of this copy when its thread exits. Call it once for each bridge. The listener
+ * also runs after an uncaught exception and after process.exit().
+ */
 export function releaseOnExit(): void {
-  process.on('exit', () => bridge.releaseAll(PATIENCE))
+  const release: Release = (patience) => bridge.releaseAll(patience)
+  const world = globalThis as { [SHARED]?: Set<Release> }
+  if (world[SHARED] !== undefined) {
+    world[SHARED].add(release)
+    return
+  }
+  const releases = new Set([release])
+  // If the global object is frozen, this returns false and throws nothing.
+  Reflect.defineProperty(globalThis, SHARED, { value: releases, configurable: true })
+  process.on('exit', () => releaseAll(releases))
+}
+
+function releaseAll(releases: Iterable<Release>): void {
+  const end = now() + PATIENCE
+  for (const release of releases) release(Math.max(0, end - now()))
 }
 
 export function checkSignalNames(given: unknown): asserts given is NodeJS.Signals[] {

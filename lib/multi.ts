@@ -191,7 +191,7 @@ export class MultiLease implements api.MultiLease, Abortable {
     const outcomes = await Promise.allSettled(this.#leases.map((lease) => lease.release()))
     const failed = outcomes.find((outcome) => outcome.status === 'rejected')
     if (failed !== undefined) throw failed.reason
-    return this.#loss === undefined && outcomes.every((outcome) => outcome.status === 'fulfilled' && outcome.value)
+    return outcomes.every((outcome) => outcome.status === 'fulfilled' && outcome.value)
   }
 
   static {

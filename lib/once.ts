@@ -1,6 +1,5 @@
 // Doing a thing once in the cluster. That it is done is remembered by its lease, which nobody releases: see docs/cron.md.
 
-import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
 import {
   badType,
@@ -97,25 +96,28 @@ export async function runOnce<T>(desk: Desk, deed: Deed<T>): Promise<api.OnceOut
   try {
     const lease = await claim(desk, deed)
     if (lease === null) return { ran: false }
-    const value = await attempted(deed, lease)
-    return { ran: true, value, kept: await keepMark(deed, lease) }
+    const value = await attempted(desk, deed, lease)
+    return { ran: true, value, kept: await keepMark(desk, deed, lease) }
   } finally {
     desk.sections.end()
   }
 }
 
-async function attempted<T>(deed: Deed<T>, lease: Lease): Promise<T> {
+async function attempted<T>(desk: Desk, deed: Deed<T>, lease: Lease): Promise<T> {
   try {
     return await deed.work(lease)
   } catch (error) {
-    if (deed.onFailure === 'keep') await keepMark(deed, lease)
+    if (deed.onFailure === 'keep') await keepMark(desk, deed, lease)
     else await lease.release().catch((failure) => deed.failed(failure))
     throw error
   }
 }
 
-/** Lets the store remember; says whether it does for sure. Tries for as long as the lease is held, and so nobody else is in. */
-async function keepMark({ keep, failed }: Deed<unknown>, lease: Lease): Promise<boolean> {
+/**
+ * Makes the store remember, and returns whether it does for sure. Tries again as long as the lease is
+ * held, so that no other client runs the work, and as long as the client waits for its sections.
+ */
+async function keepMark({ sections }: Desk, { keep, failed }: Deed<unknown>, lease: Lease): Promise<boolean> {
   for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
     try {
       await lease.detach(keep)
@@ -127,7 +129,9 @@ async function keepMark({ keep, failed }: Deed<unknown>, lease: Lease): Promise<
       }
       // The work has released it, or handed it on itself.
       if (error instanceof LockError && error.code === 'ERR_LOCK_RELEASED') return false
+      if (await sections.pause(pause)) continue
+      failed(error)
+      return false
     }
-    await sleep(pause)
   }
 }

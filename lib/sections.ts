@@ -14,7 +14,7 @@ export class Sections {
   #held = 0
   #isLetGo = false
   #idle: (() => void) | undefined
-  /** Sections that keep the process alive in their own way, and what ends that. */
+  /** What to call when the process may end while sections still run. */
   readonly #asides = new Set<() => void>()
 
   /**
@@ -44,6 +44,24 @@ export class Sections {
 
   #ended(): void {
     if (--this.#running === 0) this.#idle?.()
+  }
+
+  /**
+   * Waits within a section. Resolves with `true` after `ms`, or with `false` as soon as the process
+   * may end while sections still run. The timer does not keep the process alive: the section does.
+   */
+  pause(ms: number): Promise<boolean> {
+    if (this.#isLetGo) return Promise.resolve(false)
+    return new Promise((resolve) => {
+      const end = (isOver: boolean) => {
+        clearTimeout(timer)
+        this.#asides.delete(letGo)
+        resolve(isOver)
+      }
+      const letGo = () => end(false)
+      const timer = setTimeout(() => end(true), ms).unref()
+      this.#asides.add(letGo)
+    })
   }
 
   /** Resolves when no section runs. Only one caller at a time may wait. */

@@ -62,7 +62,9 @@ export interface Lease {
   /**
    * Gives it back. A second call returns the same promise. A rejection that nobody handles does no harm.
    *
-   * @returns `true` if it was given back, `false` if it was lost or detached before
+   * @returns `true` if the store still held it for this lease and gave it back, `false` if it had ended there or was
+   * detached before. After a drain that its section outlived, the lease counts as lost here, but the store holds it until
+   * its ttl ends: the result is `true` then.
    * @throws {StoreUnavailableError} the store could not be reached: the lease is not held any more, and its
    * release is tried again until it would have ended by its ttl
    */
@@ -98,7 +100,7 @@ export interface MultiLease {
   /**
    * Gives all of them back. A second call returns the same promise. A rejection that nobody handles does no harm.
    *
-   * @returns `true` if all were still held
+   * @returns `true` if {@link Lease.release} of each of them resolves with `true`
    * @throws {StoreUnavailableError} as with {@link Lease.release}, for one of them at least
    */
   release(): Promise<boolean>

@@ -110,10 +110,17 @@ overStores('drain: races', (store) => {
     const end = gate()
     const over = locks.withLock(store.key(), () => end.passed)
     await until('it to hold', () => locks.stats().held === 1)
+    const closed = gate()
+    // Its timer is real: it was set before.
+    const closing = within('close()', closed.passed, 5_000)
     t.mock.timers.enable()
-    await locks.close({ drain: 50 })
-    t.mock.timers.reset()
-    end.pass()
+    locks.close({ drain: 50 }).then(closed.pass)
+    try {
+      await closing
+    } finally {
+      t.mock.timers.reset()
+      end.pass()
+    }
     await over
   })
 

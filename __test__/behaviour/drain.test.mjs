@@ -157,6 +157,30 @@ overStores('drain', (store) => {
     assert.equal(next.isHeld, true)
   })
 
+  test('release() after a drain that a section outlives: true, for one lease and for several', async (t) => {
+    const [locks, other] = [store.client(t, { ttl: 20_000 }), store.client(t)]
+    const [one, two, three] = [store.key(), store.key(), store.key()]
+    const [begun, end] = [gate(), gate()]
+    const released = []
+    const section = async (lease) => {
+      begun.pass()
+      await end.passed
+      released.push([lease.isHeld, await lease.release()])
+    }
+    const over = Promise.all([locks.withLock(one, section), locks.withLock([two, three], section)])
+    over.catch(() => {})
+    await until('both to be held', async () => (await other.inspect(one)) && (await other.inspect(three)))
+    await begun.passed
+    await locks.close({ drain: 0 })
+    end.pass()
+    await over
+    assert.deepEqual(released, [
+      [false, true],
+      [false, true],
+    ])
+    for (const key of [one, two, three]) assert.ok(await other.tryAcquire(key), 'given back')
+  })
+
   test('if one lease of several is lost, nothing releases the others while the section runs', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const keys = [store.key(), store.key()]

@@ -35,6 +35,32 @@ async function compete(t, store, { keys, contenders, clients: count }) {
   return { ahead: Math.round(ahead), grants }
 }
 
+/**
+ * Breaks one lock again and again, while contenders of several clients take turns at it. Returns how
+ * many µs a fence was ahead of the wall clock at most, how many breaks there were, and how many leases.
+ */
+async function storm(t, store, { clients: count, breakers }) {
+  const clients = Array.from({ length: count }, () => store.client(t))
+  const [key, end] = [store.key(), performance.now() + SECONDS * 1_000]
+  let [ahead, breaks, grants] = [Number.NEGATIVE_INFINITY, 0, 0]
+  const contend = async (locks) => {
+    while (performance.now() < end) {
+      // It may be lost before it is handed over.
+      const lease = await locks.acquire(key, { wait: 60_000 }).catch(() => null)
+      if (lease === null) continue
+      ahead = Math.max(ahead, lease.fence - wallMicros())
+      grants++
+      await lease.release()
+    }
+  }
+  const breakAll = async (locks) => {
+    for (; performance.now() < end; breaks++) await locks.forceRelease(key)
+  }
+  const contenders = Array.from({ length: 8 * count }, (_, i) => contend(clients[i % count]))
+  await Promise.all([...contenders, ...Array.from({ length: breakers }, () => breakAll(clients[0]))])
+  return { ahead: Math.round(ahead), breaks, grants }
+}
+
 overStores('fences stay at the clock', (store) => {
   for (const [title, crowd] of [
     ['64 keys, handed over between 8 clients', { keys: 64, contenders: 8, clients: 8 }],
@@ -47,6 +73,21 @@ overStores('fences stay at the clock', (store) => {
       t.diagnostic(`${grants} leases, at most ${ahead} µs ahead`)
       assert.ok(grants > 1_000, `${grants} leases`)
       assert.ok(ahead <= MOST_AHEAD, `${ahead} µs ahead of the clock after ${grants} leases`)
+    })
+  }
+
+  for (const crowd of [
+    { clients: 4, breakers: 1 },
+    { clients: 16, breakers: 16 },
+  ]) {
+    const { clients, breakers } = crowd
+    test(`forceRelease() again and again by ${breakers}, with waiters of ${clients} clients`, async (t) => {
+      const { ahead, breaks, grants } = await storm(t, store, crowd)
+      t.diagnostic(`${breaks} breaks, ${grants} leases, at most ${ahead} µs ahead`)
+      assert.ok(breaks > 1_000 && grants > 100, `${breaks} breaks, ${grants} leases`)
+      // All breaks may come at the same time, and each may lose two reservations of 64 fences.
+      const most = MOST_AHEAD + breakers * 2 * 64
+      assert.ok(ahead <= most, `${ahead} µs ahead of the clock after ${breaks} breaks`)
     })
   }
 })

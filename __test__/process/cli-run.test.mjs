@@ -87,8 +87,12 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     const store = sqlite(t)
     const env = { LEASEHOLD_URL: store }
     const first = await run(t, ['run', 'a key', '--', 'sh', '-c', 'env | grep ^LEASEHOLD; exit 7'], env)
-    const lines = first.stdout.trim().split('\n').sort()
-    assert.deepEqual([first.code, first.stderr, lines.length], [7, '', 3])
+    // Those of the tests are inherited by every command.
+    const isOurs = (line) => !line.startsWith('LEASEHOLD_TEST_')
+    const lines = first.stdout.trim().split('\n').filter(isOurs).sort()
+    const names = lines.map((line) => line.split('=', 1)[0])
+    assert.deepEqual([first.code, first.stderr], [7, ''])
+    assert.deepEqual(names, ['LEASEHOLD_FENCE', 'LEASEHOLD_KEY', 'LEASEHOLD_URL'])
     assert.equal(lines[1], 'LEASEHOLD_KEY=a key')
     const fence = Number(/^LEASEHOLD_FENCE=(\d+)$/.exec(lines[0])[1])
     const second = await run(t, ['run', 'a key', '--', 'sh', '-c', 'echo $LEASEHOLD_FENCE; echo oh >&2'], env)

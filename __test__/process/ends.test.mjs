@@ -45,6 +45,19 @@ for (const name of sharedStoreNames) {
       })
     }
 
+    test('20 copies of the package in one process share a listener, and the exit releases the leases of all', async (t) => {
+      const store = await openStore(name, t)
+      const locks = createLockClient({ store, prefix: 'many:' })
+      atEnd(t, () => locks.close())
+      const child = startChild(t, 'reloads.mjs', { store, count: 20 })
+      const { copies, listeners, warnings } = await child.next('held', 60_000)
+      assert.deepEqual({ copies, listeners, warnings }, { copies: 20, listeners: 1, warnings: [] })
+      assert.ok(await locks.inspect('k0'))
+      child.tell('end')
+      assert.deepEqual(await within('the end', child.ended, 10_000), { code: 0, signal: null })
+      await assertFree(locks, 20)
+    })
+
     test('releaseOnSignal: SIGTERM releases, and the process still ends of SIGTERM', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store, prefix: 'many:' })

@@ -4,6 +4,7 @@
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 const BOOT_ID = '/proc/sys/kernel/random/boot_id'
@@ -62,3 +63,12 @@ export function afterReboot(folder, uptime = 3) {
 
 /** Returns why a reboot can't be simulated here, or false. */
 export const noReboot = (folder) => noTimeNamespaces || refusal('another boot', afterReboot(folder))
+
+/** Returns a launcher of processes to which `folder` is an empty file system of `size`, such as `1m`. */
+export const onSmallFileSystem = (folder, size) => [
+  ...['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"', 'sh'],
+  ...[size, folder],
+]
+
+/** Why small file systems can't be made here, or false. */
+export const noSmallFileSystem = refusal('a file system', onSmallFileSystem(tmpdir(), '1m'))

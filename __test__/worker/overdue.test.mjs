@@ -57,6 +57,26 @@ overStores('worker: overdue', (store) => {
     await until("'lost'", () => losses.length === 1)
   })
 
+  test('work is never overdue with an endless stopTimeout', async (t) => {
+    const [other, end] = [store.client(t), gate()]
+    let lease
+    const { worker, key, errors } = startWorker(t, store.url, {
+      stopTimeout: Number.POSITIVE_INFINITY,
+      startWork(given) {
+        lease = given
+        return end.passed
+      },
+    })
+    await once(worker, 'acquired')
+    const stopping = worker.stop()
+    await sleep(200) // nothing is to happen
+    assert.deepEqual([errors, worker.state, lease.isHeld, lease.signal.aborted], [[], 'cleanup', true, false])
+    assert.equal(await other.tryAcquire(key), null)
+    end.pass()
+    await within('stop()', stopping)
+    assert.ok(await other.tryAcquire(key))
+  })
+
   test('no second tenure begins while the work of the first still runs', async (t) => {
     const [other, end, fences] = [store.client(t), gate(), []]
     let overlaps = 0

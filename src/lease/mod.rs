@@ -74,13 +74,20 @@ impl Fence {
     /// since 1970 that is the year 2255.
     pub const MAX: Fence = Fence((1 << 53) - 1);
 
+    /// The latest wall clock that fences follow, in µs since 1970: the beginning of the year 2200. A
+    /// clock beyond it is wrong, and would use up all fences: those that it gave stay in the store when
+    /// the clock is right again. If this is later, fewer fences remain above it. Now as many remain as
+    /// a million leases per second use in 55 years.
+    pub const LATEST_WALL_US: u64 = 7_258_118_400_000_000;
+
     /// A value below every fence. Stands for the last fence if there was none.
     pub const NONE: Fence = Fence(0);
 
-    /// The fence of the next lease, when `self` was the last one and the store's wall clock shows
-    /// `wall_us` microseconds since 1970: it grows without the clock, and by the clock if the last
-    /// fence was lost together with the data.
+    /// Returns the fence of the next lease, when `self` was the last one and the store's wall clock
+    /// shows `wall_us` microseconds since 1970. It grows without the clock, and by the clock if the last
+    /// fence was lost together with the data. It ignores a clock beyond [`Fence::LATEST_WALL_US`].
     pub fn next(self, wall_us: u64) -> Fence {
+        let wall_us = if wall_us > Fence::LATEST_WALL_US { 0 } else { wall_us };
         Fence((self.0 + 1).max(wall_us).min(Fence::MAX.0))
     }
 
@@ -145,6 +152,17 @@ mod tests {
         assert_eq!(Fence(41).next(7), Fence(42));
         assert_eq!(Fence(0).next(1_700_000_000_000_000), Fence(1_700_000_000_000_000));
         assert_eq!(Fence::MAX.next(u64::MAX), Fence::MAX);
+    }
+
+    #[test]
+    fn a_wall_clock_of_a_distant_year_neither_uses_up_the_fences_nor_stops_them() {
+        let (today, year_2300) = (1_700_000_000_000_000, 10_413_792_000_000_000);
+        let before = Fence::NONE.next(today);
+        let during = before.next(year_2300);
+        assert_eq!((during, during.next(u64::MAX)), (Fence(today + 1), Fence(today + 2)));
+        assert_eq!(during.next(today + 1_000_000), Fence(today + 1_000_000), "the clock is right again");
+        assert_eq!(Fence::NONE.next(Fence::LATEST_WALL_US), Fence(Fence::LATEST_WALL_US));
+        const { assert!(Fence::MAX.0 - Fence::LATEST_WALL_US > 50 * 365 * 86_400 * 1_000_000) };
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! [`LeaseTable`] is the whole of it and is pure: time comes in as an argument, so that any number of
 //! stores can be simulated at any instant. [`MemoryStore`] puts it behind the contract, with the real clock.
 
+mod pace;
+
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -10,12 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::pace::Pace;
 use super::diagnosis::{Facts, Report};
 use super::listing::{Listing, Wanted};
 use super::rules::{Lock, Turn, Waiting};
-use super::{Absence, Answer, Listener, Notice, Reply, Request, Store};
+use super::{Absence, Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind};
 use crate::engine::clock;
 use crate::lease::{Fence, Instant, Key};
 
@@ -36,6 +39,8 @@ pub struct LeaseTable {
     /// The largest fence of leases that have ended. One number serves all keys, so that the table
     /// can forget a key. See [`rules`](super::rules).
     floor: Fence,
+    /// How fast locks may be broken.
+    pace: Pace,
     /// At which instant the next sweep is due.
     sweep_at: Instant,
     /// After how many more new locks the next sweep is due, should it be sooner.
@@ -50,6 +55,7 @@ impl Default for LeaseTable {
             name: "memory:".into(),
             locks: FxHashMap::default(),
             floor: Fence::NONE,
+            pace: Pace::default(),
             sweep_at: Instant::from_micros(0),
             sweep_in: SWEEP_AFTER,
             notices: Vec::new(),
@@ -65,6 +71,7 @@ impl LeaseTable {
         if now >= self.sweep_at || self.sweep_in == 0 {
             self.sweep(now);
         }
+        let known_floor = self.floor;
         let floor = Cell::from_mut(&mut self.floor);
         let mut fences = |after: Fence, _: u32| floor.get().max(after).next(wall_us);
         let mut raise = |fence: Fence| floor.set(floor.get().max(fence));
@@ -114,7 +121,11 @@ impl LeaseTable {
                 lock.adopt(token, heir, ttl, &holder, &mut turn)
             }
             Request::Accept { token, fence, count, .. } => lock.accept(token, fence, count, &mut turn),
-            Request::Break { .. } => lock.break_all(&mut turn),
+            Request::Break { .. } => {
+                let reached = known_floor.0.max(wall_us);
+                self.pace.lose(now, lock.last_fence().0.saturating_sub(reached));
+                lock.break_all(&mut turn)
+            }
             Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. } => {
                 unreachable!("answered above")
             }
@@ -123,6 +134,12 @@ impl LeaseTable {
             entry.remove();
         }
         Ok(reply)
+    }
+
+    /// Returns how long `request` has to wait before [`LeaseTable::apply`], at `now`. Only breaks wait,
+    /// and only if many came before: see [`pace`].
+    pub fn delay(&self, request: &Request, now: Instant) -> Option<Duration> {
+        matches!(request, Request::Break { .. }).then(|| self.pace.delay(now)).flatten()
     }
 
     fn list(&self, wanted: &Wanted, now: Instant) -> Listing {
@@ -192,6 +209,32 @@ impl MemoryStore {
         Rc::new(Self { table: RefCell::new(table), listener: OnceCell::new() })
     }
 
+    /// Waits until `request` may be carried out; fails if that is after `deadline`.
+    async fn wait(&self, request: &Request, deadline: Instant) -> Result<(), StoreError> {
+        loop {
+            let now = clock::now();
+            let Some(delay) = self.table.borrow().delay(request, now) else { return Ok(()) };
+            if now + delay > deadline {
+                let message = format!(
+                    "locks of {} are broken so often that their fences would run ahead of the clock; break them less often",
+                    self.table.borrow().name
+                );
+                return Err(StoreError::not_done(StoreErrorKind::Loading, message));
+            }
+            // Nobody who was handed a lease should wait, too.
+            self.tell();
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// Tells the waiters that were handed leases.
+    fn tell(&self) {
+        let notices = self.table.borrow_mut().take_notices();
+        if let Some(listener) = self.listener.get() {
+            notices.into_iter().for_each(|notice| listener(notice));
+        }
+    }
+
     /// How many locks are remembered, those included that ran out and were not swept yet.
     pub fn len(&self) -> usize {
         self.table.borrow().len()
@@ -207,19 +250,33 @@ impl Store for MemoryStore {
     fn execute(
         self: Rc<Self>,
         batch: Vec<Request>,
-        _timeout: Duration,
+        timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>> {
         Box::pin(async move {
-            let (now, wall_us) = (clock::now(), clock::wall_us());
-            let mut table = self.table.borrow_mut();
-            let answers = batch.into_iter().map(|request| table.apply(request, now, wall_us)).collect();
-            let notices = table.take_notices();
-            drop(table);
-            if let Some(listener) = self.listener.get() {
-                notices.into_iter().for_each(|notice| listener(notice));
+            let (mut now, mut wall_us) = (clock::now(), clock::wall_us());
+            let deadline = now + timeout;
+            let mut answers = Vec::with_capacity(batch.len());
+            for request in batch {
+                if self.table.borrow().delay(&request, now).is_some() {
+                    if let Err(error) = self.wait(&request, deadline).await {
+                        answers.push(Err(error));
+                        continue;
+                    }
+                    (now, wall_us) = (clock::now(), clock::wall_us());
+                }
+                answers.push(self.table.borrow_mut().apply(request, now, wall_us));
             }
+            self.tell();
             answers
         })
+    }
+
+    /// Puts the locks that are broken into a part of their own, because breaks may have to wait.
+    fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
+        let is_break = |request: &&Request| matches!(request, Request::Break { .. });
+        let broken: FxHashSet<&Key> = batch.iter().filter(is_break).filter_map(Request::key).collect();
+        let part = |request: &Request| u32::from(request.key().is_some_and(|key| broken.contains(key)));
+        (!broken.is_empty()).then(|| batch.iter().map(part).collect())
     }
 
     fn listen(&self, listener: Listener) {
@@ -236,7 +293,7 @@ impl Store for MemoryStore {
 mod tests {
     use super::*;
     use crate::lease::{Token, Ttl};
-    use crate::store::Ask;
+    use crate::store::{Ask, Place};
 
     const WALL: u64 = 1_700_000_000_000_000;
 
@@ -301,6 +358,49 @@ mod tests {
         table.apply(Request::Ping, at(1_000), WALL).unwrap();
         assert!(table.is_empty());
         assert_eq!(fence(acquire(&mut table, "k", Token::random(), 10, 1_000)), WALL + 64);
+    }
+
+    /// Breaks a lock that always has a waiter every 40 µs, for one second. Returns how many µs the last
+    /// fence was ahead of the wall clock, how many breaks there were and how long they had to wait.
+    fn storm(table: &mut LeaseTable) -> (i64, u32, Duration) {
+        let (mut now, mut breaks, mut waited, mut last) = (at(10_000), 0, Duration::ZERO, Fence::NONE);
+        let wall = |now: Instant| WALL + now.as_micros();
+        let (end, ttl) = (now + Duration::from_secs(1), Ttl::from_millis(10_000).unwrap());
+        let ask = || Ask::new("k".into(), Token::random(), ttl, "h".into());
+        table.apply(Request::Acquire(ask()), now, wall(now)).unwrap();
+        while now < end {
+            let waiter = Ask { place: Some(Place { number: 1 }), ..ask() };
+            table.apply(Request::Acquire(waiter), now, wall(now)).unwrap();
+            let request = Request::Break { key: "k".into() };
+            while let Some(delay) = table.delay(&request, now) {
+                (now, waited) = (now + delay, waited + delay);
+            }
+            table.apply(request, now, wall(now)).unwrap();
+            let told = table.take_notices();
+            let [Notice::Granted { fence: Some(fence), .. }] = told[..] else { panic!("{told:?}") };
+            assert!(fence > last);
+            (now, breaks, last) = (now + Duration::from_micros(40), breaks + 1, fence);
+        }
+        (last.0.cast_signed() - wall(now).cast_signed(), breaks, waited)
+    }
+
+    #[test]
+    fn fences_do_not_run_ahead_of_the_clock_while_a_lock_with_waiters_is_broken_again_and_again() {
+        let mut table = LeaseTable::default();
+        let (ahead, breaks, _) = storm(&mut table);
+        assert!(ahead < 1_000, "{ahead} µs ahead after {breaks} breaks");
+        assert!(breaks > 10_000, "{breaks}");
+    }
+
+    #[test]
+    fn breaks_wait_no_longer_after_the_wall_clock_was_set_back() {
+        let mut table = LeaseTable::default();
+        let (_, breaks, waited) = storm(&mut table);
+        let mut table = LeaseTable { floor: Fence(WALL + 3_600_000_000), ..LeaseTable::default() };
+        let (ahead, late_breaks, late_waited) = storm(&mut table);
+        assert!(ahead > 3_500_000_000, "{ahead}");
+        assert!(late_breaks + 100 > breaks, "{late_breaks} breaks, {breaks} before");
+        assert!(late_waited < waited + Duration::from_millis(10), "{late_waited:?}, {waited:?} before");
     }
 
     #[test]

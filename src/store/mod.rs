@@ -234,6 +234,17 @@ impl Request {
             | Request::Inspect { key } => Some(key),
         }
     }
+
+    /// Returns whose lease it begins or prolongs, and the ttl.
+    pub fn lease(&self) -> Option<(Token, Ttl)> {
+        match self {
+            Request::Acquire(Ask { token, ttl, .. })
+            | Request::Renew { token, ttl, .. }
+            | Request::Detach { token, ttl, .. }
+            | Request::Adopt { heir: token, ttl, .. } => Some((*token, *ttl)),
+            _ => None,
+        }
+    }
 }
 
 /// What a store says when it did what it was asked, or found that it could not be done.

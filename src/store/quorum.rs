@@ -16,9 +16,10 @@
 //!   stay away for the longest ttl after a crash.
 //!
 //! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`batches`] and [`post`]
-//! know what is asked together; [`places`] who waits; [`debts`] what is still to be released where; [`sightings`] makes one
+//! know what is asked together; [`backers`] which nodes a lease counts on; [`places`] who waits; [`debts`] what is still to be released where; [`sightings`] makes one
 //! of what the nodes see; [`reports`] of what is found out about them; [`votes`] puts in words why it failed.
 
+mod backers;
 mod ballot;
 mod batches;
 pub mod council;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::council::is_of_lease;
 use super::reports::reports;
 use super::sightings::{inspected, listed, merged, most_common};
 use super::votes;
 use crate::lease::{Fence, Instant};
 use crate::mutants::{self, Mutant};
-use crate::store::{Absence, Answer, Ask, Reply, Request};
+use crate::store::{Absence, Answer, Ask, Reply, Request, StoreError};
 
 /// How many nodes there are, how they are called, and how many make a majority.
 pub struct Nodes {
@@ -37,6 +38,8 @@ pub struct Ballot {
     /// What each node answered.
     votes: Vec<Option<Answer>>,
     stage: Stage,
+    /// Which nodes granted it and then refused its fence, as bits.
+    refused: u64,
     /// How many answers of nodes are still to come, of either round.
     pub awaited: usize,
 }
@@ -128,7 +131,13 @@ fn voice(answer: &Answer) -> Voice {
 impl Ballot {
     /// A request that every node is about to be asked.
     pub fn new(request: Request, nodes: &Nodes) -> Self {
-        Self { request, votes: vec![None; nodes.count()], stage: Stage::Asking, awaited: nodes.count() }
+        Self {
+            request,
+            votes: vec![None; nodes.count()],
+            stage: Stage::Asking,
+            refused: 0,
+            awaited: nodes.count(),
+        }
     }
 
     /// Whether nobody waits for what follows from it.
@@ -152,6 +161,17 @@ impl Ballot {
             .enumerate()
             .filter(|(_, vote)| yes(vote))
             .fold(0, |bits, (node, _)| bits | 1 << node)
+    }
+
+    /// Which nodes said yes, and did not refuse the fence, as bits.
+    pub fn agreeing(&self) -> u64 {
+        let yes = |vote: &Option<Answer>| vote.as_ref().is_some_and(|vote| voice(vote) == Voice::Yes);
+        self.votes
+            .iter()
+            .enumerate()
+            .filter(|(_, vote)| yes(vote))
+            .fold(0, |bits, (node, _)| bits | 1 << node)
+            & !self.refused
     }
 
     /// Which nodes said that it is next when a lease ends that has no more than `left`, and how much that was.
@@ -213,6 +233,20 @@ impl Ballot {
         }
     }
 
+    /// A node has lost its leases with `error`: what it said of this one does not count any more.
+    pub fn lost(&mut self, node: usize, error: StoreError, nodes: &Nodes) -> Verdict {
+        let said = self.votes[node].as_ref().and_then(|vote| vote.as_ref().ok());
+        if self.is_settled() || !said.is_some_and(is_of_lease) {
+            return Verdict::Open;
+        }
+        self.votes[node] = Some(Err(error.clone()));
+        let Stage::Accepting(round) = &mut self.stage else { return self.decide(nodes) };
+        if round.said[node] != Said::Nothing {
+            round.said[node] = Said::Refused(Err(error));
+        }
+        self.count_accepted(nodes)
+    }
+
     /// A node answered whether it accepts the lease's fence.
     pub fn accepted(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Verdict {
         let Stage::Accepting(round) = &mut self.stage else { return Verdict::Open };
@@ -221,7 +255,10 @@ impl Ballot {
         }
         round.said[node] = match answer {
             Ok(Reply::Accepted) => Said::Accepted,
-            other => Said::Refused(other),
+            other => {
+                self.refused |= 1 << node;
+                Said::Refused(other)
+            }
         };
         self.count_accepted(nodes)
     }

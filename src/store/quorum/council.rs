@@ -1,16 +1,25 @@
 //! All requests that a quorum is asked, on their way through its nodes. Pure: time comes in as an argument, and what is to
 //! be sent comes out, so that it is simulated as it runs.
 
-use std::collections::hash_map::Entry;
+mod asking;
+mod endings;
+mod holding;
+mod lost;
+mod motion;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use self::asking::Asking;
+pub use self::lost::is_of_lease;
+use self::motion::Motion;
+use super::backers::Backers;
 use super::ballot::{Ballot, Nodes, Verdict};
 use super::batches::{Batches, Settled};
 use super::debts::Debts;
-use super::places::{Heard, Places};
+use super::places::Places;
 use super::post::{Post, Tag};
 use crate::lease::{Fence, Instant, Key, Mode, Token};
 use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
@@ -19,9 +28,6 @@ use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKi
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
 /// See [`SHORTEST_PATIENCE`].
 const LONGEST_PATIENCE: Duration = Duration::from_millis(50);
-/// Who has too few nodes waits for the end of a lease in its way, should that be so near: it does not end at all of them at
-/// once, and nobody is told of it.
-const NEAR: Duration = Duration::from_millis(5);
 /// How long a release that is owed to a node may take.
 const DEBT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -38,30 +44,6 @@ pub struct Effects {
     pub notices: Vec<Notice>,
 }
 
-/// A ballot, and whose it is.
-struct Motion {
-    ballot: Ballot,
-    batch: u64,
-    index: usize,
-    /// When the nodes were asked, and how long each may take.
-    asked: Instant,
-    timeout: Duration,
-    /// Whether it was an adoption that is over: nobody will release what a node gives it.
-    refused: bool,
-    /// Whether those nodes were asked again at which a lease in the way was about to end.
-    asked_again: bool,
-    /// Whether it has waited for the rest of the nodes, so that the time it took says nothing of the network.
-    held: bool,
-}
-
-/// A token with looks of which not all nodes were heard.
-#[derive(Default)]
-struct Asking {
-    looks: u32,
-    /// Whether it was released, or has had its day: nobody will release what a node gives it after that.
-    refused: bool,
-}
-
 /// See the module.
 pub struct Council {
     nodes: Nodes,
@@ -72,8 +54,9 @@ pub struct Council {
     holding: Vec<u64>,
     post: Post,
     /// Who has looks of which not all nodes were heard.
-    asking: FxHashMap<Token, Asking>,
+    asking: Asking,
     places: Places,
+    backers: Backers,
     debts: Debts,
     /// The last number given to a ballot.
     serial: u64,
@@ -93,8 +76,9 @@ impl Council {
             motions: FxHashMap::default(),
             holding: Vec::new(),
             post: Post::default(),
-            asking: FxHashMap::default(),
+            asking: Asking::default(),
             places: Places::default(),
+            backers: Backers::default(),
             debts: Debts::new(count),
             serial: 0,
             trip: SHORTEST_PATIENCE,
@@ -132,13 +116,16 @@ impl Council {
         let id = self.serial;
         match &request {
             Request::Acquire(Ask { token, place, .. }) => {
-                self.asking.entry(*token).or_default().looks += 1;
+                self.asking.begin(*token);
                 match place {
                     Some(place) => self.places.look(now, *token, place.number, id),
                     None => self.places.forget(*token),
                 }
             }
-            Request::Release { token, .. } => self.refuse(*token),
+            Request::Release { token, .. } => {
+                self.backers.forget(*token);
+                self.refuse(*token);
+            }
             _ => {}
         }
         // What may need a second round leaves it time.
@@ -150,24 +137,12 @@ impl Council {
             self.post.draft(node, timeout, request.clone(), Tag::Vote(id));
         }
         let ballot = Ballot::new(request, &self.nodes);
-        self.motions.insert(
-            id,
-            Motion {
-                ballot,
-                batch,
-                index,
-                asked: now,
-                timeout,
-                refused: false,
-                asked_again: false,
-                held: false,
-            },
-        );
+        self.motions.insert(id, Motion::new(ballot, batch, index, now, timeout));
     }
 
     /// A node has answered a call.
     pub fn answered(&mut self, now: Instant, call: u64, answers: Vec<Answer>) {
-        let Some((node, tags)) = self.post.answered(call) else { return };
+        let Some((node, tags, trusted)) = self.post.answered(call) else { return };
         debug_assert_eq!(tags.len(), answers.len(), "a node answers each request once");
         if let Some(Tag::Debt) = tags.first() {
             let failed: Vec<bool> = answers.iter().map(is_owed).collect();
@@ -175,6 +150,7 @@ impl Council {
             self.debts.paid(now, node, &failed, jitter);
         } else {
             for (tag, answer) in tags.into_iter().zip(answers) {
+                let answer = if trusted { answer } else { self.outdated(node, tag, answer) };
                 match tag {
                     Tag::Vote(id) => self.voted(now, id, node, answer),
                     Tag::Accept(id) => self.accepted(now, id, node, answer),
@@ -193,7 +169,7 @@ impl Council {
                 self.debts.released(now, node, key, *token, is_owed(&answer));
             }
             Request::Acquire(ask) => {
-                let is_refused = self.asking.get(&ask.token).is_some_and(|asking| asking.refused);
+                let is_refused = self.asking.is_refused(ask.token);
                 if !matches!(answer, Err(StoreError { maybe_done: false, .. }) | Ok(Reply::Busy { .. })) {
                     self.places.touched(ask.token, node);
                 }
@@ -222,6 +198,11 @@ impl Council {
             _ => {}
         }
         let Some(motion) = self.motions.get_mut(&id) else { return };
+        if let Some((token, _)) = motion.ballot.request.lease()
+            && matches!(&answer, Ok(reply) if motion.ballot.is_settled() && is_of_lease(reply))
+        {
+            self.backers.joined(token, id, node);
+        }
         let verdict = motion.ballot.voted(node, answer, &self.nodes);
         self.follow(now, id, verdict);
     }
@@ -252,38 +233,10 @@ impl Council {
 
     /// Nothing more will be heard of it.
     fn forget(&mut self, id: u64) {
-        let Some(Motion { ballot: Ballot { request: Request::Acquire(ask), .. }, .. }) =
+        if let Some(Motion { ballot: Ballot { request: Request::Acquire(ask), .. }, .. }) =
             self.motions.remove(&id)
-        else {
-            return;
-        };
-        if let Entry::Occupied(mut asking) = self.asking.entry(ask.token) {
-            asking.get_mut().looks -= 1;
-            if asking.get().looks == 0 {
-                asking.remove();
-            }
-        }
-    }
-
-    /// Somebody else has the other nodes. Whoever has the fewest gives way first, by and large.
-    fn hold(&mut self, now: Instant, id: u64) {
-        let share = 0.5 + self.rng.f64();
-        let patience = self.patience();
-        let Some(motion) = self.motions.get_mut(&id) else { return };
-        let granted = motion.ballot.granted().count_ones();
-        let until = now + (patience * granted.max(1)).mul_f64(share);
-        // A millisecond more than the node said, because it counts in whole ones.
-        let near = motion.ballot.ending(NEAR).map(|(_, left)| now + left + Duration::from_millis(1)).max();
-        let until = near.map_or(until, |near| near.max(until));
-        motion.ballot.hold(until.min(motion.asked + motion.timeout));
-        motion.held = true;
-        self.holding.push(id);
-        // Those that have handed it the lock since they said that it has to wait.
-        if let Request::Acquire(Ask { token, .. }) = motion.ballot.request {
-            let handed = self.places.handed_to(token);
-            for node in (0..self.nodes.count()).filter(|node| handed & 1 << node != 0) {
-                self.heard(now, node, Heard::Look(id));
-            }
+        {
+            self.asking.end(ask.token);
         }
     }
 
@@ -303,71 +256,6 @@ impl Council {
         }
     }
 
-    fn end(&mut self, now: Instant, id: u64, answer: Answer) {
-        let Some(motion) = self.motions.get(&id) else { return };
-        let (batch, index, asked, held) = (motion.batch, motion.index, motion.asked, motion.held);
-        let key = motion.ballot.request.key().cloned();
-        match (&motion.ballot.request, key.as_ref()) {
-            (Request::Acquire(Ask { token, .. }), Some(key)) => {
-                self.acquire_ended(now, id, key, *token, &answer)
-            }
-            (Request::Adopt { heir, .. }, Some(key)) if matches!(answer, Ok(Reply::NotHeld(_))) => {
-                self.adoption_failed(now, id, key, *heir)
-            }
-            _ => {}
-        }
-        // To wait as long as one has waited would be to wait ever longer.
-        if answer.is_ok() && !held {
-            let took = now.since(asked);
-            self.trip = (self.trip * 7 + took.min(LONGEST_PATIENCE)) / 8;
-        }
-        self.settle(now, batch, index, key, answer);
-    }
-
-    fn acquire_ended(&mut self, now: Instant, id: u64, key: &Key, token: Token, answer: &Answer) {
-        let patience = self.patience();
-        let Some(motion) = self.motions.get_mut(&id) else { return };
-        let granted = motion.ballot.granted();
-        match answer {
-            Ok(Reply::Queued { .. }) => self.places.queued(now, token, id, granted, patience),
-            Ok(Reply::Busy { .. }) => {
-                for node in motion.ballot.doubtful() {
-                    self.debts.owe(now, node, key, token, true);
-                }
-                self.refuse(token);
-            }
-            // The token has had its day; what it has at some nodes is nobody's.
-            Err(_) => {
-                let touched = granted | self.places.touched_by(token);
-                for node in motion.ballot.doubtful() {
-                    self.debts.owe(now, node, key, token, true);
-                }
-                for node in (0..self.nodes.count()).filter(|node| touched & 1 << node != 0) {
-                    self.debts.owe(now, node, key, token, false);
-                }
-                self.refuse(token);
-            }
-            Ok(_) => self.places.forget(token),
-        }
-    }
-
-    /// The heir is told that it is lost, and has no use for the few nodes that it has.
-    fn adoption_failed(&mut self, now: Instant, id: u64, key: &Key, heir: Token) {
-        let Some(motion) = self.motions.get_mut(&id) else { return };
-        motion.refused = true;
-        for (node, is_straggler) in motion.ballot.adopting() {
-            self.debts.owe(now, node, key, heir, is_straggler);
-        }
-    }
-
-    /// Nobody will use what any look by `token` is yet granted.
-    fn refuse(&mut self, token: Token) {
-        if let Some(asking) = self.asking.get_mut(&token) {
-            asking.refused = true;
-        }
-        self.places.forget(token);
-    }
-
     fn settle(&mut self, now: Instant, id: u64, index: usize, key: Option<Key>, answer: Answer) {
         match self.batches.settle(id, index, key.as_ref(), answer) {
             Settled::Open => {}
@@ -376,36 +264,6 @@ impl Council {
                 self.propose(now, id, index, request, timeout);
             }
             Settled::Done(answers) => self.effects.answers.push((id, answers)),
-        }
-    }
-
-    /// A node says something by itself.
-    pub fn noticed(&mut self, now: Instant, node: usize, notice: Notice) {
-        match notice {
-            Notice::Granted { number, .. } => {
-                let (enough, patience) = (self.nodes.majority(), self.patience());
-                let heard = self.places.noticed(now, number, node, enough, patience);
-                self.heard(now, node, heard);
-            }
-            // One node is not the quorum: a lease still counts at the other nodes.
-            Notice::Lost(_) => self.effects.notices.push(Notice::Missed),
-            other => self.effects.notices.push(other),
-        }
-    }
-
-    fn heard(&mut self, now: Instant, node: usize, heard: Heard) {
-        match heard {
-            Heard::Nothing => {}
-            Heard::Call(number) => self.effects.notices.push(Notice::Granted { number, fence: None }),
-            Heard::Look(id) => {
-                // It holds a minority, and waits for just this.
-                let Some(motion) = self.motions.get_mut(&id) else { return };
-                let Some(until) = motion.ballot.holds_until() else { return };
-                motion.ballot.awaited += 1;
-                let request = motion.ballot.request.clone();
-                let left = until.since(now).max(SHORTEST_PATIENCE);
-                self.post.draft(node, left, request, Tag::Vote(id));
-            }
         }
     }
 
@@ -432,27 +290,6 @@ impl Council {
             self.effects.notices.push(Notice::Granted { number, fence: None });
         }
         self.pay_debts(now);
-    }
-
-    /// Before it gives way: once more those nodes at which a lease in the way has ended since they were asked. Whether there
-    /// are any.
-    fn ask_again(&mut self, now: Instant, id: u64) -> bool {
-        let patience = self.patience();
-        let Some(motion) = self.motions.get_mut(&id) else { return false };
-        let until = (now + patience).min(motion.asked + motion.timeout);
-        if std::mem::replace(&mut motion.asked_again, true) || until <= now {
-            return false;
-        }
-        let ended: Vec<usize> = motion.ballot.ending(NEAR).map(|(node, _)| node).collect();
-        if ended.is_empty() {
-            return false;
-        }
-        motion.ballot.hold(until);
-        self.holding.push(id);
-        for node in ended {
-            self.heard(now, node, Heard::Look(id));
-        }
-        true
     }
 
     /// When [`Council::tick`] has something to do next.

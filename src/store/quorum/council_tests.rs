@@ -449,3 +449,6 @@ fn an_heir_that_a_node_may_have_from_an_earlier_attempt_is_taken_back_from_it() 
     chamber.answer(0, away());
     assert!(releases(chamber.asked(0), heir), "{:?}", chamber.calls);
 }
+
+#[path = "council/lost_tests.rs"]
+mod lost_tests;

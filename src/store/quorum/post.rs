@@ -38,11 +38,18 @@ struct Draft {
     tags: Vec<Tag>,
 }
 
+struct Sent {
+    node: usize,
+    tags: Vec<Tag>,
+    /// Whether what the answers say of leases counts.
+    trusted: bool,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Post {
     drafts: Vec<Draft>,
-    sent: FxHashMap<u64, (usize, Vec<Tag>)>,
+    sent: FxHashMap<u64, Sent>,
     calls: Vec<Call>,
     /// The last number given to a call.
     last: u64,
@@ -67,9 +74,17 @@ impl Post {
         self.send(Draft { node, timeout, requests, tags });
     }
 
-    /// What a call that is answered was about: its node, and what each of its answers means.
-    pub fn answered(&mut self, call: u64) -> Option<(usize, Vec<Tag>)> {
-        self.sent.remove(&call)
+    /// What a call that is answered was about: its node, what each of its answers means, and whether
+    /// what they say of leases counts.
+    pub fn answered(&mut self, call: u64) -> Option<(usize, Vec<Tag>, bool)> {
+        self.sent.remove(&call).map(|Sent { node, tags, trusted }| (node, tags, trusted))
+    }
+
+    /// Trusts no answer of `node` to a call that was sent before: it has lost its leases meanwhile.
+    pub fn distrust(&mut self, node: usize) {
+        for sent in self.sent.values_mut().filter(|sent| sent.node == node) {
+            sent.trusted = false;
+        }
     }
 
     /// Takes what is to be sent.
@@ -83,7 +98,7 @@ impl Post {
     fn send(&mut self, draft: Draft) {
         let Draft { node, timeout, requests, tags } = draft;
         self.last += 1;
-        self.sent.insert(self.last, (node, tags));
+        self.sent.insert(self.last, Sent { node, tags, trusted: true });
         self.calls.push(Call { id: self.last, node, requests, timeout });
     }
 }

@@ -3,6 +3,7 @@
 //! - this file: the store as the engine sees it;
 //! - `thread`: the one thread that owns the file, so that the engine's never blocks;
 //! - `session`: the opened file, and one transaction in it;
+//! - `work`: what one transaction is to do, and what came of it;
 //! - `leases`: the store contract's rules, applied to rows at one instant;
 //! - `rows`: one lock, read from rows and written back;
 //! - `watch`: what this process waits for, and when to look for it;
@@ -77,6 +78,7 @@ mod syscalls;
 mod thread;
 mod usage;
 mod watch;
+mod work;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -20,6 +20,12 @@ pub const USUAL: &str = "PRAGMA synchronous = NORMAL";
 /// Makes each commit wait until it is on the disk.
 pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 
+/// Puts the log back into the database and empties it. Answers 0 in its first column if no other
+/// connection was in the way.
+pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+/// Puts back as much of the log as possible without waiting for others.
+const PUT_BACK_NOW: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+
 /// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs
 /// are UUIDs: the store that wrote the row, and the boot in which it did. `most` is 0 for an
 /// exclusive lease. A lease that was handed to a waiter has that waiter's `number` until the waiter
@@ -98,6 +104,9 @@ pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
             connection.pragma_update(None, "user_version", VERSION)?;
         }
         connection.execute_batch("COMMIT")?;
+        // Gives the database file its size. On a full disk, the log could not be put back into a
+        // smaller one. If this fails, a later checkpoint does it.
+        let _ = connection.query_row(PUT_BACK_NOW, [], |_| Ok(()));
     }
     if number(connection, "application_id")? != APPLICATION_ID {
         return Err(Refusal::Foreign);

@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, named_params};
 use uuid::Uuid;
 
-use super::super::{Answer, Request, StoreError, StoreErrorKind};
+use super::super::{Answer, StoreError, StoreErrorKind};
 use super::identity::{self, FileNames, Files};
 use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::owner::Owner;
@@ -19,9 +19,10 @@ use super::owners;
 use super::peers::Me;
 use super::rows;
 use super::schema::{self, Refusal};
+use super::work::{Done, Work, is_change, is_to_outlive};
 use super::{boot, failure};
 use crate::engine::clock;
-use crate::lease::{Instant, Key};
+use crate::lease::Instant;
 
 /// Counts up with every transaction of another process.
 const CHANGES: &str = "PRAGMA data_version";
@@ -52,34 +53,6 @@ pub enum Trouble {
     Moved,
     /// The session had better not be used any more.
     Broken(StoreError),
-}
-
-/// What one transaction is to do.
-#[derive(Debug, Default)]
-pub struct Work<'a> {
-    /// Requests to carry out.
-    pub batches: Vec<&'a [Request]>,
-    /// Locks of which a lease may have ended.
-    pub looks: Vec<Key>,
-    /// Owners whose processes are gone.
-    pub dead: Vec<(Uuid, File)>,
-    /// Former owners of this store, whose rows the current one takes over.
-    pub former: Vec<Uuid>,
-    /// Take a step of the sweep, though it may not be due.
-    pub sweep: bool,
-    /// Free what the owner of this store has.
-    pub retire: bool,
-}
-
-/// What came of a transaction.
-#[derive(Debug)]
-pub struct Done {
-    /// To each batch.
-    pub answers: Vec<Vec<Answer>>,
-    /// Waiters of this store that were handed leases.
-    pub handed: Vec<Handed>,
-    /// When it happened.
-    pub at: Instant,
 }
 
 /// The place of a lock file, with all links followed.
@@ -216,15 +189,31 @@ impl Session {
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
         let durable = work.batches.iter().copied().flatten().any(is_to_outlive);
-        self.durably(durable, |session| {
-            let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
-            session.execute(begin).map_err(|error| session.trouble(&error))?;
-            let result = session.carry_out(owner, work, writes);
-            if result.is_err() && !session.connection.is_autocommit() {
-                let _ = session.execute("ROLLBACK");
+        let again = Work { batches: work.batches.clone(), looks: work.looks.clone(), ..work.bare() };
+        let result = self.durably(durable, |session| session.attempt(owner, work, writes));
+        match result {
+            Err(Trouble::Broken(error)) if error.kind == StoreErrorKind::Full && self.put_log_back() => {
+                self.durably(durable, |session| session.attempt(owner, again, writes))
             }
-            result
-        })
+            result => result,
+        }
+    }
+
+    /// Carries out `work` in one transaction.
+    fn attempt(&mut self, owner: &Owner, work: Work<'_>, writes: bool) -> Result<Done, Trouble> {
+        let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        self.execute(begin).map_err(|error| self.trouble(&error))?;
+        let result = self.carry_out(owner, work, writes);
+        if result.is_err() && !self.connection.is_autocommit() {
+            let _ = self.execute("ROLLBACK");
+        }
+        result
+    }
+
+    /// Empties the log: on a small disk, it takes all the room. Returns whether it could.
+    fn put_log_back(&self) -> bool {
+        let busy = self.connection.query_row(schema::PUT_BACK, [], |row| row.get::<_, i64>(0));
+        busy.is_ok_and(|busy| busy == 0)
     }
 
     /// Runs `act`. If `durable`, its commits wait for the disk: a detached lease outlives the boot.
@@ -356,7 +345,7 @@ impl Session {
         if is_long && !owners::has_others(&self.owners, owner.id()) {
             self.patience.store(0, Ordering::Relaxed);
             // If this fails, the next opening only takes longer.
-            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            self.put_log_back();
         }
     }
 
@@ -443,14 +432,6 @@ fn unsupported(path: &Path, why: impl Display) -> StoreError {
 fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
     let told = failure::of_sqlite(path, error);
     if failure::is_busy(error) { Trouble::Busy(told) } else { Trouble::Broken(told) }
-}
-
-fn is_change(request: &Request) -> bool {
-    !matches!(request, Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. })
-}
-
-fn is_to_outlive(request: &Request) -> bool {
-    matches!(request, Request::Detach { .. })
 }
 
 fn busy() -> rusqlite::Error {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::lease::{Token, Ttl};
+use crate::lease::{Key, Token, Ttl};
+use crate::store::Request;
 
 /// SQLite's values for NORMAL and FULL.
 const USUAL: i32 = 1;

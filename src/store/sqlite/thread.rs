@@ -14,9 +14,10 @@ use tokio::sync::oneshot;
 use super::super::{Answer, Notice, Request, StoreError, StoreErrorKind, all_failed};
 use super::identity::Files;
 use super::owner::Owner;
-use super::session::{Done, Place, Session, Trouble, Work};
+use super::session::{Place, Session, Trouble};
 use super::usage::Usage;
 use super::watch::Watch;
+use super::work::{Done, Work};
 use crate::engine::clock;
 use crate::lease::Instant;
 

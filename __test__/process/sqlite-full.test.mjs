@@ -1,0 +1,21 @@
+// A lock file on a file system that is smaller than the longest log of SQLite.
+
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { startChild } from '../support/child.mjs'
+import { noSmallFileSystem, onSmallFileSystem } from '../support/namespaces.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+
+describe('sqlite: a small file system', { timeout: 120_000, skip: noSmallFileSystem }, () => {
+  for (const size of ['300k', '2m']) {
+    test(`${size}: a log that has filled it is put back, and locks go on`, async (t) => {
+      const folder = temporaryFolder(t)
+      const options = { store: `sqlite:${join(folder, 'locks.db')}`, turns: 3_000 }
+      const child = startChild(t, 'turns.mjs', options, { launcher: onSmallFileSystem(folder, size) })
+      const { turns, error, log } = await child.next('done', 60_000)
+      assert.deepEqual([turns, error], [3_000, undefined])
+      t.diagnostic(`the log has ${log} bytes`)
+    })
+  }
+})

@@ -1,0 +1,52 @@
+//! Tokens with acquires that not all nodes have answered.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use crate::lease::Token;
+
+#[derive(Default)]
+struct Open {
+    acquires: u32,
+    refused: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Asking(FxHashMap<Token, Open>);
+
+impl Asking {
+    /// Notes that the nodes are asked once more for `token`.
+    pub fn begin(&mut self, token: Token) {
+        self.0.entry(token).or_default().acquires += 1;
+    }
+
+    /// Notes that all nodes have answered one of the acquires.
+    pub fn end(&mut self, token: Token) {
+        if let Entry::Occupied(mut open) = self.0.entry(token) {
+            open.get_mut().acquires -= 1;
+            if open.get().acquires == 0 {
+                open.remove();
+            }
+        }
+    }
+
+    /// Notes that `token` was released, or is not used any more.
+    pub fn refuse(&mut self, token: Token) {
+        if let Some(open) = self.0.get_mut(&token) {
+            open.refused = true;
+        }
+    }
+
+    /// How many tokens there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether nobody will release what a node still grants `token`.
+    pub fn is_refused(&self, token: Token) -> bool {
+        self.0.get(&token).is_some_and(|open| open.refused)
+    }
+}

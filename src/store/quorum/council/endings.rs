@@ -1,0 +1,87 @@
+//! What is done when it is decided what a request comes to.
+
+use super::motion::Motion;
+use super::{Council, LONGEST_PATIENCE};
+use crate::lease::{Instant, Key, Token};
+use crate::store::{Answer, Ask, Reply, Request};
+
+impl Council {
+    pub(super) fn end(&mut self, now: Instant, id: u64, answer: Answer) {
+        let Some(motion) = self.motions.get(&id) else { return };
+        let (batch, index, asked, held) = (motion.batch, motion.index, motion.asked, motion.held);
+        let key = motion.ballot.request.key().cloned();
+        match (&motion.ballot.request, key.as_ref()) {
+            (Request::Acquire(Ask { token, .. }), Some(key)) => {
+                self.acquire_ended(now, id, key, *token, &answer)
+            }
+            (Request::Adopt { heir, .. }, Some(key)) if matches!(answer, Ok(Reply::NotHeld(_))) => {
+                self.adoption_failed(now, id, key, *heir)
+            }
+            _ => {}
+        }
+        self.count(now, id, &answer);
+        // To wait as long as one has waited would be to wait ever longer.
+        if answer.is_ok() && !held {
+            let took = now.since(asked);
+            self.trip = (self.trip * 7 + took.min(LONGEST_PATIENCE)) / 8;
+        }
+        self.settle(now, batch, index, key, answer);
+    }
+
+    /// Notes which nodes back a lease that was granted or renewed.
+    pub(super) fn count(&mut self, now: Instant, id: u64, answer: &Answer) {
+        let Some(Motion { ballot, .. }) = self.motions.get(&id) else { return };
+        let Some((token, ttl)) = ballot.request.lease() else { return };
+        match (answer, &ballot.request) {
+            // Nobody holds it here any more.
+            (Ok(Reply::Renewed { .. }), Request::Detach { .. }) => self.backers.forget(token),
+            (Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted), _) => {
+                self.backers.agreed(now, token, id, ballot.agreeing(), ttl.as_duration());
+            }
+            (Ok(Reply::NotHeld(_)), _) => self.backers.forget(token),
+            _ => {}
+        }
+    }
+
+    pub(super) fn acquire_ended(&mut self, now: Instant, id: u64, key: &Key, token: Token, answer: &Answer) {
+        let patience = self.patience();
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        let granted = motion.ballot.granted();
+        match answer {
+            Ok(Reply::Queued { .. }) => self.places.queued(now, token, id, granted, patience),
+            Ok(Reply::Busy { .. }) => {
+                for node in motion.ballot.doubtful() {
+                    self.debts.owe(now, node, key, token, true);
+                }
+                self.refuse(token);
+            }
+            // The token has had its day; what it has at some nodes is nobody's.
+            Err(_) => {
+                let touched = granted | self.places.touched_by(token);
+                for node in motion.ballot.doubtful() {
+                    self.debts.owe(now, node, key, token, true);
+                }
+                for node in (0..self.nodes.count()).filter(|node| touched & 1 << node != 0) {
+                    self.debts.owe(now, node, key, token, false);
+                }
+                self.refuse(token);
+            }
+            Ok(_) => self.places.forget(token),
+        }
+    }
+
+    /// The heir is told that it is lost, and has no use for the few nodes that it has.
+    pub(super) fn adoption_failed(&mut self, now: Instant, id: u64, key: &Key, heir: Token) {
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        motion.refused = true;
+        for (node, is_straggler) in motion.ballot.adopting() {
+            self.debts.owe(now, node, key, heir, is_straggler);
+        }
+    }
+
+    /// Nobody will use what any look by `token` is yet granted.
+    pub(super) fn refuse(&mut self, token: Token) {
+        self.asking.refuse(token);
+        self.places.forget(token);
+    }
+}

@@ -1,0 +1,115 @@
+//! A node that loses its leases: what counts without it, and when it may admit others.
+
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use super::*;
+use crate::store::Acknowledgement;
+
+impl Chamber {
+    /// `node` says that it has lost its leases. Returns what disconnects when it may go on.
+    fn lose(&mut self, node: usize) -> Receiver<()> {
+        let (acknowledgement, dropped) = Acknowledgement::pair();
+        self.council.noticed(self.now, node, Notice::Lost(acknowledgement));
+        self.gather();
+        dropped
+    }
+
+    /// Acquires a lease, which these nodes grant and the others fail to.
+    fn lease_of(&mut self, batch: u64, nodes: &[usize]) -> Token {
+        let token = Token::random();
+        self.submit(batch, vec![acquire(token, None)]);
+        for node in 0..3 {
+            match nodes.contains(&node) {
+                true => self.answer_one(node, got(10)),
+                false => self.answer(node, vec![Err(away())]),
+            }
+        }
+        assert_eq!(self.settled_one(batch), got(10));
+        token
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::not_done(StoreErrorKind::Unreachable, "away")
+}
+
+fn is_held_back(dropped: &Receiver<()>) -> bool {
+    dropped.try_recv() == Err(TryRecvError::Empty)
+}
+
+#[test]
+fn a_node_that_a_lease_needs_waits_until_the_engine_knows_of_the_loss() {
+    let mut chamber = Chamber::of(3);
+    chamber.lease_of(1, &[0, 1]);
+    let dropped = chamber.lose(1);
+    assert!(matches!(chamber.notices[..], [Notice::Lost(_)]), "{:?}", chamber.notices);
+    assert!(is_held_back(&dropped), "the engine has not heard of it");
+    chamber.notices.clear();
+    assert!(!is_held_back(&dropped));
+}
+
+#[test]
+fn a_node_that_no_lease_needs_goes_on_at_once() {
+    let mut chamber = Chamber::of(3);
+    chamber.lease_of(1, &[0, 1, 2]);
+    let dropped = chamber.lose(1);
+    assert_eq!((&chamber.notices[..], is_held_back(&dropped)), (&[Notice::Missed][..], false));
+    let dropped = chamber.lose(1);
+    assert!(!is_held_back(&dropped), "it had lost its leases before");
+    let dropped = chamber.lose(0);
+    assert!(is_held_back(&dropped), "one node is left");
+}
+
+#[test]
+fn a_lease_that_was_released_or_has_run_out_needs_no_node() {
+    let mut chamber = Chamber::of(3);
+    let token = chamber.lease_of(1, &[0, 1]);
+    chamber.submit(2, vec![Request::Release { key: "k".into(), token, used: None }]);
+    assert!(!is_held_back(&chamber.lose(0)));
+    let mut chamber = Chamber::of(3);
+    chamber.lease_of(1, &[0, 1]);
+    chamber.now = chamber.now + Ttl::MIN.as_duration();
+    assert!(!is_held_back(&chamber.lose(0)));
+}
+
+#[test]
+fn the_vote_of_a_node_that_then_lost_its_leases_does_not_count() {
+    let mut chamber = Chamber::of(3);
+    chamber.submit(1, vec![acquire(Token::random(), None)]);
+    chamber.answer_one(0, got(10));
+    chamber.lose(0);
+    chamber.answer_one(1, got(10));
+    assert!(chamber.answers.is_empty(), "only one node has the lease");
+    chamber.answer_one(2, got(10));
+    assert_eq!(chamber.settled_one(1), got(10));
+}
+
+#[test]
+fn nor_does_its_word_on_the_fence() {
+    let mut chamber = Chamber::of(3);
+    chamber.submit(1, vec![acquire(Token::random(), None)]);
+    chamber.answer(2, vec![Err(away())]);
+    chamber.answer_one(0, got(20));
+    chamber.answer_one(1, got(10));
+    assert!(accepts(chamber.asked(1), 20));
+    chamber.lose(0);
+    assert!(matches!(chamber.settled(1)[..], [Err(_)]), "only one node has the lease");
+}
+
+#[test]
+fn nor_does_an_answer_that_it_gave_before() {
+    let mut chamber = Chamber::of(3);
+    chamber.submit(1, vec![acquire(Token::random(), None)]);
+    chamber.lose(0);
+    chamber.answer_one(0, got(10));
+    chamber.answer(2, vec![Err(away())]);
+    chamber.answer_one(1, got(10));
+    assert!(matches!(chamber.settled(1)[..], [Err(_)]), "only one node has the lease");
+}
+
+#[test]
+fn what_it_answers_to_later_questions_counts() {
+    let mut chamber = Chamber::of(3);
+    chamber.lose(0);
+    chamber.lease_of(1, &[0, 1]);
+}
