@@ -84,6 +84,12 @@ export class Acquirer {
     return followed(calling, (telling) => Lease.adopt(host, ticket, telling))
   }
 
+  /** Runs `work` as a section under the lease that was detached into `ticket`. */
+  withAdopted<T>(ticket: Ticket, asked: Asked, work: Work<Lease, T>): Promise<T> {
+    const section = { ...asked, flags: asked.flags | Flag.Section }
+    return runWith(this.#host, async () => this.adopt(ticket, section), work)
+  }
+
   acquire(key: string, options?: Options): Promise<Lease>
   acquire(key: string | readonly string[], options?: Options): Promise<Held>
   acquire(key: string | readonly string[], options?: Options): Promise<Held> {

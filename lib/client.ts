@@ -1,6 +1,6 @@
 import type * as api from '../index'
 import { Acquirer, type Host } from './acquirer'
-import { badValue, checkKey } from './arguments'
+import { badValue, checkFunction, checkKey } from './arguments'
 import { call } from './call'
 import { breaker } from './channels'
 import type { Desk } from './claim'
@@ -8,20 +8,21 @@ import { Closing } from './closing'
 import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
 import * as errors from './errors'
-import { closeOnSignals, forgetSignals, releaseOnExit } from './exit'
+import { releaseOnExit } from './exit'
 import type { Source } from './following'
 import type { Lease } from './lease'
 import { bridge, type ClientConfig, open } from './native'
 import { parseOnce, runOnce } from './once'
-import { parseClient, parseClose, parseList, parseTry } from './options'
+import { type Asked, parseClient, parseClose, parseList, parseTry } from './options'
 import { guarded } from './rethrow'
 import { Schedule } from './schedule'
 import type { Work } from './section'
 import { Sections } from './sections'
 import { ReadWriteLock, Semaphore } from './shared'
+import { closeOnSignals, forgetSignals } from './signals'
 import { identify } from './store-identity'
 import { asError } from './thrown'
-import { readTicket } from './ticket'
+import { readTicket, type Ticket } from './ticket'
 import { watch } from './watch'
 
 type Keys = api.Keys
@@ -142,10 +143,21 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   async adopt(ticket: string, options?: api.AdoptOptions): Promise<Lease> {
+    return this.#acquirer.adopt(...this.#adoption(ticket, options))
+  }
+
+  withAdopted<T>(ticket: string, fn: Work<api.Lease, T>): Promise<T>
+  withAdopted<T>(ticket: string, options: api.AdoptOptions, fn: Work<api.Lease, T>): Promise<T>
+  async withAdopted(ticket: string, second: unknown, third?: unknown): Promise<unknown> {
+    const [options, work] = typeof second === 'function' ? [undefined, second] : [second, third]
+    checkFunction('fn', work)
+    return this.#acquirer.withAdopted(...this.#adoption(ticket, options), work as Work<api.Lease, unknown>)
+  }
+
+  #adoption(ticket: string, options: unknown): [Ticket, Asked] {
     const read = readTicket(ticket)
     const defaults = { ...this.#acquirer.defaults, ttl: read.ttl, most: read.most }
-    const asked = parseTry(options === undefined ? {} : options, defaults)
-    return this.#acquirer.adopt(read, asked)
+    return [read, parseTry(options === undefined ? {} : (options as object), defaults)]
   }
 
   async inspect(key: string): Promise<api.LockInfo | null> {

@@ -4,6 +4,7 @@
 // one pending operation or one lease; see bridge.ts for how it is chosen.
 
 import { Bridge } from './bridge'
+import { shared } from './copies'
 import { rethrow } from './rethrow'
 import type { TlsConfig } from './tls'
 
@@ -126,29 +127,21 @@ export const slots: (Slot | undefined)[] = []
 
 /** The bridge of this environment: set by {@link open}, before anything can need it. */
 export let bridge: Bridge
-let native: NativeModule | undefined
 
 /**
- * The global property under which the first copy of this version publishes its native module. Other
- * copies of the version use it, so that all have one engine, and one SQLite that knows all open
- * files. Each copy makes its own bridge to the module.
+ * Loads the native module, once for all copies of this version: they have one engine, and one SQLite
+ * that knows all open files. Each copy makes its own bridge to the module.
  */
-const SHARED = Symbol.for(`leasehold.native@${require('../package.json').version}`)
+const load = (): NativeModule => shared('native', requireAddon)
 
-function load(): NativeModule {
-  native ??= (globalThis as { [SHARED]?: NativeModule })[SHARED]
-  if (native === undefined) {
-    try {
-      native = require('../native.cjs') as NativeModule
-    } catch (cause) {
-      // Not needed, and so not loaded, where all is well.
-      const { missingAddon } = require('./missing-addon') as typeof import('./missing-addon')
-      throw missingAddon(cause)
-    }
-    // If the global object is frozen, this returns false and throws nothing.
-    Reflect.defineProperty(globalThis, SHARED, { value: native, configurable: true })
+function requireAddon(): NativeModule {
+  try {
+    return require('../native.cjs')
+  } catch (cause) {
+    // Not needed, and so not loaded, where all is well.
+    const { missingAddon } = require('./missing-addon') as typeof import('./missing-addon')
+    throw missingAddon(cause)
   }
-  return native
 }
 
 /** Makes the bridge on the first call; not on import, so that importing never fails. Says whether it did. */

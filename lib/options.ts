@@ -20,9 +20,9 @@ import {
   MIN_TTL,
   outOfRange,
 } from './arguments'
-import { checkSignalNames } from './exit'
 import { type ClientConfig, Flag, Most } from './native'
 import { parseRetry, type Retry } from './retry'
+import { checkSignalNames } from './signals'
 import { resolveStores } from './store-urls'
 import { parseTls } from './tls'
 

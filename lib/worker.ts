@@ -2,6 +2,7 @@
 // and says how it ended.
 
 import { randomUUID } from 'node:crypto'
+import { setImmediate } from 'node:timers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
 import { badType, badValue } from './arguments'
@@ -44,6 +45,10 @@ const Effect = {
   Cancel: 6,
   Rest: 7,
 } as const
+
+// Taken when this is loaded: a fake clock may stand still.
+const later = setImmediate
+const turn = (): Promise<void> => new Promise((resolve) => void later(resolve))
 
 export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.LockWorker {
   readonly workerId: string
@@ -245,8 +250,11 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       if (error instanceof LockTimeoutError || error instanceof LockLostError) return [Event.Busy]
       if (error instanceof LockAbortedError) return [Event.Unavailable]
       this.#report(error)
+      if (!(error instanceof LockClosedError)) return [Event.Unavailable]
+      // Only in the next turn: a listener may start the worker again whenever it is idle.
+      await turn()
       // No use in going on: a closed client stays closed.
-      return error instanceof LockClosedError ? [Event.Stop, Event.Unavailable] : [Event.Unavailable]
+      return [Event.Stop, Event.Unavailable]
     }
   }
 

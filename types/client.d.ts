@@ -185,6 +185,20 @@ export interface LockClient extends Emitter<LockClientEvents> {
   adopt(ticket: string, options?: AdoptOptions): Promise<Lease>
 
   /**
+   * Adopts a lease as {@link adopt} does, runs `fn` under it, and releases it. `fn` is a section, as
+   * that of {@link withLock}: if the client closes, the lease stays held until `fn` has ended.
+   *
+   * @param ticket What {@link Lease.detach} resolved with.
+   * @returns what `fn` returned
+   * @throws what `fn` throws, and what {@link adopt} throws; in the latter case `fn` has not run
+   * @throws {LockLostError} the lease was lost while `fn` ran; `fn` has run to its end
+   * @example
+   * process.on('message', ({ ticket }) => locks.withAdopted(ticket, (lease) => work(lease)))
+   */
+  withAdopted<T>(ticket: string, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
+  withAdopted<T>(ticket: string, options: AdoptOptions, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
+
+  /**
    * Tells who holds a lock, and who waits for it; `null` if nobody holds it.
    *
    * @throws {StoreUnavailableError}
@@ -250,8 +264,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * {@link tryAcquire} or {@link adopt}; their holder gets a {@link LockLostError} of reason
    * `closed`.
    *
-   * **Sections keep their locks until they end**: {@link withLock} in both forms, a request under
-   * `lockRequest` or `withRequestLock`, {@link once}, the job of a {@link schedule}, and the work
+   * **Sections keep their locks until they end**: {@link withLock} in both forms,
+   * {@link withAdopted}, a request under `lockRequest` or `withRequestLock`, {@link once}, the job of a {@link schedule}, and the work
    * of a worker, which the client stops. If a section still runs after `drain` ms, its lease's
    * `signal` aborts with reason `closed`, and `isHeld` turns false. The client stops renewing that
    * lease. The end of the section releases it, or its ttl ends it.
@@ -359,8 +373,9 @@ export interface LockClientOptions {
   drain?: number | undefined
   /**
    * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
-   * for at most `drain` ms. If nothing else listens to the signal, the process then ends by it. A
-   * second signal ends the process at once. Main thread only. Default none.
+   * for at most `drain` ms. If nothing else listens to the signal, the process then ends by it; the
+   * first process of a container exits with 128 and the signal's number. A second signal ends the
+   * process at once. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
 }

@@ -48,6 +48,13 @@ const SECTIONS = {
       begun(lease)
       await end
     }),
+  withAdopted: async (locks, key, begun, end) => {
+    const lease = await locks.acquire(key)
+    await locks.withAdopted(await lease.detach(), async (adopted) => {
+      begun(adopted)
+      await end
+    })
+  },
   withRequestLock: (locks, key, begun, end) =>
     withRequestLock(locks, { key: () => key }, async (lease) => {
       begun(lease)

@@ -72,3 +72,9 @@ export const onSmallFileSystem = (folder, size) => [
 
 /** Why small file systems can't be made here, or false. */
 export const noSmallFileSystem = refusal('a file system', onSmallFileSystem(tmpdir(), '1m'))
+
+/** A launcher of the first process of a pid namespace, as in a container. */
+export const asFirstProcess = ['unshare', '--pid', '--fork', '--mount-proc']
+
+/** Why pid namespaces can't be made here, or false. */
+export const noPidNamespaces = refusal('a pid namespace', asFirstProcess)

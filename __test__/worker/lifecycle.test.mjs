@@ -38,6 +38,24 @@ overStores('worker', (store) => {
     assert.equal(await locks.inspect(key), null)
   })
 
+  test('a worker that a listener starts again whenever it is idle does not block the event loop', async (t) => {
+    const locks = store.client(t)
+    const worker = createLockWorker({ client: locks, key: store.key(), startWork() {} })
+    worker.on('error', () => {})
+    const acquired = once(worker, 'acquired')
+    worker.start()
+    await within('acquired', acquired)
+    let restarts = 0
+    worker.on('state', (state) => {
+      if (state === 'idle' && ++restarts < 10_000) worker.start()
+    })
+    await within('close()', locks.close({ drain: 100 }))
+    for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve))
+    worker.removeAllListeners('state')
+    await worker.stop()
+    assert.ok(restarts < 1_000, `${restarts} restarts`)
+  })
+
   test('startWork runs once per tenure, however often the lease is renewed', async (t) => {
     const { worker, calls } = startWorker(t, store.url, { ttl: 300 })
     for (let i = 0; i < 5; i++) await within('renewed', once(worker, 'renewed'))

@@ -1,0 +1,28 @@
+// The option releaseOnSignal beside other copies of the package, other listeners, and in containers.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { startChild } from '../support/child.mjs'
+import { within } from '../support/clock.mjs'
+import { asFirstProcess, noPidNamespaces } from '../support/namespaces.mjs'
+
+describe('releaseOnSignal', { timeout: 60_000 }, () => {
+  /** Starts a process that signals itself. Resolves with the sections that ended, and the process's end. */
+  async function ended(t, options, how) {
+    const child = startChild(t, 'signals.mjs', { clients: 1, ...options }, how)
+    const end = await within('the end', child.ended, 10_000)
+    return { ...end, over: child.events.filter(({ event }) => event === 'over').map(({ i }) => i) }
+  }
+
+  test('two copies of the package close their clients, and the process ends by the signal', async (t) => {
+    assert.deepEqual(await ended(t, { clients: 2, copies: true }), { code: null, signal: 'SIGTERM', over: [0, 1] })
+  })
+
+  test('a client listens again if somebody has removed all listeners', async (t) => {
+    assert.deepEqual(await ended(t, { clients: 2, removes: true }), { code: null, signal: 'SIGTERM', over: [0, 1] })
+  })
+
+  test('the first process of a container ends, too', { skip: noPidNamespaces }, async (t) => {
+    assert.deepEqual(await ended(t, {}, { launcher: asFirstProcess }), { code: 143, signal: null, over: [0] })
+  })
+})

@@ -1,0 +1,94 @@
+// The option `releaseOnSignal`: a signal closes clients, and then ends the process.
+
+import { constants } from 'node:os'
+import { badType, badValue } from './arguments'
+import { shared } from './copies'
+
+export function checkSignalNames(given: unknown): asserts given is NodeJS.Signals[] {
+  if (!Array.isArray(given)) throw badType('releaseOnSignal', 'an array of signal names', given)
+  for (const name of given) {
+    if (typeof name !== 'string') throw badType('releaseOnSignal', 'an array of signal names', name)
+    if (!Object.hasOwn(constants.signals, name))
+      throw badValue(`"releaseOnSignal": no such signal: ${name.slice(0, 40)}`)
+    if (name === 'SIGKILL' || name === 'SIGSTOP') throw badValue(`"releaseOnSignal": nobody can listen to ${name}`)
+  }
+}
+
+interface Closable {
+  close(): Promise<void>
+}
+
+/** The clients that a signal closes, and the one listener that does it. */
+class Watch {
+  readonly clients = new Set<Closable>()
+  readonly #signal: NodeJS.Signals
+
+  constructor(signal: NodeJS.Signals) {
+    this.#signal = signal
+  }
+
+  /** Listens to the signal, also if somebody has removed all its listeners meanwhile. */
+  begin(): void {
+    if (process.listeners(this.#signal).includes(this.#listener)) return
+    // First, so that it still finds the listeners that process.once() takes away as it calls them.
+    process.prependListener(this.#signal, this.#listener)
+  }
+
+  end(): void {
+    process.off(this.#signal, this.#listener)
+    if (ours.watches.get(this.#signal) === this) ours.watches.delete(this.#signal)
+  }
+
+  /** Closes all clients, also those that join meanwhile. */
+  async #drain(): Promise<void> {
+    const closed = new Set<Closable>()
+    for (;;) {
+      const open = [...this.clients].filter((client) => !closed.has(client))
+      if (open.length === 0) return
+      for (const client of open) closed.add(client)
+      await Promise.all(open.map((client) => client.close()))
+    }
+  }
+
+  readonly #listener = async (): Promise<void> => {
+    // If there is another listener, it decides whether the process ends.
+    const alone = process.listenerCount(this.#signal) === 1
+    // A second signal ends the process at once.
+    if (!(ours.isDraining && alone)) {
+      ours.isDraining = true
+      await this.#drain()
+      ours.isDraining = false
+      if (this.clients.size === 0) this.end()
+      if (!alone) return
+    }
+    this.end()
+    process.kill(process.pid, this.#signal)
+    // The kernel keeps the first process of a container from ending by its own signal.
+    if (process.pid === 1) process.exit(128 + constants.signals[this.#signal])
+  }
+}
+
+/** What all copies share, so that none takes the listener of another one for the user's. */
+const ours = shared('signals', () => ({
+  watches: new Map<NodeJS.Signals, Watch>(),
+  /** Whether clients are draining after a first signal. */
+  isDraining: false,
+}))
+
+export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signals[]): void {
+  for (const signal of signals) {
+    let watch = ours.watches.get(signal)
+    if (watch === undefined) {
+      watch = new Watch(signal)
+      ours.watches.set(signal, watch)
+    }
+    watch.clients.add(client)
+    watch.begin()
+  }
+}
+
+export function forgetSignals(client: Closable): void {
+  for (const watch of ours.watches.values()) {
+    if (watch.clients.delete(client) && watch.clients.size === 0 && !ours.isDraining) watch.end()
+  }
+}
