@@ -9,6 +9,8 @@ import { free, open } from '../support/http-servers.mjs'
 import { lost } from '../support/leases.mjs'
 
 const SOON = 5_000
+/** A forced release is noticed at the next renewal, which comes after a third of that. */
+const TTL = 1_500
 
 /** A source each of whose chunks is made when `next` is called for it, with a queue of `size` chunks. */
 function source(size) {
@@ -47,6 +49,7 @@ async function serve(locks, key, stream, options) {
 const ENDS = {
   'one of several keys is lost': {
     key: ['a', 'b'],
+    ttl: TTL,
     reason: 'missing',
     stop: async (locks, held) => {
       await locks.forceRelease('a')
@@ -56,11 +59,11 @@ const ENDS = {
   'the drain is over': { key: 'b', reason: 'closed', stop: (locks) => locks.close({ drain: 20 }) },
 }
 
-for (const [what, { key, reason, stop }] of Object.entries(ENDS)) {
+for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
   describe(`withRequestLock until the body, ${what}`, { timeout: 60_000 }, () => {
     const both = (t) => {
       const store = `memory:${crypto.randomUUID()}`
-      return [open(t, { store }), open(t, { store })]
+      return [open(t, { store, ttl }), open(t, { store })]
     }
 
     test('while a reader waits for a chunk: the body fails at once, and the lock is held until the chunk is made', async (t) => {
@@ -125,7 +128,7 @@ for (const [what, { key, reason, stop }] of Object.entries(ENDS)) {
 
 describe('withRequestLock until the body', { timeout: 60_000 }, () => {
   test('all of several keys are lost: a source that hangs is cancelled', async (t) => {
-    const locks = open(t)
+    const locks = open(t, { ttl: TTL })
     const body = source(1)
     const { reader } = await serve(locks, ['a', 'b'], body.stream)
     const failed = assert.rejects(reader.read(), lost('missing'))

@@ -12,6 +12,8 @@ import { frameworks, free, open, pipeline, serve } from '../support/http-servers
 
 const KEY = 'key'
 const SOON = 5_000
+/** A forced release is noticed at the next renewal, which comes after a third of that. */
+const TTL = 1_500
 
 /** Compresses answers as `compression` does: it stops calling the response when that takes no more. */
 function compress(_request, response, next) {
@@ -88,7 +90,12 @@ for (const [name, listener] of Object.entries(frameworks)) {
             // What a handler passes to a callback goes on when its promise has settled.
             work.passed.then(() => response.end('answer of the handler'))
           }
-          const options = { key: () => KEY, until: 'end', ...(how === 'maxHold' && { ttl: 200, maxHold: 200 }) }
+          const options = {
+            key: () => KEY,
+            until: 'end',
+            ttl: TTL,
+            ...(how === 'maxHold' && { ttl: 200, maxHold: 200 }),
+          }
           const locked = lockRequest(locks, options, form === 'handler' ? handler : undefined)
           let outcome
           const watched = (...args) => {
@@ -121,7 +128,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
         await work.passed
         response.end('done')
       }
-      const url = await start(t, locks, handler, { key: () => ['a', 'b', 'c'] })
+      const url = await start(t, locks, handler, { key: () => ['a', 'b', 'c'], ttl: TTL })
       const response = fetch(url)
       const leases = await within('the handler', begun.passed)
       await locks.forceRelease('a')
@@ -138,7 +145,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
     test('all of several keys are lost: nothing is held, and close() does not wait', async (t) => {
       const locks = open(t)
       const begun = gate()
-      const url = await start(t, locks, ({ leases }) => begun.pass(leases), { key: () => ['a', 'b'] })
+      const url = await start(t, locks, ({ leases }) => begun.pass(leases), { key: () => ['a', 'b'], ttl: TTL })
       fetch(url).catch(() => {})
       await within('the handler', begun.passed)
       for (const key of ['a', 'b']) await locks.forceRelease(key)
