@@ -5,6 +5,8 @@ import type * as api from '../index'
 import type { LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
 import { badValue, checkFunction } from './arguments'
 import { LockLostError } from './errors'
+import { handlerEnd } from './http/handler-end'
+import { lossOf } from './http/loss'
 import { headersOf, PROBLEM, problemOf } from './http/refusal'
 import { checkLocks, needsNone, parseRequestLock } from './http/request-lock'
 import { ResponseEnd } from './http/response-end'
@@ -26,19 +28,27 @@ export function lockRequest(
 
   /** Serves the request; throws what goes wrong. */
   async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
+    // From the beginning: what comes later may put a function of its own around end(), which does not always call this one.
+    const over = until === 'end' ? Promise.all([end.over, handlerEnd(response)]) : end.over
     const keys = await key(request)
     if (end.signal.aborted) return
     if (needsNone(keys)) {
       await (handler ?? pass)(request, response, next)
       return
     }
-    const outcome = await underLock({ locks, keys, options: asked, gone: end.signal }, async (lease) => {
-      put(lease, request)
-      await (handler ?? pass)(request, response, next)
-      await (until === 'end' ? Promise.race([end.ended(), lossOf(lease)]) : end.over)
-    })
-    if (outcome === 'gone' || !('refusal' in outcome)) return
-    await refuse(outcome.refusal, request, response, next)
+    let hasServed = false
+    try {
+      const outcome = await underLock({ locks, keys, options: asked, gone: end.signal }, async (lease) => {
+        put(lease, request)
+        await (handler ?? pass)(request, response, next)
+        hasServed = true
+        await (until === 'end' ? Promise.race([over, lossOf(lease)]) : over)
+      })
+      if (outcome !== 'gone' && 'refusal' in outcome) await refuse(outcome.refusal, request, response, next)
+    } catch (error) {
+      // The handlers answer. The lease's signal and the client's 'lost' event have told them of the loss.
+      if (!(error instanceof LockLostError && hasServed)) throw error
+    }
   }
 
   async function refuse(refusal: Refusal, request: Request, response: ServerResponse, next: Next): Promise<void> {
@@ -72,7 +82,7 @@ export function lockRequest(
       hasPassed = true
       next?.(error)
     }
-    const end = new ResponseEnd(response)
+    const end = new ResponseEnd(request, response)
     try {
       await serve(request, response, once, end)
     } catch (error) {
@@ -82,17 +92,6 @@ export function lockRequest(
       next(error)
     }
   }
-}
-
-/** Resolves when the lease is lost and there is nothing left to hold. One that its client lets run out is held until its end. */
-function lossOf({ signal }: api.Lease | api.MultiLease): Promise<void> {
-  return new Promise((resolve) => {
-    const lost = () => {
-      if ((signal.reason as LockLostError).reason !== 'closed') resolve()
-    }
-    if (signal.aborted) lost()
-    else signal.addEventListener('abort', lost, { once: true })
-  })
 }
 
 /** What runs under the lock of a middleware: whatever comes next. */

@@ -40,7 +40,7 @@ export function withRequestLock(
         if (until === 'handler' || !isResponse(result) || result.body === null) return result
         // Servers throw away the body of an answer to that, and do not say so: the lock would be held for ever.
         if (method === 'HEAD') return dropBody(result)
-        const { response, over } = followBody(result, [lease.signal, signal])
+        const { response, over } = followBody(result, lease, signal)
         deliver(response)
         await over
         return response

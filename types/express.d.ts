@@ -50,9 +50,11 @@ export interface LockRequestOptions<
   /** Which lock a request needs. What it throws goes to the handler of errors. */
   key: (request: Request) => K | PromiseLike<K>
   /**
-   * Until when the lock is held. `response`: until the response is finished or its connection closed. `end`: until a handler has
-   * called `response.end()`, even if the connection was closed before, so work that outlives its client keeps the lock. A
-   * handler that never ends its response then holds the lock until `maxHold` or the end of the process. Default `response`.
+   * Until when the lock is held. `response`: until the response is finished or its connection closed. `end`: also until a handler
+   * has called `response.end()` or `response.destroy()`, so work that outlives its client keeps the lock. A handler that calls
+   * neither then holds the lock until `maxHold` or the end of the process. If one of several keys is lost, the others are held until
+   * the handler ends its response. Put `lockRequest` after middleware that wraps the response, such as `compression`. Default
+   * `response`.
    */
   until?: 'response' | 'end' | undefined
   /**

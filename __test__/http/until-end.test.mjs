@@ -2,13 +2,30 @@
 // the client is still there.
 
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { describe, test } from 'node:test'
+import { createGzip } from 'node:zlib'
 import { lockRequest } from 'leasehold/express'
-import { within } from '../support/clock.mjs'
+import { timed, until, within } from '../support/clock.mjs'
 import { gate } from '../support/gate.mjs'
-import { frameworks, free, open, serve } from '../support/http-servers.mjs'
+import { frameworks, free, open, pipeline, serve } from '../support/http-servers.mjs'
 
 const KEY = 'key'
+const SOON = 5_000
+/** A forced release is noticed at the next renewal, which comes after a third of that. */
+const TTL = 1_500
+
+/** Compresses answers as `compression` does: it stops calling the response when that takes no more. */
+function compress(_request, response, next) {
+  const { write, end } = response
+  const gzip = createGzip()
+  gzip.on('data', (part) => write.call(response, part) || gzip.pause())
+  gzip.on('end', () => end.call(response))
+  response.on('drain', () => gzip.resume())
+  response.write = (part) => gzip.write(part)
+  response.end = (part) => gzip.end(part)
+  next()
+}
 
 for (const [name, listener] of Object.entries(frameworks)) {
   describe(`lockRequest until the end, in ${name}`, { timeout: 60_000 }, () => {
@@ -61,6 +78,122 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await abandon(url, begun, closed)
       await free(locks, KEY)
       await within('close(), which waits for no section any more', locks.close({ drain: Infinity }))
+    })
+
+    for (const how of ['a forced release', 'maxHold']) {
+      for (const form of ['middleware', 'handler']) {
+        test(`lost by ${how} while a ${form} works: its answer goes out, and nothing rejects`, async (t) => {
+          const locks = open(t)
+          const [begun, work] = [gate(), gate()]
+          const handler = async ({ lease }, response) => {
+            begun.pass(lease)
+            // What a handler passes to a callback goes on when its promise has settled.
+            work.passed.then(() => response.end('answer of the handler'))
+          }
+          const options = {
+            key: () => KEY,
+            until: 'end',
+            ttl: TTL,
+            ...(how === 'maxHold' && { ttl: 200, maxHold: 200 }),
+          }
+          const locked = lockRequest(locks, options, form === 'handler' ? handler : undefined)
+          let outcome
+          const watched = (...args) => {
+            const served = locked(...args)
+            outcome = served.then(
+              () => 'resolved',
+              (error) => error.code,
+            )
+            return served
+          }
+          const url = await serve(t, listener(watched, form === 'handler' ? undefined : handler))
+          const response = fetch(url)
+          const lease = await within('the handler', begun.passed)
+          if (how === 'maxHold') await until('the loss', () => lease.signal.aborted)
+          else await locks.forceRelease(KEY)
+          assert.equal(await within('the middleware', outcome, SOON), 'resolved')
+          work.pass()
+          const { status, headers } = await response
+          assert.deepEqual([status, headers.get('x-error')], [200, null])
+          assert.equal(await (await response).text(), 'answer of the handler')
+        })
+      }
+    }
+
+    test('one of several keys is lost: the others are held until the handler ends its response', async (t) => {
+      const locks = open(t)
+      const [begun, work] = [gate(), gate()]
+      const handler = async ({ leases }, response) => {
+        begun.pass(leases)
+        await work.passed
+        response.end('done')
+      }
+      const url = await start(t, locks, handler, { key: () => ['a', 'b', 'c'], ttl: TTL })
+      const response = fetch(url)
+      const leases = await within('the handler', begun.passed)
+      await locks.forceRelease('a')
+      await until('the loss', () => leases.signal.aborted)
+      // A release that the loss causes would go to the store in the turns that follow, before this question.
+      await locks.inspect('b')
+      assert.equal(await locks.tryAcquire('b'), null)
+      assert.equal(await locks.tryAcquire('c'), null)
+      work.pass()
+      assert.equal(await (await response).text(), 'done')
+      for (const key of ['b', 'c']) await free(locks, key)
+    })
+
+    test('all of several keys are lost: nothing is held, and close() does not wait', async (t) => {
+      const locks = open(t)
+      const begun = gate()
+      const url = await start(t, locks, ({ leases }) => begun.pass(leases), { key: () => ['a', 'b'], ttl: TTL })
+      fetch(url).catch(() => {})
+      await within('the handler', begun.passed)
+      for (const key of ['a', 'b']) await locks.forceRelease(key)
+      await until('the section to end', () => locks.stats().held === 0)
+      const { ms } = await timed(() => locks.close())
+      assert.ok(ms < 2_500, `${ms} ms`)
+    })
+
+    test('a big answer through another middleware counts, though its client left before it was written', async (t) => {
+      const locks = open(t)
+      const [closed, sent] = [gate(), gate()]
+      const locked = lockRequest(locks, { key: () => KEY, until: 'end' })
+      const both = (request, response, next) =>
+        compress(request, response, (error) => (error ? next(error) : locked(request, response, next)))
+      const handler = (_request, response) => {
+        response.once('close', closed.pass)
+        response.end(randomBytes(8_000_000))
+        sent.pass(response)
+      }
+      const client = pipeline(await serve(t, listener(both, handler)), ['/']).pause()
+      const response = await within('the answer', sent.passed)
+      await until('the connection to be full', () => response.writableNeedDrain, SOON)
+      client.destroy()
+      await within('the connection to close', closed.passed)
+      await free(locks, KEY, SOON)
+    })
+
+    test('a handler that destroys its response has ended it', async (t) => {
+      const locks = open(t)
+      const url = await start(t, locks, (_request, response) => {
+        response.write('half')
+        response.destroy()
+      })
+      await assert.rejects(async () => (await fetch(url)).text())
+      await free(locks, KEY, SOON)
+    })
+
+    test('what a later middleware puts around end() stays there', async (t) => {
+      const locks = open(t)
+      const url = await start(t, locks, (_request, response) => {
+        const { end } = response
+        response.end = (text) => end.call(response, `${text}!`)
+        const around = response.end
+        response.end('done')
+        assert.equal(response.end, around)
+      })
+      assert.equal(await (await fetch(url)).text(), 'done!')
+      await free(locks, KEY)
     })
 
     test('another value is refused', (t) => {

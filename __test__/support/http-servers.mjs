@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
+import { connect } from 'node:net'
 import { createLockClient } from 'leasehold'
 import { until } from './clock.mjs'
 import { atEnd } from './endings.mjs'
@@ -59,4 +60,15 @@ export function open(t, options) {
 }
 
 /** Resolves when nobody holds the lock. */
-export const free = (locks, key) => until('the lock to be free', async () => (await locks.inspect(key)) === null)
+export const free = (locks, key, timeout) =>
+  until(`the lock ${key} to be free`, async () => (await locks.inspect(key)) === null, timeout)
+
+/** Sends requests for the paths on one connection, without waiting for an answer. Returns the connection. */
+export function pipeline(url, paths) {
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  // The server may reset a connection that the test has left.
+  socket.on('error', () => {})
+  socket.write(paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: test\r\n\r\n`).join(''))
+  return socket
+}

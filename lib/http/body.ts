@@ -1,5 +1,8 @@
 // The body of a response, followed to its end.
 
+import type * as api from '../../index'
+import { isLost, lossOf } from './loss'
+
 /** By its looks: polyfills have classes of their own. */
 export function isResponse(given: unknown): given is Response {
   const { status, headers, body } = Object(given) as Partial<Response>
@@ -13,14 +16,27 @@ interface Followed {
   readonly over: Promise<void>
 }
 
-/** Follows the body of a response that has one. When one of the signals aborts, the body fails with its reason. */
-export function followBody(response: Response, signals: readonly AbortSignal[]): Followed {
-  const reader = (response.body as ReadableStream<Uint8Array>).getReader()
+/**
+ * How many chunks that are ready are thrown away to find out whether the source makes another one. Fewer would miss that of a
+ * source with a longer queue; more would make a source that is always ready make more for nobody.
+ */
+const MOST_READY = 64
+
+type Reader = ReadableStreamDefaultReader<Uint8Array>
+
+/**
+ * Follows the body of a response that has one. When the request aborts, or a lease is lost, the body fails with the reason of
+ * that. Its source is then cancelled: at once if nothing is held any more, otherwise when it has made the chunk that it is
+ * making, because that is work under the locks that are left.
+ */
+export function followBody(response: Response, held: api.Lease | api.MultiLease, request: AbortSignal): Followed {
+  const reader: Reader = (response.body as ReadableStream<Uint8Array>).getReader()
   let end: () => void = () => {}
   const over = new Promise<void>((resolve) => {
     end = resolve
   })
   let isLeft = false
+  let reading: ReturnType<Reader['read']> | undefined
   /** Nobody reads on. It is over when its maker has said that it stops. */
   const leave = (reason: unknown): Promise<void> => {
     isLeft = true
@@ -29,23 +45,31 @@ export function followBody(response: Response, signals: readonly AbortSignal[]):
   const body = new ReadableStream<Uint8Array>(
     {
       start(controller) {
-        const stops = signals.map((signal) => {
-          const stop = () => {
-            controller.error(signal.reason)
-            // Its maker is to stop, too; if that fails, there is nobody to tell.
-            leave(signal.reason).catch(() => {})
-          }
-          if (signal.aborted) stop()
-          else signal.addEventListener('abort', stop, { once: true })
-          return { signal, stop }
-        })
-        over.then(() => {
-          for (const { signal, stop } of stops) signal.removeEventListener('abort', stop)
-        })
+        // Only the first reason counts: a body that fails often makes its reader abort the request, too.
+        const followed = new AbortController()
+        const stop = ({ reason }: AbortSignal) => {
+          followed.abort()
+          isLeft = true
+          controller.error(reason)
+          // Its maker is to stop, too; if that fails, there is nobody to tell.
+          const cancel = () => void leave(reason).catch(() => {})
+          if (request.aborted || isLost(held)) return cancel()
+          afterChunk(reader, reading, cancel)
+          lossOf(held).then(cancel)
+        }
+        for (const signal of [held.signal, request]) {
+          if (followed.signal.aborted) break
+          if (signal.aborted) stop(signal)
+          else signal.addEventListener('abort', () => stop(signal), { once: true, signal: followed.signal })
+        }
+        over.then(() => followed.abort())
       },
       async pull(controller) {
         try {
-          const { done, value } = await reader.read()
+          reading = reader.read()
+          const { done, value } = await reading
+          reading = undefined
+          if (isLeft) return
           if (!done) {
             controller.enqueue(value)
             return
@@ -62,6 +86,27 @@ export function followBody(response: Response, signals: readonly AbortSignal[]):
     { highWaterMark: 0 },
   )
   return { response: withBody(response, body), over }
+}
+
+/**
+ * Calls `done` when the source has made the chunk that it is making, in the same turn: after that it would begin the next one.
+ * Streams do not tell whether their source is at work. A read that has to wait does.
+ */
+function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done: () => void): void {
+  if (reading !== undefined) {
+    reading.then(done, done)
+    return
+  }
+  let left = MOST_READY
+  const next = (): void => {
+    let hasWaited = false
+    reader.read().then((chunk) => (hasWaited || chunk.done || left-- === 0 ? done() : next()), done)
+    // A chunk that was ready is there before this.
+    queueMicrotask(() => {
+      hasWaited = true
+    })
+  }
+  next()
 }
 
 /** The same response without the body that it has, whose maker is told that nobody will read it. */

@@ -1,48 +1,38 @@
-import type { ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { onConnectionClose } from './connection'
 
 /** When a response is over: finished, or its connection closed, whichever is first. */
 export class ResponseEnd {
-  readonly #response: ServerResponse
   readonly #controller = new AbortController()
   /** Resolves then. */
   readonly over: Promise<void>
 
-  constructor(response: ServerResponse) {
-    this.#response = response
+  constructor(request: IncomingMessage, response: ServerResponse) {
+    // Adapters of platforms without sockets give a request none, or an object without events.
+    const socket: Partial<Socket> | undefined = request.socket
     this.over = new Promise((resolve) => {
+      let forget = () => {}
       const end = () => {
         response.off('finish', end)
         response.off('close', end)
+        forget()
         this.#controller.abort()
         resolve()
       }
-      if (response.writableFinished || response.destroyed || response.closed) {
+      if (response.writableFinished || response.destroyed || response.closed || socket?.destroyed) {
         end()
         return
       }
       response.on('finish', end)
       response.on('close', end)
+      // Node emits no event of a response that gets no socket: a pipelined one whose turn has not come, or that of an upgrade.
+      if (typeof socket?.once === 'function') forget = onConnectionClose(socket as Socket, end)
     })
   }
 
   /** Aborts then. */
   get signal(): AbortSignal {
     return this.#controller.signal
-  }
-
-  /** Resolves when it is over and its handler has called `response.end()`, which may come after the close of the connection. */
-  async ended(): Promise<void> {
-    await this.over
-    const response = this.#response
-    if (response.writableEnded) return
-    // Node has no event for the end of a response that nobody receives.
-    await new Promise<void>((resolve) => {
-      const { end } = response
-      response.end = ((...args: Parameters<typeof end>) => {
-        response.end = end
-        resolve()
-        return end.apply(response, args)
-      }) as typeof end
-    })
   }
 }

@@ -1,0 +1,193 @@
+// leasehold/express and responses that never get a socket: Node gives a pipelined response its socket when the one before is
+// finished, and emits neither `finish` nor `close` of a response without a socket.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer, IncomingMessage, ServerResponse } from 'node:http'
+import { connect } from 'node:net'
+import { describe, test } from 'node:test'
+import { lockRequest } from 'leasehold/express'
+import { until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { gate } from '../support/gate.mjs'
+import { frameworks, free, open, pipeline, serve } from '../support/http-servers.mjs'
+
+const SOON = 5_000
+const key = ({ url }) => url
+
+for (const [name, listener] of Object.entries(frameworks)) {
+  for (const held of ['response', 'end']) {
+    for (const form of ['middleware', 'handler']) {
+      describe(`pipelined requests, ${form} until the ${held}, in ${name}`, { timeout: 60_000 }, () => {
+        const start = (t, locks, handler) => {
+          const options = { key, until: held }
+          const around = form === 'handler'
+          return serve(
+            t,
+            listener(lockRequest(locks, options, around ? handler : undefined), around ? undefined : handler),
+          )
+        }
+
+        test('a client that goes away frees the lock of an answer that waited for the one before', async (t) => {
+          const locks = open(t)
+          const [begun, answered, work] = [gate(), gate(), gate()]
+          const url = await start(t, locks, async (request, response) => {
+            if (request.url === '/slow') {
+              begun.pass()
+              await work.passed
+            }
+            response.end()
+            if (request.url === '/quick') answered.pass()
+          })
+          const client = pipeline(url, ['/slow', '/quick'])
+          await within('both', Promise.all([begun.passed, answered.passed]))
+          client.destroy()
+          await free(locks, '/quick', SOON)
+          work.pass()
+          await free(locks, '/slow', SOON)
+        })
+
+        test('a client that goes away ends the waiting of its second request', async (t) => {
+          const locks = open(t)
+          const holder = await locks.acquire('/second')
+          const [work, ran] = [gate(), []]
+          const url = await start(t, locks, async (request, response) => {
+            ran.push(request.url)
+            await work.passed
+            response.end()
+          })
+          const client = pipeline(url, ['/slow', '/second'])
+          await until('the second to wait', () => locks.stats().waiting === 1)
+          client.destroy()
+          await until('the waiting to end', () => locks.stats().waiting === 0, SOON)
+          await holder.release()
+          work.pass()
+          await free(locks, '/second', SOON)
+          assert.deepEqual(ran, ['/slow'])
+        })
+      })
+    }
+  }
+
+  test(`until the end, a pipelined handler keeps its lock after its client has left, in ${name}`, async (t) => {
+    const locks = open(t)
+    const [begun, closed, work] = [gate(), gate(), gate()]
+    const handler = async (request, response) => {
+      if (request.url === '/slow') return
+      request.socket.once('close', closed.pass)
+      begun.pass()
+      await work.passed
+      response.end('no socket ever')
+    }
+    const url = await serve(t, listener(lockRequest(locks, { key, until: 'end', maxHold: 60_000 }), handler))
+    const client = pipeline(url, ['/slow', '/quick'])
+    await within('the handler', begun.passed)
+    client.destroy()
+    await within('the connection to close', closed.passed)
+    assert.equal(await locks.tryAcquire('/quick'), null)
+    work.pass()
+    await free(locks, '/quick', SOON)
+    await locks.close({ drain: 0 })
+  })
+}
+
+describe('lockRequest and responses without a socket', { timeout: 60_000 }, () => {
+  test('any number of pipelined requests listen once to their connection', async (t) => {
+    const warnings = []
+    const warn = ({ name }) => warnings.push(name)
+    process.on('warning', warn)
+    atEnd(t, () => process.off('warning', warn))
+    const locks = open(t)
+    let answered = 0
+    let sockets
+    const url = await serve(
+      t,
+      lockRequest(locks, { key }, (request, response) => {
+        sockets = request.socket
+        // The first one never answers, so that all others queue.
+        if (request.url !== '/0') response.end()
+        answered++
+      }),
+    )
+    const paths = Array.from({ length: 100 }, (_, i) => `/${i}`)
+    const client = pipeline(url, paths)
+    await until('all to be answered', () => answered === paths.length)
+    assert.ok(sockets.listenerCount('close') < 10, `${sockets.listenerCount('close')} listeners`)
+    client.destroy()
+    await until('all locks to be free', async () => (await locks.list()).locks.length === 0, SOON)
+    assert.deepEqual(warnings, [])
+  })
+
+  test('a connection that stays keeps no request that is over', async (t) => {
+    const locks = open(t)
+    let socket
+    const url = await serve(
+      t,
+      lockRequest(locks, { key }, (request, response) => {
+        socket = request.socket
+        response.end('answer')
+      }),
+    )
+    const client = pipeline(url, ['/a', '/b', '/c'])
+    await until('the answers', () => client.bytesRead > 0)
+    for (const path of ['/a', '/b', '/c']) await free(locks, path)
+    assert.ok(socket.listenerCount('close') < 10)
+    client.destroy()
+  })
+
+  for (const held of ['response', 'end']) {
+    const ends = held === 'end' ? 'when its handler ends it, also after its connection' : 'with its connection'
+    test(`the response of an upgrade ends ${ends}`, async (t) => {
+      const locks = open(t)
+      const [upgraded, closed] = [gate(), gate()]
+      const middleware = lockRequest(locks, { key, until: held })
+      const server = createServer().listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      atEnd(t, () => server.close())
+      server.on('upgrade', (request, socket) => {
+        // As a WebSocket library does: it reads, and closes when the other side does.
+        socket.on('error', () => {}).resume()
+        socket.once('end', () => socket.end())
+        socket.once('close', closed.pass)
+        const response = new ServerResponse(request)
+        middleware(request, response, () => upgraded.pass(response))
+      })
+      const client = connect(server.address().port, '127.0.0.1')
+      client.write('GET /chat HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n')
+      const response = await within('the upgrade', upgraded.passed)
+      assert.equal(await locks.tryAcquire('/chat'), null)
+      client.destroy()
+      await within('the connection to close', closed.passed)
+      if (held === 'end') {
+        assert.equal(await locks.tryAcquire('/chat'), null, 'its handler has not ended it')
+        response.end()
+      }
+      await free(locks, '/chat', SOON)
+    })
+  }
+
+  test('a request whose connection is destroyed already is not served', async (t) => {
+    const locks = open(t)
+    const socket = connect(1, '127.0.0.1').on('error', () => {})
+    const request = new IncomingMessage(socket)
+    socket.destroy()
+    request.url = '/late'
+    await lockRequest(locks, { key })(request, new ServerResponse(request), () => assert.fail('served'))
+    assert.equal(locks.stats().acquired, 0)
+  })
+
+  test('a request of a platform without sockets is served, and ends with its response', async (t) => {
+    const locks = open(t)
+    // Adapters of serverless platforms give a request a plain object as its socket.
+    const request = new IncomingMessage({ remoteAddress: '192.0.2.1' })
+    request.url = '/function'
+    const response = new ServerResponse(request)
+    const served = gate()
+    const over = lockRequest(locks, { key })(request, response, served.pass)
+    await within('the request to be served', served.passed)
+    assert.equal(await locks.tryAcquire('/function'), null)
+    response.emit('finish')
+    await over
+    await free(locks, '/function')
+  })
+})

@@ -1,0 +1,152 @@
+// leasehold/remix with `until: 'body'`: what is left of the locks is held while the source makes a chunk.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { withRequestLock } from 'leasehold/remix'
+import { until, within } from '../support/clock.mjs'
+import { gate } from '../support/gate.mjs'
+import { free, open } from '../support/http-servers.mjs'
+import { lost } from '../support/leases.mjs'
+
+const SOON = 5_000
+/** A forced release is noticed at the next renewal, which comes after a third of that. */
+const TTL = 1_500
+
+/** A source each of whose chunks is made when `next` is called for it, with a queue of `size` chunks. */
+function source(size) {
+  const chunks = []
+  const cancelled = gate()
+  const stream = new ReadableStream(
+    {
+      async pull(controller) {
+        const chunk = gate()
+        chunks.push({ ...chunk, isMade: false })
+        const made = chunks.at(-1)
+        await chunk.passed
+        made.isMade = true
+        controller.enqueue(new Uint8Array(1))
+      },
+      cancel: cancelled.pass,
+    },
+    { highWaterMark: size },
+  )
+  const isAtWork = () => chunks.some(({ isMade }) => !isMade)
+  return { stream, chunks, cancelled: cancelled.passed, isAtWork, next: () => chunks.at(-1).pass() }
+}
+
+async function serve(locks, key, stream, options) {
+  const client = new AbortController()
+  let held
+  const handler = (lease) => {
+    held = lease
+    return new Response(stream)
+  }
+  const action = withRequestLock(locks, { key: () => key, until: 'body', ...options }, handler)
+  const response = await action(new Request('http://localhost/', { signal: client.signal }))
+  return { client, held, reader: response.body.getReader() }
+}
+
+const ENDS = {
+  'one of several keys is lost': {
+    key: ['a', 'b'],
+    ttl: TTL,
+    reason: 'missing',
+    stop: async (locks, held) => {
+      await locks.forceRelease('a')
+      await until('the loss', () => held.signal.aborted)
+    },
+  },
+  'the drain is over': { key: 'b', reason: 'closed', stop: (locks) => locks.close({ drain: 20 }) },
+}
+
+for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
+  describe(`withRequestLock until the body, ${what}`, { timeout: 60_000 }, () => {
+    const both = (t) => {
+      const store = `memory:${crypto.randomUUID()}`
+      return [open(t, { store, ttl }), open(t, { store })]
+    }
+
+    test('while a reader waits for a chunk: the body fails at once, and the lock is held until the chunk is made', async (t) => {
+      const [locks, other] = both(t)
+      const body = source(1)
+      const { client, held, reader } = await serve(locks, key, body.stream)
+      const failed = assert.rejects(reader.read(), lost(reason))
+      await until('the source to work', body.isAtWork)
+      await stop(locks, held)
+      await within('the body to fail', failed)
+      // A server that sees the body fail often aborts the request.
+      client.abort()
+      assert.equal(await other.tryAcquire('b'), null, 'the source still works')
+      body.next()
+      assert.ok(lost(reason)(await within('the cancel', body.cancelled, SOON)))
+      await free(other, 'b', SOON)
+      assert.equal(body.isAtWork(), false)
+    })
+
+    for (const ready of [0, 1, 2]) {
+      test(`while nobody reads, with ${ready} chunks in the queue: held until the next one is made`, async (t) => {
+        const [locks, other] = both(t)
+        const body = source(2)
+        const { held, reader } = await serve(locks, key, body.stream)
+        for (let made = 1; made <= ready; made++) {
+          await until('the source to work', () => body.chunks.length === made)
+          body.next()
+        }
+        await until('the source to work', () => body.chunks.length === Math.min(ready + 1, 2))
+        await stop(locks, held)
+        await until('the source to work', body.isAtWork)
+        assert.equal(await other.tryAcquire('b'), null, 'the source still works')
+        body.next()
+        await within('the cancel', body.cancelled, SOON)
+        await free(other, 'b', SOON)
+        assert.equal(body.isAtWork(), false)
+        await assert.rejects(reader.read(), lost(reason))
+      })
+    }
+
+    test('a source that is always ready is cancelled', async (t) => {
+      const [locks, other] = both(t)
+      const cancelled = gate()
+      const pull = (controller) => controller.enqueue(new Uint8Array(1))
+      const { held } = await serve(locks, key, new ReadableStream({ pull, cancel: cancelled.pass }))
+      await stop(locks, held)
+      await within('the cancel', cancelled.passed, SOON)
+      await free(other, 'b', SOON)
+    })
+
+    test('a source that fails frees the lock', async (t) => {
+      const [locks, other] = both(t)
+      const broken = gate()
+      const { held } = await serve(locks, key, new ReadableStream({ pull: () => broken.passed.then(assert.fail) }))
+      await stop(locks, held)
+      assert.equal(await other.tryAcquire('b'), null, 'the source still works')
+      broken.pass()
+      await free(other, 'b', SOON)
+    })
+  })
+}
+
+describe('withRequestLock until the body', { timeout: 60_000 }, () => {
+  test('all of several keys are lost: a source that hangs is cancelled', async (t) => {
+    const locks = open(t, { ttl: TTL })
+    const body = source(1)
+    const { reader } = await serve(locks, ['a', 'b'], body.stream)
+    const failed = assert.rejects(reader.read(), lost('missing'))
+    await until('the source to work', body.isAtWork)
+    await locks.forceRelease('a')
+    await within('the body to fail', failed)
+    await locks.forceRelease('b')
+    await within('the cancel', body.cancelled, SOON)
+    await within('close()', locks.close({ drain: Infinity }), SOON)
+  })
+
+  test('the drain is over and the source hangs: the lock is free after its ttl', async (t) => {
+    const store = `memory:${crypto.randomUUID()}`
+    const [locks, other] = [open(t, { store, ttl: 300 }), open(t, { store })]
+    const { reader } = await serve(locks, 'a', source(1).stream)
+    reader.read().catch(() => {})
+    await locks.close({ drain: 20 })
+    assert.equal(await other.tryAcquire('a'), null)
+    await free(other, 'a', SOON)
+  })
+})

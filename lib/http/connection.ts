@@ -1,0 +1,23 @@
+import type { Socket } from 'node:net'
+
+/**
+ * The callbacks for the close of each connection. A client may pipeline any number of requests, and a listener for each of
+ * them would make Node warn of a leak.
+ */
+const callbacks = new WeakMap<Socket, Set<() => void>>()
+
+/** Calls `callback` when the connection of a request closes. Returns what undoes that. */
+export function onConnectionClose(socket: Socket, callback: () => void): () => void {
+  const all = callbacks.get(socket) ?? listen(socket)
+  all.add(callback)
+  return () => all.delete(callback)
+}
+
+function listen(socket: Socket): Set<() => void> {
+  const all = new Set<() => void>()
+  callbacks.set(socket, all)
+  socket.once('close', () => {
+    for (const callback of all) callback()
+  })
+  return all
+}
