@@ -30,13 +30,19 @@ pub enum Mutant {
     HandOffsForgotten,
     /// A store reserves the fences of a lease that ran out again.
     ExpiredFencesForgotten,
+    /// Who adopts over a quorum and gives way frees the nodes that it has claimed.
+    ClaimsFreed,
+    /// No heir ever gives way to another.
+    NoHeirGivesWay,
+    /// An heir has the lease when it has claimed most nodes, although none knows the heir yet.
+    ClaimsNotConfirmed,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 17] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -50,6 +56,9 @@ impl Mutant {
         Mutant::NoDebts,
         Mutant::HandOffsForgotten,
         Mutant::ExpiredFencesForgotten,
+        Mutant::ClaimsFreed,
+        Mutant::NoHeirGivesWay,
+        Mutant::ClaimsNotConfirmed,
         Mutant::GrantAfterStopKept,
     ];
 }

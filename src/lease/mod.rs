@@ -48,6 +48,20 @@ impl Token {
         self.0.as_fields().0
     }
 
+    /// Returns a fresh token by which `heir` claims the lease of `ticket`. It has the [mark](Token::mark) of `heir`, the
+    /// first 28 bits of `ticket`, and the UUID version 8, which no other token has.
+    pub fn claim(ticket: Token, heir: Token) -> Self {
+        let (mut bytes, of) = (*uuid::Uuid::new_v4().as_bytes(), ticket.0.as_bytes());
+        bytes[..4].copy_from_slice(&heir.0.as_bytes()[..4]);
+        bytes[4..8].copy_from_slice(&[of[0], of[1], 0x80 | of[2] >> 4, of[2] << 4 | of[3] >> 4]);
+        Self(uuid::Uuid::from_bytes(bytes))
+    }
+
+    /// Returns whether it is a [claim](Token::claim) to the lease of `ticket`.
+    pub fn claims(&self, ticket: Token) -> bool {
+        self.0.as_bytes()[4..8] == Self::claim(ticket, *self).0.as_bytes()[4..8]
+    }
+
     /// How many characters [`Token::encode`] writes.
     pub const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
 }

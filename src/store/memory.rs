@@ -98,6 +98,8 @@ impl LeaseTable {
             Request::Renew { key, .. }
             | Request::Release { key, .. }
             | Request::Adopt { key, .. }
+            | Request::Move { key, .. }
+            | Request::GiveBack { key, .. }
             | Request::Accept { key, .. }
             | Request::Break { key }
             | Request::Detach { key, .. } => (key, false),
@@ -120,6 +122,8 @@ impl LeaseTable {
             Request::Adopt { token, heir, ttl, holder, .. } => {
                 lock.adopt(token, heir, ttl, &holder, &mut turn)
             }
+            Request::Move { token, to, heir, .. } => lock.pass(token, to, heir, &mut turn),
+            Request::GiveBack { token, .. } => lock.release(token, None, &mut turn),
             Request::Accept { token, fence, count, .. } => lock.accept(token, fence, count, &mut turn),
             Request::Break { .. } => {
                 let reached = known_floor.0.max(wall_us);

@@ -178,6 +178,29 @@ pub enum Request {
         /// See [`Ask::outlives_process`].
         outlives_process: bool,
     },
+    /// Let the lease of `token` be that of `to`, and otherwise as it is: its end and its holder's name stay, and from now on
+    /// only the ttl ends it. Harmless if it is that of `to` or of `heir` already. With it a [quorum](quorum) claims
+    /// nodes for an heir, and gives them back to the ticket.
+    Move {
+        /// Which lock.
+        key: Key,
+        /// Who must own it.
+        token: Token,
+        /// Who owns it then.
+        to: Token,
+        /// Who may own it already.
+        heir: Token,
+    },
+    /// Undo an adoption of which the adopter was not told. A store ends the lease of `token`. A [quorum](quorum) gives it
+    /// back to the ticket, because others may still be adopting it.
+    GiveBack {
+        /// Which lock.
+        key: Key,
+        /// The heir, who may own the lease.
+        token: Token,
+        /// The token of the ticket.
+        ticket: Token,
+    },
     /// As [`Request::Renew`] without fences; and from now on only the ttl ends the lease, or whoever knows the token:
     /// a store that frees what a process held when the process ends leaves this one alone.
     Detach {
@@ -228,6 +251,8 @@ impl Request {
             | Request::Renew { key, .. }
             | Request::Release { key, .. }
             | Request::Adopt { key, .. }
+            | Request::Move { key, .. }
+            | Request::GiveBack { key, .. }
             | Request::Accept { key, .. }
             | Request::Detach { key, .. }
             | Request::Break { key }
@@ -284,17 +309,22 @@ pub enum Reply {
         /// fences were asked for.
         block: Option<(Fence, u32)>,
     },
-    /// To [`Request::Release`] and [`Request::Break`]: it was held.
+    /// To [`Request::Release`], [`Request::GiveBack`] and [`Request::Break`]: it was held.
     Released,
     /// To [`Request::Acquire`]: some of a quorum's nodes granted it and too few did, and others have the rest of them. The
     /// token may hold something there, is to be released, and not to be used again.
     Split,
-    /// To [`Request::Adopt`].
+    /// To [`Request::Adopt`] and [`Request::Move`].
     Adopted,
+    /// To [`Request::Move`]: somebody else [claims](Token::claim) the lease of the token.
+    Claimed {
+        /// The [mark](Token::mark) of the claim, which is that of its heir.
+        by: u32,
+    },
     /// To [`Request::Accept`].
     Accepted,
-    /// To [`Request::Renew`], [`Request::Detach`], [`Request::Release`], [`Request::Adopt`] or [`Request::Accept`]: the
-    /// token does not hold the key. To [`Request::Break`]: nobody held it, which is [`Absence::Missing`].
+    /// To [`Request::Renew`], [`Request::Detach`], [`Request::Release`], [`Request::Adopt`], [`Request::Move`],
+    /// [`Request::GiveBack`] or [`Request::Accept`]: the token does not hold the key. To [`Request::Break`]: nobody held it, which is [`Absence::Missing`].
     NotHeld(Absence),
     /// To [`Request::Inspect`]: the leases and the queue, or `None` if nobody holds the lock.
     Inspected(Option<LockInfo>),

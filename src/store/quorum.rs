@@ -9,16 +9,20 @@
 //! - **Waiting.** Who waits stands in the queue of every node. A release hands it the lease at each, and it asks as soon as
 //!   most nodes have said so. If the nodes' queues disagree and nobody has a majority, everybody gives way after a time
 //!   of its own, the sooner the less it has ([`Reply::Split`]).
+//! - **Adoption.** An heir first claims the nodes, each time by a fresh token, and has the lease only when most nodes that it
+//!   claimed have made it the heir's. If several heirs have some nodes each, all but the first of them by their tokens give
+//!   theirs back to the ticket and try again.
 //! - **Validity.** The engine counts a lease's deadline from before the first node was asked, so the time that it
 //!   took to ask them is not part of it.
 //! - A node that has lost its data does not know the lease any more and is not counted for it. That a node forgets a
 //!   lease and grants the lock anew is what no quorum survives: nodes have to keep their data (`appendfsync always`), or
 //!   stay away for the longest ttl after a crash.
 //!
-//! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`batches`] and [`post`]
+//! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them, [`adoption`] another; [`batches`] and [`post`]
 //! know what is asked together; [`backers`] which nodes a lease counts on; [`places`] who waits; [`debts`] what is still to be released where; [`sightings`] makes one
 //! of what the nodes see; [`reports`] of what is found out about them; [`votes`] puts in words why it failed.
 
+mod adoption;
 mod backers;
 mod ballot;
 mod batches;

@@ -294,6 +294,22 @@ impl Lock {
         Reply::Adopted
     }
 
+    /// [`Request::Move`](super::Request::Move).
+    pub fn pass(&mut self, token: Token, to: Token, heir: Token, turn: &mut Turn<'_>) -> Reply {
+        self.refresh(turn, None);
+        let owned = |held: &&mut Held| [token, to, heir].contains(&held.token);
+        if let Some(held) = self.held.iter_mut().find(owned) {
+            if held.token == token {
+                held.token = to;
+            }
+            return Reply::Adopted;
+        }
+        match self.held.iter().find(|held| held.token.claims(token)) {
+            Some(held) => Reply::Claimed { by: held.token.mark() },
+            None => self.absence(),
+        }
+    }
+
     /// [`Request::Accept`](super::Request::Accept).
     pub fn accept(&mut self, token: Token, fence: Fence, count: u32, turn: &mut Turn<'_>) -> Reply {
         self.refresh(turn, None);

@@ -51,7 +51,7 @@ impl Core {
         let holder = asked.holder.as_ref().unwrap_or(&known.settings.name).clone();
         let timeout = known.settings.store_timeout;
         let request = Request::Adopt { key: key.clone(), token, heir, ttl, holder, outlives_process };
-        self.send(store, request, Tag::Adopt(AdoptTag { op, client, key, heir, ttl }), timeout);
+        self.send(store, request, Tag::Adopt(AdoptTag { op, client, key, from: token, heir, ttl }), timeout);
     }
 
     /// The store answered an adoption that was sent at `sent`.
@@ -114,8 +114,9 @@ impl Core {
         // An attempt before the last may have been carried out, too.
         let tried_before = self.adoptions.get(&tag.op).is_some_and(|adoption| adoption.failures > 1);
         if error.maybe_done || tried_before {
-            let AdoptTag { client, ref key, heir: token, .. } = tag;
-            self.clean_up(Leftover { client, store, key: key.clone(), token, until, straggler: true });
+            let AdoptTag { client, ref key, from, heir: token, .. } = tag;
+            let (key, ticket) = (key.clone(), Some(from));
+            self.clean_up(Leftover { client, store, key, token, ticket, until, straggler: true });
         }
         if self.adoptions.get(&tag.op).is_some_and(|a| a.heir.asked.token == tag.heir) {
             self.adoptions.remove(&tag.op);
@@ -123,16 +124,16 @@ impl Core {
         }
     }
 
-    /// The caller does not want it any more. What its answer makes of that is cleaned up after.
+    /// The caller does not want it any more. What its answer makes of that is cleaned up after. A quorum whose nodes are
+    /// asked now has to hear at once, so that it leaves the ticket to others.
     pub(super) fn end_adoption(&mut self, op: OpId, outcome: Outcome) {
         let Some(adoption) = self.adoptions.remove(&op) else { return };
-        if adoption.failures > 0 {
-            let asked = &adoption.heir.asked;
-            let (client, key, token) = (asked.client, asked.key.clone(), asked.token);
-            // Counted from now: the last attempt may have prolonged it.
-            let (store, until) = (adoption.heir.store, self.now + asked.ttl.as_duration());
-            self.clean_up(Leftover { client, store, key, token, until, straggler: true });
-        }
+        let asked = &adoption.heir.asked;
+        let (client, key, token) = (asked.client, asked.key.clone(), asked.token);
+        // Counted from now: the last attempt may have prolonged it.
+        let (store, until) = (adoption.heir.store, self.now + asked.ttl.as_duration());
+        let (ticket, straggler) = (Some(adoption.from), adoption.failures > 0);
+        self.clean_up(Leftover { client, store, key, token, ticket, until, straggler });
         self.settle(op, outcome);
     }
 }

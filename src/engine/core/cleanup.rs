@@ -27,6 +27,8 @@ pub struct Leftover {
     pub store: StoreId,
     pub key: Key,
     pub token: Token,
+    /// The token of the ticket, if it may be that of an heir who was not told.
+    pub ticket: Option<Token>,
     /// When it has ended by itself at the store, and there is nothing left to do.
     pub until: Instant,
     /// Whether the request that makes it may still be on its way.
@@ -89,7 +91,10 @@ impl Core {
         let (store, timeout) = (cleanup.left.store, cleanup.timeout);
         // Which fences of the token were used is unknown here.
         let (key, token) = (cleanup.left.key.clone(), cleanup.left.token);
-        let request = Request::Release { key, token, used: None };
+        let request = match cleanup.left.ticket {
+            Some(ticket) => Request::GiveBack { key, token, ticket },
+            None => Request::Release { key, token, used: None },
+        };
         self.send(store, request, Tag::Cleanup(id), timeout);
     }
 

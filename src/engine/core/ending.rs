@@ -54,13 +54,13 @@ impl Core {
                 let ReleaseTag { key, token, .. } = tag;
                 if self.doubts.settle(self.now, token) {
                     let until = self.now + LONGEST_DOUBT;
-                    self.clean_up_again(Leftover { client, store, key, token, until, straggler: true });
+                    self.clean_up_again(Leftover { client, store, key, token, ticket: None, until, straggler: true });
                 }
             }
             Err(error) => {
                 self.count_error(client);
                 let ReleaseTag { key, token, until, .. } = tag;
-                let left = Leftover { client, store, key, token, until, straggler: false };
+                let left = Leftover { client, store, key, token, ticket: None, until, straggler: false };
                 self.clean_up_later(left);
                 self.settle(tag.op, Outcome::Failed(error));
             }
@@ -93,7 +93,7 @@ impl Core {
     pub(super) fn clean_up_after(&mut self, tenure: Tenure) {
         let Tenure { client, store, key, token, store_expiry, .. } = tenure;
         let until = store_expiry.max(self.now);
-        self.clean_up(Leftover { client, store, key, token, until, straggler: false });
+        self.clean_up(Leftover { client, store, key, token, ticket: None, until, straggler: false });
     }
 
     /// Lets those go on who wait for nothing any longer.

@@ -90,6 +90,7 @@ pub struct AdoptTag {
     pub op: OpId,
     pub client: ClientId,
     pub key: Key,
+    pub from: Token,
     pub heir: Token,
     pub ttl: Ttl,
 }
@@ -195,9 +196,10 @@ impl Core {
         let link = self.stores.entry(store).or_default();
         let list = match request {
             Request::Renew { .. } | Request::Adopt { .. } | Request::Detach { .. } => &mut link.renewals,
-            Request::Release { .. } | Request::Break { .. } => &mut link.releases,
+            Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } => &mut link.releases,
             Request::Acquire(_)
             | Request::Accept { .. }
+            | Request::Move { .. }
             | Request::Inspect { .. }
             | Request::List(_)
             | Request::Ping

@@ -103,7 +103,7 @@ impl AcquireTag {
     fn leftover(self, store: StoreId, now: Instant, straggler: bool) -> Leftover {
         let AcquireTag { client, key, token, ttl, .. } = self;
         let until = now + ttl.as_duration().max(WAITER_LIFE);
-        Leftover { client, store, key, token, until, straggler }
+        Leftover { client, store, key, token, ticket: None, until, straggler }
     }
 }
 
@@ -423,7 +423,7 @@ impl Core {
             let Wanted { client, store, key, token, ttl, .. } = ticket.wanted;
             let until = self.now + ttl.as_duration().max(WAITER_LIFE);
             let straggler = ticket.tainted;
-            self.clean_up(Leftover { client, store, key, token, until, straggler });
+            self.clean_up(Leftover { client, store, key, token, ticket: None, until, straggler });
         }
     }
 }

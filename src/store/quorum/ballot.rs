@@ -121,6 +121,7 @@ fn voice(answer: &Answer) -> Voice {
             Reply::Busy { .. }
             | Reply::Queued { .. }
             | Reply::Split
+            | Reply::Claimed { .. }
             | Reply::NotHeld(_)
             | Reply::Inspected(None),
         ) => Voice::No,
@@ -181,15 +182,6 @@ impl Ballot {
                 Some((node, *ends))
             }
             _ => None,
-        })
-    }
-
-    /// Which nodes have made the lease over, or may have, now or when they were asked before; and whether they may yet.
-    pub fn adopting(&self) -> impl Iterator<Item = (usize, bool)> {
-        self.votes.iter().enumerate().filter_map(|(node, vote)| match vote {
-            None | Some(Ok(Reply::NotHeld(_))) => None,
-            Some(Ok(_)) => Some((node, false)),
-            Some(Err(error)) => Some((node, error.maybe_done)),
         })
     }
 
@@ -334,14 +326,11 @@ impl Ballot {
                 self.settle(Ok(answer), None)
             }
             Request::Inspect { .. } => self.settle(Ok(Reply::Inspected(None)), None),
-            Request::Release { .. } | Request::Break { .. } if yes > no => {
+            Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } if yes > no => {
                 self.settle(Ok(Reply::Released), None)
             }
-            _ if no >= veto || matches!(self.request, Request::Release { .. } | Request::Break { .. }) => {
-                let taken = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Taken))));
-                let absence = if self.votes.iter().any(taken) { Absence::Taken } else { Absence::Missing };
-                self.settle(Ok(Reply::NotHeld(absence)), None)
-            }
+            Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } => self.not_held(),
+            _ if no >= veto => self.not_held(),
             _ => {
                 let error = votes::error(nodes, &self.votes, majority);
                 self.settle(Err(error), None)
@@ -349,13 +338,19 @@ impl Ballot {
         }
     }
 
+    fn not_held(&mut self) -> Verdict {
+        let taken = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Taken))));
+        let absence = if self.votes.iter().any(taken) { Absence::Taken } else { Absence::Missing };
+        self.settle(Ok(Reply::NotHeld(absence)), None)
+    }
+
     /// A majority said yes.
     fn agreed(&mut self, nodes: &Nodes) -> Verdict {
         let said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
         let reply = match &self.request {
             Request::Ping | Request::Diagnose { .. } => Reply::Ready,
-            Request::Release { .. } | Request::Break { .. } => Reply::Released,
-            Request::Adopt { .. } => Reply::Adopted,
+            Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } => Reply::Released,
+            Request::Adopt { .. } | Request::Move { .. } => Reply::Adopted,
             Request::Accept { .. } => Reply::Accepted,
             Request::Renew { fences: 0, .. } | Request::Detach { .. } => Reply::Renewed { block: None },
             Request::Inspect { .. } => Reply::Inspected(most_common(said.filter_map(inspected)).cloned()),

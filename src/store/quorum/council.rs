@@ -1,6 +1,7 @@
 //! All requests that a quorum is asked, on their way through its nodes. Pure: time comes in as an argument, and what is to
 //! be sent comes out, so that it is simulated as it runs.
 
+mod adopting;
 mod asking;
 mod endings;
 mod holding;
@@ -15,13 +16,14 @@ use rustc_hash::FxHashMap;
 use self::asking::Asking;
 pub use self::lost::is_of_lease;
 use self::motion::Motion;
+use super::adoption::Adoption;
 use super::backers::Backers;
 use super::ballot::{Ballot, Nodes, Verdict};
 use super::batches::{Batches, Settled};
-use super::debts::Debts;
+use super::debts::{Debts, Owed};
 use super::places::Places;
 use super::post::{Post, Tag};
-use crate::lease::{Fence, Instant, Key, Mode, Token};
+use crate::lease::{Fence, Instant, Key, Mode};
 use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
 
 /// How long at least, and at most, one waits for the rest of the nodes.
@@ -50,6 +52,7 @@ pub struct Council {
     rng: fastrand::Rng,
     batches: Batches,
     motions: FxHashMap<u64, Motion>,
+    adoptions: FxHashMap<u64, Adoption>,
     /// Those that hold a minority.
     holding: Vec<u64>,
     post: Post,
@@ -74,6 +77,7 @@ impl Council {
             rng: fastrand::Rng::with_seed(seed),
             batches: Batches::default(),
             motions: FxHashMap::default(),
+            adoptions: FxHashMap::default(),
             holding: Vec::new(),
             post: Post::default(),
             asking: Asking::default(),
@@ -112,6 +116,9 @@ impl Council {
             let error = StoreError::not_done(StoreErrorKind::Unsupported, message);
             return self.settle(now, batch, index, request.key().cloned(), Err(error));
         }
+        if let Request::Adopt { .. } = request {
+            return self.adopt(now, batch, index, request, now + timeout);
+        }
         self.serial += 1;
         let id = self.serial;
         match &request {
@@ -125,6 +132,11 @@ impl Council {
             Request::Release { token, .. } => {
                 self.backers.forget(*token);
                 self.refuse(*token);
+                self.heir_ended(now, *token, None);
+            }
+            Request::GiveBack { token, ticket, .. } => {
+                self.backers.forget(*token);
+                self.heir_ended(now, *token, Some(*ticket));
             }
             _ => {}
         }
@@ -134,7 +146,7 @@ impl Council {
             _ => timeout,
         };
         for node in 0..self.nodes.count() {
-            self.post.draft(node, timeout, request.clone(), Tag::Vote(id));
+            self.post.draft(node, timeout, at_a_node(&request), Tag::Vote(id));
         }
         let ballot = Ballot::new(request, &self.nodes);
         self.motions.insert(id, Motion::new(ballot, batch, index, now, timeout));
@@ -154,6 +166,8 @@ impl Council {
                 match tag {
                     Tag::Vote(id) => self.voted(now, id, node, answer),
                     Tag::Accept(id) => self.accepted(now, id, node, answer),
+                    Tag::Claim(id) => self.claimed(now, id, node, answer),
+                    Tag::Confirm(id) => self.confirmed(now, id, node, answer),
                     Tag::Debt => {}
                 }
             }
@@ -190,11 +204,10 @@ impl Council {
                     _ => {}
                 }
             }
-            Request::Adopt { key, heir, .. } if motion.refused => match &answer {
-                Ok(Reply::NotHeld(_)) => {}
-                Ok(_) => self.debts.owe(now, node, key, *heir, false),
-                Err(error) => self.debts.owe(now, node, key, *heir, error.maybe_done),
-            },
+            Request::GiveBack { key, token, ticket } if is_owed(&answer) => {
+                let owed = Owed { key: key.clone(), token: *token, to: Some(*ticket) };
+                self.debts.owe_move(now, node, owed, true);
+            }
             _ => {}
         }
         let Some(motion) = self.motions.get_mut(&id) else { return };
@@ -286,6 +299,7 @@ impl Council {
                 self.follow(now, id, verdict);
             }
         }
+        self.tick_adoptions(now);
         for number in self.places.due(now) {
             self.effects.notices.push(Notice::Granted { number, fence: None });
         }
@@ -295,7 +309,8 @@ impl Council {
     /// When [`Council::tick`] has something to do next.
     pub fn next_wake(&self) -> Option<Instant> {
         let holds = self.holding.iter().filter_map(|id| self.motions.get(id)?.ballot.holds_until()).min();
-        [holds, self.places.next_wake(), self.debts.next_wake()].into_iter().flatten().min()
+        let adoptions = self.adoptions.values().filter_map(Adoption::next_wake).min();
+        [holds, adoptions, self.places.next_wake(), self.debts.next_wake()].into_iter().flatten().min()
     }
 
     /// Takes what is to be done.
@@ -306,12 +321,12 @@ impl Council {
 
     /// How many things it still minds: requests under way, those who wait, releases that are owed.
     pub fn concerns(&self) -> usize {
-        self.motions.len() + self.places.len() + self.debts.len()
+        self.motions.len() + self.adoptions.len() + self.places.len() + self.debts.len()
     }
 
     /// Whether a node has an answer to give or a release to get.
     pub fn is_busy(&self) -> bool {
-        !self.motions.is_empty() || self.debts.len() > 0
+        !self.motions.is_empty() || !self.adoptions.is_empty() || self.debts.len() > 0
     }
 
     /// How long to wait for the other nodes, after the first has said something.
@@ -320,13 +335,22 @@ impl Council {
     }
 
     fn pay_debts(&mut self, now: Instant) {
-        for (node, releases) in self.debts.due(now) {
-            let requests = releases
-                .into_iter()
-                .map(|(key, token): (Key, Token)| Request::Release { key, token, used: None })
-                .collect();
+        for (node, owed) in self.debts.due(now) {
+            let request = |Owed { key, token, to }| match to {
+                Some(to) => Request::Move { key, token, to, heir: to },
+                None => Request::Release { key, token, used: None },
+            };
+            let requests = owed.into_iter().map(request).collect();
             self.post.send_apart(node, DEBT_TIMEOUT, requests, Tag::Debt);
         }
+    }
+}
+
+/// What each node is asked for `request`.
+fn at_a_node(request: &Request) -> Request {
+    match request.clone() {
+        Request::GiveBack { key, token, ticket } => Request::Move { key, token, to: ticket, heir: ticket },
+        other => other,
     }
 }
 

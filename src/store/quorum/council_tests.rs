@@ -1,6 +1,6 @@
 use super::super::debts::STRAGGLER_PAUSES;
 use super::*;
-use crate::lease::Ttl;
+use crate::lease::{Token, Ttl};
 use crate::store::{Absence, Place};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -317,24 +317,6 @@ fn who_is_next_at_a_node_where_the_lease_is_about_to_end_asks_it_again_before_it
 }
 
 #[test]
-fn an_heir_of_too_few_nodes_gives_them_back() {
-    let (mut chamber, heir) = (Chamber::of(4), Token::random());
-    let (key, token, holder) = ("k".into(), Token::random(), "h".into());
-    chamber
-        .submit(1, vec![Request::Adopt { key, token, heir, ttl: Ttl::MIN, holder, outlives_process: false }]);
-    chamber.answer_one(0, Reply::Adopted);
-    chamber.answer_one(1, Reply::NotHeld(Absence::Taken));
-    chamber.answer_one(2, Reply::NotHeld(Absence::Taken));
-    assert_eq!(chamber.settled_one(1), Reply::NotHeld(Absence::Taken));
-    chamber.answer_one(3, Reply::Adopted);
-    for node in [0, 3] {
-        assert!(releases(chamber.asked(node), heir), "{node}: {:?}", chamber.calls);
-        chamber.answer_one(node, Reply::Released);
-    }
-    assert_eq!((chamber.council.concerns(), chamber.wait()), (0, None));
-}
-
-#[test]
 fn notices_are_gathered_until_most_nodes_have_sent_one() {
     let mut chamber = Chamber::of(3);
     chamber.submit(1, vec![acquire(Token::random(), Some(7))]);
@@ -436,19 +418,7 @@ fn what_a_node_may_get_of_a_look_that_was_still_open_at_the_release_is_released_
     assert_eq!((chamber.council.concerns(), chamber.council.asking.len(), chamber.wait()), (0, 0, None));
 }
 
-#[test]
-fn an_heir_that_a_node_may_have_from_an_earlier_attempt_is_taken_back_from_it() {
-    let away = || vec![Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))];
-    let (mut chamber, heir) = (Chamber::of(3), Token::random());
-    let (key, token, holder) = ("k".into(), Token::random(), "h".into());
-    chamber
-        .submit(1, vec![Request::Adopt { key, token, heir, ttl: Ttl::MIN, holder, outlives_process: false }]);
-    chamber.answer_one(1, Reply::NotHeld(Absence::Taken));
-    chamber.answer_one(2, Reply::NotHeld(Absence::Taken));
-    assert_eq!(chamber.settled_one(1), Reply::NotHeld(Absence::Taken));
-    chamber.answer(0, away());
-    assert!(releases(chamber.asked(0), heir), "{:?}", chamber.calls);
-}
-
 #[path = "council/lost_tests.rs"]
 mod lost_tests;
+#[path = "council/adopting_tests.rs"]
+mod adopting_tests;

@@ -1,4 +1,4 @@
-//! What is still to be released at which node of a quorum. Pure.
+//! What is still to be released, or to be given back to a ticket, at which node of a quorum. Pure.
 //!
 //! A release is done when most nodes have done it; those that could not be asked are asked again, or the lease that they
 //! know of would be in everybody's way until its ttl ends. Whose acquire may have been held up on its way to a node is
@@ -27,10 +27,17 @@ const MOST: usize = 4096;
 /// The most that are sent to a node together.
 const MOST_AT_ONCE: usize = 64;
 
-/// A release that a node is owed.
+/// What a node is owed: the end of a lease, or that it passes to another token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Owed {
+    pub key: Key,
+    pub token: Token,
+    /// Whose it is then; `None` for a release.
+    pub to: Option<Token>,
+}
+
 struct Debt {
-    key: Key,
-    token: Token,
+    owed: Owed,
     due: Instant,
     until: Instant,
     /// The pauses before it is paid again.
@@ -57,11 +64,17 @@ struct Account {
 /// What all nodes are owed. See the module.
 pub struct Debts {
     accounts: Vec<Account>,
+    /// Whether any of them may be more than a release.
+    moves: bool,
+}
+
+fn released(key: &Key, token: Token) -> Owed {
+    Owed { key: key.clone(), token, to: None }
 }
 
 impl Debts {
     pub fn new(nodes: usize) -> Self {
-        Self { accounts: (0..nodes).map(|_| Account::default()).collect() }
+        Self { accounts: (0..nodes).map(|_| Account::default()).collect(), moves: false }
     }
 
     /// `node` may yet grant something to `token`.
@@ -74,7 +87,7 @@ impl Debts {
         let account = &mut self.accounts[node];
         let is_straggler = account.doubts.settle(now, token);
         if failed || is_straggler {
-            account.owe(now, key, token, is_straggler, SHORTEST_PAUSE);
+            account.owe(now, released(key, token), is_straggler, SHORTEST_PAUSE);
         }
     }
 
@@ -83,11 +96,33 @@ impl Debts {
         let account = &mut self.accounts[node];
         let is_straggler = account.doubts.settle(now, token) || is_straggler;
         // What is known to be there is in somebody's way.
-        account.owe(now, key, token, is_straggler, Duration::ZERO);
+        account.owe(now, released(key, token), is_straggler, Duration::ZERO);
     }
 
-    /// What is to be released at which node now.
-    pub fn due(&mut self, now: Instant) -> Vec<(usize, Vec<(Key, Token)>)> {
+    /// `node` may have a claim, or an heir's lease, that is to pass to another token or to end; `is_straggler` if it may yet
+    /// get it.
+    pub fn owe_move(&mut self, now: Instant, node: usize, owed: Owed, is_straggler: bool) {
+        self.moves |= owed.to.is_some();
+        self.accounts[node].owe(now, owed, is_straggler, Duration::ZERO);
+    }
+
+    /// What was to pass to `token` is to pass to that other one, or to end.
+    pub fn redirect(&mut self, token: Token, to: Option<Token>) {
+        if !self.moves {
+            return;
+        }
+        self.moves = self.len() > 0;
+        for account in &mut self.accounts {
+            for debt in account.debts.iter_mut().chain(&mut account.paying) {
+                if debt.owed.to == Some(token) {
+                    debt.owed.to = to;
+                }
+            }
+        }
+    }
+
+    /// What is to be done at which node now.
+    pub fn due(&mut self, now: Instant) -> Vec<(usize, Vec<Owed>)> {
         let mut due = Vec::new();
         for (node, account) in self.accounts.iter_mut().enumerate() {
             if account.next_wake().is_none_or(|at| now < at) {
@@ -95,7 +130,7 @@ impl Debts {
             }
             account.collect(now);
             if !account.paying.is_empty() {
-                let paid = account.paying.iter().map(|debt| (debt.key.clone(), debt.token)).collect();
+                let paid = account.paying.iter().map(|debt| debt.owed.clone()).collect();
                 due.push((node, paid));
             }
         }
@@ -116,7 +151,7 @@ impl Debts {
                 (debt.due, debt.again) = (now + *pause, again);
                 account.push(debt);
             } else {
-                account.owed.remove(&debt.token);
+                account.owed.remove(&debt.owed.token);
             }
         }
     }
@@ -138,7 +173,8 @@ impl Account {
         Some(self.rests_until.map_or(due, |until| until.max(due)))
     }
 
-    fn owe(&mut self, now: Instant, key: &Key, token: Token, is_straggler: bool, pause: Duration) {
+    fn owe(&mut self, now: Instant, owed: Owed, is_straggler: bool, pause: Duration) {
+        let token = owed.token;
         if mutants::is(Mutant::NoDebts) {
             return;
         }
@@ -149,7 +185,7 @@ impl Account {
         if !self.owed.insert(token) {
             // It will be paid anyway; the more often of the two.
             let both = self.debts.iter_mut().chain(&mut self.paying);
-            if let Some(debt) = both.into_iter().find(|debt| is_straggler && debt.token == token) {
+            if let Some(debt) = both.into_iter().find(|debt| is_straggler && debt.owed.token == token) {
                 debt.again = again;
             }
             return;
@@ -157,9 +193,9 @@ impl Account {
         if self.debts.len() >= MOST
             && let Some(oldest) = self.debts.pop_front()
         {
-            self.owed.remove(&oldest.token);
+            self.owed.remove(&oldest.owed.token);
         }
-        self.push(Debt { key: key.clone(), token, due: now + pause, until: now + LIFE, again });
+        self.push(Debt { owed, due: now + pause, until: now + LIFE, again });
     }
 
     fn push(&mut self, debt: Debt) {
@@ -173,7 +209,7 @@ impl Account {
         self.due = None;
         for debt in std::mem::take(&mut self.debts) {
             if now >= debt.until {
-                self.owed.remove(&debt.token);
+                self.owed.remove(&debt.owed.token);
             } else if debt.due <= now && self.paying.len() < MOST_AT_ONCE {
                 self.paying.push(debt);
             } else {

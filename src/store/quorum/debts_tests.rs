@@ -12,7 +12,7 @@ fn key() -> Key {
 fn due(debts: &mut Debts, ms: u64) -> Vec<Token> {
     let mut due = debts.due(at(ms));
     assert!(due.len() <= 1, "{due:?}");
-    due.pop().map_or(Vec::new(), |(_, paid)| paid.into_iter().map(|(_, token)| token).collect())
+    due.pop().map_or(Vec::new(), |(_, paid)| paid.into_iter().map(|owed| owed.token).collect())
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_release_that_failed_is_paid_a_little_later_and_then_forgotten() {
     debts.released(at(0), 2, &key(), token, true);
     assert_eq!((debts.len(), debts.next_wake()), (1, Some(at(50))));
     assert_eq!(debts.due(at(49)), []);
-    assert_eq!(debts.due(at(50)), [(2, vec![(key(), token)])]);
+    assert_eq!(debts.due(at(50)), [(2, vec![released(&key(), token)])]);
     assert_eq!((debts.len(), debts.next_wake()), (1, None), "it is being paid, once");
     assert_eq!(debts.due(at(10_000)), []);
     debts.paid(at(60), 2, &[false], 1.0);

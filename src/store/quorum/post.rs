@@ -26,6 +26,10 @@ pub enum Tag {
     Vote(u64),
     /// Whether that motion's fence is accepted.
     Accept(u64),
+    /// Whether that adoption has claimed the node.
+    Claim(u64),
+    /// Whether the node has made what that adoption claimed its heir's.
+    Confirm(u64),
     /// Whether a release that was owed is done.
     Debt,
 }

@@ -27,6 +27,8 @@ pub enum Class<'a> {
     Release,
     /// The ttl and the new holder's name.
     Adopt(Ttl, &'a str),
+    /// Without what an adoption changes besides.
+    Move,
     Accept,
     Break,
     Inspect,
@@ -57,8 +59,9 @@ impl<'a> Class<'a> {
             Request::Detach { key, ttl, .. } => (Class::Renew(*ttl, 0), Some(key)),
             // Redis has a counter for each key. Reservations move it far slower than the clock, so
             // a release need not give fences back.
-            Request::Release { key, .. } => (Class::Release, Some(key)),
+            Request::Release { key, .. } | Request::GiveBack { key, .. } => (Class::Release, Some(key)),
             Request::Adopt { key, ttl, holder, .. } => (Class::Adopt(*ttl, holder), Some(key)),
+            Request::Move { key, .. } => (Class::Move, Some(key)),
             Request::Accept { key, .. } => (Class::Accept, Some(key)),
             Request::Break { key } => (Class::Break, Some(key)),
             Request::Inspect { key } => (Class::Inspect, Some(key)),
@@ -178,6 +181,10 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
             command = call(batch, group, &SCRIPTS.adopt, Side::Fence, 2);
             command.arg(ttl.as_millis()).arg(life(ttl)).arg(holder);
         }
+        Class::Move => {
+            command = call(batch, group, &SCRIPTS.adopt, Side::Fence, 3);
+            command.arg(0).arg(FENCE_LIFE.as_millis() as u64).arg("");
+        }
     }
     let mut buffer = [0; Token::LENGTH];
     let members = || group.members.iter().map(|&member| &batch[member]);
@@ -187,6 +194,8 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
         | Request::Detach { token, .. }
         | Request::Release { token, .. }
         | Request::Adopt { token, .. }
+        | Request::Move { token, .. }
+        | Request::GiveBack { token, .. }
         | Request::Accept { token, .. } = request
         {
             command.write_arg(token.encode(&mut buffer).as_bytes());
@@ -198,12 +207,17 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
     for request in members() {
         match request {
             Request::Acquire(Ask { place: Some(place), .. }) => drop(command.arg(place.number)),
-            Request::Adopt { heir, .. } => command.write_arg(heir.encode(&mut buffer).as_bytes()),
+            Request::Adopt { heir, .. } | Request::Move { to: heir, .. } => command.write_arg(heir.encode(&mut buffer).as_bytes()),
             Request::Accept { fence, count, .. } => {
                 let last = fence.last_of(*count);
                 command.arg(format!("{:016}", last.0)).arg(last.0 - fence.0);
             }
             _ => {}
+        }
+    }
+    for request in members() {
+        if let Request::Move { heir, .. } = request {
+            command.write_arg(heir.encode(&mut buffer).as_bytes());
         }
     }
     command

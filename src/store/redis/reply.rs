@@ -104,12 +104,15 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
         },
         (Class::Release | Class::Break, Value::Int(1)) => Reply::Released,
         (Class::Break, Value::Int(0)) => Reply::NotHeld(Absence::Missing),
-        (Class::Adopt(..), Value::Int(1)) => Reply::Adopted,
+        (Class::Adopt(..) | Class::Move, Value::Int(1)) => Reply::Adopted,
+        (Class::Move, Value::BulkString(by)) => {
+            Reply::Claimed { by: u32::from_str_radix(str::from_utf8(&by).ok()?, 16).ok()? }
+        }
         (Class::Accept, Value::Int(1)) => Reply::Accepted,
-        (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Accept, Value::Int(0)) => {
+        (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept, Value::Int(0)) => {
             Reply::NotHeld(Absence::Missing)
         }
-        (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Accept, Value::Int(-1)) => {
+        (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept, Value::Int(-1)) => {
             Reply::NotHeld(Absence::Taken)
         }
         (Class::Inspect, Value::Nil) => Reply::Inspected(None),

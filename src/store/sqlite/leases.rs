@@ -175,16 +175,30 @@ impl<'a> Turn<'a> {
                 }
                 Ok(reply)
             }
+            Request::Move { key, token, to, heir } => {
+                let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
+                let reply = self.act(key, |lock, turn| lock.pass(*token, *to, *heir, turn))?;
+                // Not if it is the heir's already, who holds it.
+                if reply == Reply::Adopted && self.load(key)?.lock.held.iter().any(|held| held.token == *to) {
+                    self.own(key, *to, Uuid::nil(), given)?;
+                    self.outlive(key, *to)?;
+                }
+                Ok(reply)
+            }
             Request::Accept { key, token, fence, count } => {
                 self.act(key, |lock, turn| lock.accept(*token, *fence, *count, turn))
             }
-            Request::Release { key, token, used } => {
-                let reply = self.act(key, |lock, turn| lock.release(*token, *used, turn))?;
-                // If it comes back within the turn, it does so at the end of the queue.
-                self.load(key)?.entry(*token, me.owner, me.boot).place = 0;
-                Ok(reply)
-            }
+            Request::Release { key, token, used } => self.release(key, *token, *used),
+            Request::GiveBack { key, token, .. } => self.release(key, *token, None),
         }
+    }
+
+    fn release(&mut self, key: &Key, token: Token, used: Option<Fence>) -> rusqlite::Result<Reply> {
+        let me = self.me;
+        let reply = self.act(key, |lock, turn| lock.release(token, used, turn))?;
+        // If it comes back within the turn, it does so at the end of the queue.
+        self.load(key)?.entry(token, me.owner, me.boot).place = 0;
+        Ok(reply)
     }
 
     fn list(&mut self, wanted: &Wanted) -> rusqlite::Result<Listing> {

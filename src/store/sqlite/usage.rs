@@ -44,7 +44,8 @@ impl Usage {
                 self.lives(*heir, now + ttl.as_duration());
             }
             (Request::Detach { token, .. }, Ok(Reply::Renewed { .. } | Reply::NotHeld(_)))
-            | (Request::Release { token, .. }, Ok(_))
+            | (Request::Move { token, .. }, Ok(Reply::Adopted))
+            | (Request::Release { token, .. } | Request::GiveBack { token, .. }, Ok(_))
             | (Request::Renew { token, .. }, Ok(Reply::NotHeld(_))) => {
                 self.leases.remove(token);
             }

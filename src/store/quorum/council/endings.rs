@@ -14,9 +14,6 @@ impl Council {
             (Request::Acquire(Ask { token, .. }), Some(key)) => {
                 self.acquire_ended(now, id, key, *token, &answer)
             }
-            (Request::Adopt { heir, .. }, Some(key)) if matches!(answer, Ok(Reply::NotHeld(_))) => {
-                self.adoption_failed(now, id, key, *heir)
-            }
             _ => {}
         }
         self.count(now, id, &answer);
@@ -35,7 +32,7 @@ impl Council {
         match (answer, &ballot.request) {
             // Nobody holds it here any more.
             (Ok(Reply::Renewed { .. }), Request::Detach { .. }) => self.backers.forget(token),
-            (Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted), _) => {
+            (Ok(Reply::Acquired { .. } | Reply::Renewed { .. }), _) => {
                 self.backers.agreed(now, token, id, ballot.agreeing(), ttl.as_duration());
             }
             (Ok(Reply::NotHeld(_)), _) => self.backers.forget(token),
@@ -67,15 +64,6 @@ impl Council {
                 self.refuse(token);
             }
             Ok(_) => self.places.forget(token),
-        }
-    }
-
-    /// The heir is told that it is lost, and has no use for the few nodes that it has.
-    pub(super) fn adoption_failed(&mut self, now: Instant, id: u64, key: &Key, heir: Token) {
-        let Some(motion) = self.motions.get_mut(&id) else { return };
-        motion.refused = true;
-        for (node, is_straggler) in motion.ballot.adopting() {
-            self.debts.owe(now, node, key, heir, is_straggler);
         }
     }
 

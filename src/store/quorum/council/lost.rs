@@ -21,6 +21,7 @@ impl Council {
             let verdict = motion.ballot.lost(node, error, &self.nodes);
             self.follow(now, id, verdict);
         }
+        self.adoptions_lost(now, node);
         let is_lost = self.backers.lost(now, node, self.nodes.majority());
         // The engine marks all leases of the quorum as lost, though it may have some of them still.
         self.effects.notices.push(if is_lost { Notice::Lost(acknowledgement) } else { Notice::Missed });
@@ -29,7 +30,7 @@ impl Council {
     /// Returns what an answer of `node` counts that it gave before it lost its leases.
     pub(super) fn outdated(&self, node: usize, tag: Tag, answer: Answer) -> Answer {
         match (tag, &answer) {
-            (Tag::Vote(_) | Tag::Accept(_), Ok(reply)) if is_of_lease(reply) => {
+            (Tag::Vote(_) | Tag::Accept(_) | Tag::Claim(_) | Tag::Confirm(_), Ok(reply)) if is_of_lease(reply) => {
                 Err(forgotten(&self.nodes.names[node]))
             }
             _ => answer,
@@ -50,7 +51,7 @@ pub fn is_of_lease(reply: &Reply) -> bool {
 }
 
 /// It may have been done in the files that the node uses now.
-fn forgotten(node: &str) -> StoreError {
+pub(super) fn forgotten(node: &str) -> StoreError {
     let message = format!("{node} lost its leases: its files were moved, replaced or removed");
     StoreError::maybe_done(StoreErrorKind::Unreachable, message)
 }

@@ -13,8 +13,6 @@ pub struct Motion {
     /// When the nodes were asked, and how long each may take.
     pub asked: Instant,
     pub timeout: Duration,
-    /// Whether it was an adoption that is over: nobody will release what a node gives it.
-    pub refused: bool,
     /// Whether those nodes were asked again at which a lease in the way was about to end.
     pub asked_again: bool,
     /// Whether it has waited for the rest of the nodes, so that the time it took says nothing of the network.
@@ -24,7 +22,7 @@ pub struct Motion {
 impl Motion {
     /// The ballot of the request at `index` of `batch`, which the nodes are asked at `now`.
     pub fn new(ballot: Ballot, batch: u64, index: usize, now: Instant, timeout: Duration) -> Self {
-        let (refused, asked_again, held) = (false, false, false);
-        Self { ballot, batch, index, asked: now, timeout, refused, asked_again, held }
+        let (asked_again, held) = (false, false);
+        Self { ballot, batch, index, asked: now, timeout, asked_again, held }
     }
 }

@@ -323,20 +323,40 @@ function rules.release(lock, side, token)
   return all and 0 or absence(s)
 end
 
-function rules.adopt(lock, side, token, heir, ttl, life, name)
+-- The mark of who claims the lease of `ticket`: a claim has the first digits of the ticket and the UUID version 8.
+local function claimed(s, ticket)
+  local pattern = '^(%x+)%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-'
+  if s.owner then return match(s.owner, pattern) end
+  for _, token in ipairs(s.count > 0 and call('ZRANGE', s.lock, 0, -1) or {}) do
+    local mark = match(token, pattern)
+    if mark then return mark end
+  end
+end
+
+-- other: who may own the lease already, if it is only to be moved.
+function rules.adopt(lock, side, token, heir, ttl, life, name, other)
   local s = look(lock, side)
   hand_on(s, nil)
   local owner = holds(s, heir) and heir or holds(s, token) and token
-  if not owner then return absence(s) end
-  prolong(s, owner, ttl)
-  local last, back, whose = fences(s)
+  if other then
+    if holds(s, other) or owner == heir then return 1 end
+    if not owner then return claimed(s, token) or absence(s) end
+  elseif not owner then
+    return absence(s)
+  else
+    prolong(s, owner, ttl)
+  end
+  local last, back, whose, known = fences(s)
+  if other then name = known or '' end
   if s.owner then
     -- One that was handed the lease stays one that has not taken it up.
     local mark = whose == '-' .. owner and '-' or ''
     if mark == '-' or whose == owner then note(s, last, back, mark .. heir, name, life) end
     call('SET', lock, heir, 'KEEPTTL')
   else
-    local fence = match(call('HGET', s.holders, owner) or '', '^%S+') or '-'
+    local fence, shown = match(call('HGET', s.holders, owner) or '', '^(%S+) ?(.*)$')
+    fence = fence or '-'
+    if other then name = shown or '' end
     local ends = call('ZSCORE', lock, owner)
     call('ZADD', lock, ends, heir)
     call('HSET', s.holders, heir, fence .. ' ' .. name)

@@ -1,0 +1,78 @@
+// Several sites adopt one ticket at the same time over a quorum. Each site is near to one server and far from the others, so
+// each gets its own server first and none has most of them.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createLockClient, LockLostError } from 'leasehold'
+import { within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { startRelay } from '../support/relay.mjs'
+import { startRedis } from '../support/servers.mjs'
+
+const ROUNDS = Number(process.env.LEASEHOLD_TEST_REPEAT ?? 20)
+const NEAR = 1
+const FAR = 20
+
+/** Starts three servers and `count` sites, each with relays of its own: { servers, sites: [{ locks, relays }] }. */
+async function startSites(t, count) {
+  const servers = await Promise.all([0, 1, 2].map(() => startRedis(t)))
+  const sites = []
+  for (let site = 0; site < count; site++) {
+    const relays = await Promise.all(servers.map(({ port }) => startRelay(t, port)))
+    for (const [i, relay] of relays.entries()) relay.slow(i === site ? NEAR : FAR, { directions: ['toServer'] })
+    const locks = createLockClient({ store: relays.map(({ port }) => `redis://127.0.0.1:${port}`), ttl: 20_000 })
+    atEnd(t, () => locks.close())
+    await locks.ready()
+    sites.push({ locks, relays })
+  }
+  return { servers, sites }
+}
+
+/** Lets all `sites` adopt a fresh ticket at once, and checks that exactly one has the lease and nobody else gets the lock. */
+async function adoptAtOnce(sites, stranger, round) {
+  const key = `round ${round}`
+  const lease = await stranger.acquire(key, { wait: 10_000 })
+  const ticket = await lease.detach()
+  const began = performance.now()
+  const outcomes = await within(
+    'the adoptions',
+    Promise.allSettled(sites.map(({ locks }) => locks.adopt(ticket))),
+    15_000,
+  )
+  const took = performance.now() - began
+  const told = outcomes.map(({ reason }) => reason?.reason ?? String(reason ?? 'adopted'))
+  const adopted = outcomes.filter(({ status }) => status === 'fulfilled').map(({ value }) => value)
+  assert.equal(adopted.length, 1, `round ${round}: ${told}`)
+  for (const { reason } of outcomes.filter(({ status }) => status === 'rejected')) {
+    assert.ok(reason instanceof LockLostError && reason.reason === 'taken', `round ${round}: ${told}`)
+  }
+  assert.equal(adopted[0].fence, lease.fence)
+  assert.equal(await stranger.tryAcquire(key), null, `round ${round}: a stranger has the lock`)
+  await adopted[0].renew()
+  assert.equal(await adopted[0].release(), true)
+  return took
+}
+
+async function repeat(t, sites, stranger) {
+  const times = []
+  for (let round = 0; round < ROUNDS; round++) times.push(await adoptAtOnce(sites, stranger, round))
+  times.sort((a, b) => a - b)
+  t.diagnostic(`${ROUNDS} rounds, median ${times[ROUNDS >> 1].toFixed(0)} ms, longest ${times.at(-1).toFixed(0)} ms`)
+}
+
+test('three sites adopt one ticket at once: exactly one has the lease', async (t) => {
+  const { sites } = await startSites(t, 4)
+  await repeat(t, sites.slice(0, 3), sites[3].locks)
+})
+
+test('two sites adopt one ticket at once while a server is down: exactly one has the lease', async (t) => {
+  const { servers, sites } = await startSites(t, 3)
+  await servers[2].kill()
+  await repeat(t, sites.slice(0, 2), sites[2].locks)
+})
+
+test('two sites adopt one ticket at once while a server is silent: exactly one has the lease', async (t) => {
+  const { sites } = await startSites(t, 3)
+  for (const { relays } of sites) relays[2].bar()
+  await repeat(t, sites.slice(0, 2), sites[2].locks)
+})

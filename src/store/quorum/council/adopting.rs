@@ -1,0 +1,220 @@
+//! Adoptions: how an heir gets most nodes while others try the same.
+//!
+//! Of the heirs that are in each other's way, the one whose token comes first keeps its nodes and asks the others' nodes
+//! again. The others give theirs back to the ticket, and begin again after a random pause that grows.
+
+use std::time::Duration;
+
+use super::super::adoption::{Adoption, Claimant, Fate, Stage, Step, given_up};
+use super::super::debts::Owed;
+use super::super::post::Tag;
+use super::lost::forgotten;
+use super::{Council, LONGEST_PATIENCE, SHORTEST_PATIENCE};
+use crate::lease::{Instant, Token};
+use crate::store::{Answer, Reply, Request};
+
+/// The longest pause before an heir that gave way begins again. A longer one leaves a ticket unused whose other heirs are
+/// gone; a shorter one has heirs disturb each other over a slow network.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often that pause, and the one before others' nodes are asked again, doubles.
+const MOST_DOUBLINGS: u32 = 5;
+
+impl Council {
+    /// Begins the adoption `request`, which is to be answered by `deadline`.
+    pub(super) fn adopt(&mut self, now: Instant, batch: u64, index: usize, request: Request, deadline: Instant) {
+        let Request::Adopt { key, token: ticket, heir, ttl, holder, outlives_process } = request else { return };
+        let who = Claimant { key, ticket, heir, ttl, holder, outlives_process };
+        let adoption = Adoption::new(who, &self.nodes, batch, index, deadline, now);
+        let id = self.insert(adoption);
+        self.claim(now, id);
+    }
+
+    fn insert(&mut self, adoption: Adoption) -> u64 {
+        self.serial += 1;
+        self.adoptions.insert(self.serial, adoption);
+        self.serial
+    }
+
+    /// Begins an attempt: asks all nodes.
+    fn claim(&mut self, now: Instant, id: u64) {
+        let count = self.nodes.count();
+        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        adoption.stage = Stage::Claiming;
+        (adoption.asked, adoption.awaited) = (now, count);
+        self.ask_claim(now, id, 0..count);
+    }
+
+    fn ask_claim(&mut self, now: Instant, id: u64, nodes: impl IntoIterator<Item = usize>) {
+        let Some(adoption) = self.adoptions.get(&id) else { return };
+        let timeout = adoption.timeout(now).max(SHORTEST_PATIENCE);
+        for node in nodes {
+            self.post.draft(node, timeout, adoption.claiming(), Tag::Claim(id));
+        }
+    }
+
+    /// A node answered a claim.
+    pub(super) fn claimed(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
+        let majority = self.nodes.majority();
+        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        adoption.awaited -= 1;
+        if let Stage::Over(fate) = adoption.stage {
+            let owed: Vec<_> = adoption.after_claim(fate, &answer).collect();
+            self.owe_after(now, owed.into_iter().map(|(owed, late)| (node, owed, late)));
+        } else {
+            let step = adoption.claimed(node, answer, &self.nodes);
+            if adoption.asked_again == 0 && adoption.heard() == majority {
+                let took = now.since(adoption.asked).min(LONGEST_PATIENCE);
+                self.trip = (self.trip * 7 + took) / 8;
+            }
+            self.follow_adoption(now, id, step);
+        }
+        self.forget_adoption(id);
+    }
+
+    /// A node answered whether what an adoption has claimed is its heir's.
+    pub(super) fn confirmed(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
+        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        adoption.awaited -= 1;
+        if let Stage::Over(fate) = adoption.stage {
+            if fate == Fate::Won && answer == Ok(Reply::Adopted) {
+                self.backers.joined(adoption.who.heir, id, node);
+            }
+            let owed: Vec<_> = adoption.after_confirm(fate, &answer).collect();
+            self.owe_after(now, owed.into_iter().map(|(owed, late)| (node, owed, late)));
+        } else {
+            let step = adoption.confirmed(node, answer, &self.nodes);
+            self.follow_adoption(now, id, step);
+        }
+        self.forget_adoption(id);
+    }
+
+    /// A node has lost its leases.
+    pub(super) fn adoptions_lost(&mut self, now: Instant, node: usize) {
+        let mut open: Vec<u64> = self.adoptions.keys().copied().collect();
+        open.sort_unstable();
+        for id in open {
+            let Some(adoption) = self.adoptions.get_mut(&id).filter(|adoption| !adoption.is_over()) else {
+                continue;
+            };
+            let step = adoption.lost(node, forgotten(&self.nodes.names[node]), &self.nodes);
+            self.follow_adoption(now, id, step);
+            self.forget_adoption(id);
+        }
+    }
+
+    fn follow_adoption(&mut self, now: Instant, id: u64, step: Step) {
+        match step {
+            Step::Wait => self.contend(now, id),
+            Step::Confirm(nodes) => {
+                let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+                adoption.awaited += nodes.len();
+                let timeout = adoption.timeout(now).max(SHORTEST_PATIENCE);
+                for node in nodes {
+                    self.post.draft(node, timeout, adoption.confirming(), Tag::Confirm(id));
+                }
+            }
+            Step::Settle(answer) => {
+                let fate = match answer {
+                    Ok(Reply::Adopted) => Fate::Won,
+                    Ok(_) => Fate::Lost,
+                    Err(_) => Fate::GaveWay,
+                };
+                self.end_adoption(now, id, fate, answer);
+            }
+        }
+    }
+
+    /// If others are in the way: decides when to give way to them, or to ask their nodes again.
+    fn contend(&mut self, now: Instant, id: u64) {
+        let (patience, share) = (self.patience(), 0.5 + self.rng.f64());
+        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(all_heard) = adoption.contends() else { return };
+        let pause = match adoption.asked_again {
+            _ if all_heard && adoption.gives_way() => Duration::ZERO,
+            0 if all_heard => SHORTEST_PATIENCE,
+            0 => patience,
+            again => patience.mul_f64(share) * (1 << again.min(MOST_DOUBLINGS)),
+        };
+        let at = now + pause.min(LONGEST_PAUSE);
+        adoption.act_at = Some(adoption.act_at.map_or(at, |act_at| act_at.min(at)));
+    }
+
+    /// Does what is due.
+    pub(super) fn tick_adoptions(&mut self, now: Instant) {
+        let due = |adoption: &Adoption| adoption.next_wake().is_some_and(|at| at <= now);
+        let mut due: Vec<u64> =
+            self.adoptions.iter().filter(|(_, adoption)| due(adoption)).map(|(id, _)| *id).collect();
+        due.sort_unstable();
+        for id in due {
+            let Some(adoption) = self.adoptions.get_mut(&id) else { continue };
+            adoption.act_at = None;
+            match adoption.stage {
+                _ if adoption.deadline <= now => {
+                    let overdue = adoption.overdue(&self.nodes);
+                    self.end_adoption(now, id, Fate::GaveWay, Err(overdue));
+                }
+                Stage::Resting(_) => self.claim(now, id),
+                _ if adoption.gives_way() => self.give_way(now, id),
+                _ => {
+                    let nodes = adoption.ask_again();
+                    self.ask_claim(now, id, nodes);
+                }
+            }
+            self.forget_adoption(id);
+        }
+    }
+
+    /// Leaves the nodes to others for a while.
+    fn give_way(&mut self, now: Instant, id: u64) {
+        let (patience, share) = (self.patience(), 1.0 + self.rng.f64());
+        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        // So long that whoever goes first can have heard of all nodes.
+        let pause = patience.max(now.since(adoption.asked)) * (1 << adoption.before.min(MOST_DOUBLINGS));
+        let next = adoption.next(&self.nodes, now + pause.mul_f64(share).min(LONGEST_PAUSE));
+        let owed = adoption.end(Fate::GaveWay);
+        self.owe_after(now, owed);
+        self.insert(next);
+    }
+
+    fn end_adoption(&mut self, now: Instant, id: u64, fate: Fate, answer: Answer) {
+        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let (batch, index, who) = (adoption.batch, adoption.index, adoption.who.clone());
+        let (owed, nodes) = (adoption.end(fate), adoption.agreeing());
+        self.owe_after(now, owed);
+        if fate == Fate::Won {
+            self.backers.agreed(now, who.heir, id, nodes, who.ttl.as_duration());
+        }
+        self.settle(now, batch, index, Some(who.key), answer);
+    }
+
+    fn owe_after(&mut self, now: Instant, owed: impl IntoIterator<Item = (usize, Owed, bool)>) {
+        for (node, owed, is_straggler) in owed {
+            self.debts.owe_move(now, node, owed, is_straggler);
+        }
+    }
+
+    /// The lease of `heir` ends or goes back to a ticket: what is still to be made its goes the same way.
+    pub(super) fn heir_ended(&mut self, now: Instant, heir: Token, to: Option<Token>) {
+        self.debts.redirect(heir, to);
+        let mut of_heir: Vec<u64> =
+            self.adoptions.iter().filter(|(_, adoption)| adoption.who.heir == heir).map(|(id, _)| *id).collect();
+        of_heir.sort_unstable();
+        let fate = if to.is_some() { Fate::GaveUp } else { Fate::Lost };
+        for id in of_heir {
+            let Some(adoption) = self.adoptions.get_mut(&id) else { continue };
+            match adoption.stage {
+                Stage::Over(Fate::Won | Fate::GaveWay) => adoption.stage = Stage::Over(fate),
+                Stage::Over(_) => {}
+                _ => self.end_adoption(now, id, fate, Err(given_up())),
+            }
+            self.forget_adoption(id);
+        }
+    }
+
+    /// Forgets the adoption if nothing more will be heard of it.
+    fn forget_adoption(&mut self, id: u64) {
+        if self.adoptions.get(&id).is_some_and(|adoption| adoption.is_over() && adoption.awaited == 0) {
+            self.adoptions.remove(&id);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Several heirs, each with a council of its own, adopt a lease over the same nodes, to which each has another distance.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::*;
+use crate::store::memory::LeaseTable;
+use crate::store::LockInfo;
+
+const TTL: u32 = 20_000;
+const KEY: &str = "k";
+
+fn ttl() -> Ttl {
+    Ttl::from_millis(TTL).unwrap()
+}
+
+/// What arrives when: at a node, or back at an heir.
+enum Parcel {
+    Request(usize, Call),
+    Answer(usize, u64, Vec<Answer>),
+}
+
+/// Heirs, nodes, and the way between them.
+struct Sites {
+    now: Instant,
+    councils: Vec<Council>,
+    nodes: Vec<LeaseTable>,
+    /// Which nodes are gone, and which answer nothing.
+    down: Vec<usize>,
+    silent: Vec<usize>,
+    /// How long a message from that heir to that node takes, in µs.
+    distance: Box<dyn Fn(usize, usize) -> u64>,
+    queue: BinaryHeap<Reverse<(Instant, u64)>>,
+    parcels: FxHashMap<u64, Parcel>,
+    serial: u64,
+    answers: FxHashMap<(usize, u64), Vec<Answer>>,
+}
+
+impl Sites {
+    fn new(heirs: usize, nodes: usize, distance: impl Fn(usize, usize) -> u64 + 'static) -> Self {
+        let names = || (0..nodes).map(|node| format!("n{node}").into()).collect();
+        Self {
+            now: Instant::from_micros(1_000_000_000),
+            councils: (0..heirs).map(|heir| Council::new(names(), heir as u64 + 1)).collect(),
+            nodes: (0..nodes).map(|_| LeaseTable::default()).collect(),
+            down: Vec::new(),
+            silent: Vec::new(),
+            distance: Box::new(distance),
+            queue: BinaryHeap::new(),
+            parcels: FxHashMap::default(),
+            serial: 0,
+            answers: FxHashMap::default(),
+        }
+    }
+
+    /// Near to the node of its own number, and far from the others.
+    fn scattered(heirs: usize, nodes: usize) -> Self {
+        Self::new(heirs, nodes, |heir, node| if heir == node { 500 } else { 20_000 })
+    }
+
+    /// A lease that every node knows, for whoever has that token.
+    fn grant(&mut self, token: Token, mode: Mode) {
+        for node in &mut self.nodes {
+            let ask = Ask { mode, ..Ask::new(KEY.into(), token, ttl(), "first".into()) };
+            let granted = node.apply(Request::Acquire(ask), self.now, 1);
+            assert!(matches!(granted, Ok(Reply::Acquired { .. })), "{granted:?}");
+            let accept = Request::Accept { key: KEY.into(), token, fence: Fence(77), count: 1 };
+            assert_eq!(node.apply(accept, self.now, 1).unwrap(), Reply::Accepted);
+        }
+    }
+
+    fn put(&mut self, after: u64, parcel: Parcel) {
+        self.serial += 1;
+        self.queue.push(Reverse((self.now + Duration::from_micros(after), self.serial)));
+        self.parcels.insert(self.serial, parcel);
+    }
+
+    fn ask(&mut self, heir: usize, batch: u64, request: Request) {
+        self.councils[heir].submit(self.now, batch, vec![request], Duration::from_secs(2));
+        self.gather(heir);
+    }
+
+    fn adopt(&mut self, who: usize, batch: u64, ticket: Token, heir: Token) {
+        self.ask(who, batch, adopt(ticket, heir));
+    }
+
+    fn gather(&mut self, heir: usize) {
+        let effects = self.councils[heir].take_effects();
+        for call in effects.calls {
+            let (node, count, timeout) = (call.node, call.requests.len(), call.timeout.as_micros() as u64);
+            let refused = StoreError::not_done(StoreErrorKind::Unreachable, "down");
+            let late = StoreError::maybe_done(StoreErrorKind::TimedOut, "late");
+            if self.down.contains(&node) {
+                self.put(100, Parcel::Answer(heir, call.id, vec![Err(refused); count]));
+            } else if self.silent.contains(&node) {
+                self.put(timeout, Parcel::Answer(heir, call.id, vec![Err(late); count]));
+            } else {
+                self.put((self.distance)(heir, node), Parcel::Request(heir, call));
+            }
+        }
+        self.answers.extend(effects.answers.into_iter().map(|(batch, answers)| ((heir, batch), answers)));
+    }
+
+    /// Lives for so many ms.
+    fn live(&mut self, ms: u64) {
+        let end = self.now + Duration::from_millis(ms);
+        loop {
+            let parcel = self.queue.peek().map(|Reverse((at, _))| *at);
+            let wake = self.councils.iter().filter_map(Council::next_wake).min();
+            let Some(next) = [parcel, wake].into_iter().flatten().min().filter(|next| *next <= end) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            for heir in 0..self.councils.len() {
+                self.councils[heir].tick(self.now);
+                self.gather(heir);
+            }
+            if parcel.is_some_and(|at| at <= self.now) {
+                let Reverse((_, serial)) = self.queue.pop().unwrap();
+                match self.parcels.remove(&serial).unwrap() {
+                    Parcel::Request(heir, Call { id, node, requests, .. }) => {
+                        let now = self.now;
+                        let answers: Vec<Answer> =
+                            requests.into_iter().map(|r| self.nodes[node].apply(r, now, 1)).collect();
+                        self.put((self.distance)(heir, node), Parcel::Answer(heir, id, answers));
+                    }
+                    Parcel::Answer(heir, id, answers) => {
+                        self.councils[heir].answered(self.now, id, answers);
+                        self.gather(heir);
+                    }
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn settled(&mut self, heir: usize, batch: u64) -> Answer {
+        let mut answers = self.answers.remove(&(heir, batch)).expect("it is settled");
+        answers.remove(0)
+    }
+
+    /// Which of `heirs` has the lease. All others were told.
+    fn winner(&mut self, heirs: usize) -> usize {
+        let replies: Vec<Answer> = (0..heirs).map(|heir| self.settled(heir, 1)).collect();
+        let adopted: Vec<usize> = (0..heirs).filter(|heir| replies[*heir] == Ok(Reply::Adopted)).collect();
+        assert_eq!(adopted.len(), 1, "{replies:?}");
+        let told = replies.iter().filter(|reply| **reply == Ok(Reply::NotHeld(Absence::Taken))).count();
+        assert_eq!(told, heirs - 1, "{replies:?}");
+        adopted[0]
+    }
+
+    fn held_by(&mut self, node: usize) -> Option<LockInfo> {
+        let now = self.now;
+        match self.nodes[node].apply(Request::Inspect { key: KEY.into() }, now, 1) {
+            Ok(Reply::Inspected(info)) => info,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn adopt(ticket: Token, heir: Token) -> Request {
+    let (key, holder) = (KEY.into(), "heir".into());
+    Request::Adopt { key, token: ticket, heir, ttl: ttl(), holder, outlives_process: false }
+}
+
+fn give_back(token: Token, ticket: Token) -> Request {
+    Request::GiveBack { key: KEY.into(), token, ticket }
+}
+
+fn tokens(count: usize) -> Vec<Token> {
+    (0..count).map(|_| Token::random()).collect()
+}
+
+#[test]
+fn three_heirs_that_are_each_near_to_another_node_adopt_exactly_once() {
+    for _ in 0..200 {
+        let (mut sites, ticket, heirs) = (Sites::scattered(3, 3), Token::random(), tokens(3));
+        sites.grant(ticket, Mode::Exclusive);
+        (0..3).for_each(|who| sites.adopt(who, 1, ticket, heirs[who]));
+        sites.live(2_000);
+        let winner = sites.winner(3);
+        let release = Request::Release { key: KEY.into(), token: heirs[winner], used: None };
+        sites.ask(winner, 2, release);
+        sites.live(10_000);
+        assert_eq!(sites.settled(winner, 2), Ok(Reply::Released));
+        assert!(sites.councils.iter().all(|council| council.concerns() == 0));
+    }
+}
+
+#[test]
+fn heirs_of_a_shared_lease_adopt_exactly_once() {
+    let mode = Mode::Shared { most: u32::MAX };
+    for _ in 0..100 {
+        let (mut sites, ticket, heirs) = (Sites::scattered(3, 3), Token::random(), tokens(3));
+        sites.grant(Token::random(), mode);
+        sites.grant(ticket, mode);
+        (0..3).for_each(|who| sites.adopt(who, 1, ticket, heirs[who]));
+        sites.live(2_000);
+        sites.winner(3);
+        sites.live(10_000);
+        assert!((0..3).filter(|node| sites.held_by(*node).unwrap().leases.len() == 2).count() >= 2);
+    }
+}
+
+#[test]
+fn two_heirs_adopt_exactly_once_while_a_node_is_down_or_silent() {
+    for silent in [false, true] {
+        for _ in 0..100 {
+            let (mut sites, ticket, heirs) = (Sites::scattered(2, 3), Token::random(), tokens(2));
+            sites.grant(ticket, Mode::Exclusive);
+            if silent { &mut sites.silent } else { &mut sites.down }.push(2);
+            (0..2).for_each(|who| sites.adopt(who, 1, ticket, heirs[who]));
+            sites.live(2_000);
+            sites.winner(2);
+        }
+    }
+}
+
+#[test]
+fn five_heirs_adopt_exactly_once_over_five_nodes_of_which_two_are_gone() {
+    for _ in 0..50 {
+        let mut sites = Sites::new(5, 5, |heir, node| [300, 4_000, 30_000][(heir + node) % 3]);
+        let (ticket, heirs) = (Token::random(), tokens(5));
+        sites.grant(ticket, Mode::Exclusive);
+        (sites.down, sites.silent) = (vec![1], vec![3]);
+        (0..5).for_each(|who| sites.adopt(who, 1, ticket, heirs[who]));
+        sites.live(2_000);
+        sites.winner(5);
+    }
+}
+
+#[test]
+fn an_heir_alone_takes_two_round_trips_and_keeps_the_fence() {
+    let (mut sites, ticket, heir) = (Sites::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
+    sites.grant(ticket, Mode::Exclusive);
+    sites.adopt(0, 1, ticket, heir);
+    sites.live(4);
+    assert_eq!(sites.settled(0, 1), Ok(Reply::Adopted));
+    for node in 0..3 {
+        let lease = &sites.held_by(node).unwrap().leases[0];
+        assert_eq!((lease.holder.as_deref(), lease.fence), (Some("heir"), Some(Fence(77))));
+    }
+    assert_eq!((sites.councils[0].concerns(), sites.councils[0].next_wake()), (0, None));
+}
+
+#[test]
+fn what_is_left_of_a_dead_claimant_does_not_stop_the_others() {
+    // Its mark comes first, so both others give way to it again and again.
+    let dead = Token::parse("00000000-1234-4321-8123-123456789012").unwrap();
+    for _ in 0..20 {
+        let (mut sites, ticket, heirs) = (Sites::scattered(2, 3), Token::random(), tokens(2));
+        sites.grant(ticket, Mode::Exclusive);
+        let to = Token::claim(ticket, dead);
+        let claim = Request::Move { key: KEY.into(), token: ticket, to, heir: dead };
+        let now = sites.now;
+        assert_eq!(sites.nodes[2].apply(claim, now, 1), Ok(Reply::Adopted));
+        (0..2).for_each(|who| sites.adopt(who, 1, ticket, heirs[who]));
+        sites.live(2_000);
+        sites.winner(2);
+    }
+}
+
+#[test]
+fn an_heir_that_gives_up_leaves_the_ticket_to_others() {
+    for after in [0, 1, 30, 50, 70, 90, 200] {
+        let (mut sites, ticket, heirs) = (Sites::scattered(2, 3), Token::random(), tokens(2));
+        sites.grant(ticket, Mode::Exclusive);
+        sites.adopt(0, 1, ticket, heirs[0]);
+        sites.live(after);
+        sites.ask(0, 2, give_back(heirs[0], ticket));
+        sites.live(500);
+        assert!(sites.settled(0, 2).is_ok());
+        sites.live(6_000);
+        let info = sites.held_by(1).expect("it is still taken");
+        assert!(info.leases[0].remaining <= Some(ttl().as_duration()));
+        sites.adopt(1, 1, ticket, heirs[1]);
+        sites.live(2_000);
+        assert_eq!(sites.settled(1, 1), Ok(Reply::Adopted), "given up after {after} ms");
+        assert_eq!(sites.councils[0].concerns(), 0);
+    }
+}
+
+#[test]
+fn who_loses_does_not_prolong_the_ticket() {
+    let (mut sites, ticket) = (Sites::scattered(1, 3), Token::random());
+    sites.grant(ticket, Mode::Exclusive);
+    sites.down = vec![0, 2];
+    sites.live(15_000);
+    sites.adopt(0, 1, ticket, Token::random());
+    sites.live(2_000);
+    assert_eq!(sites.settled(0, 1).unwrap_err().kind, StoreErrorKind::Quorum);
+    let left = sites.held_by(1).unwrap().leases[0].remaining.unwrap();
+    assert_eq!(left, Duration::from_millis(u64::from(TTL) - 17_000));
+}
+
+#[test]
+fn the_same_heir_may_try_again_when_its_second_round_got_no_answer() {
+    for after in [21, 41, 42, 61] {
+        let (mut sites, ticket, heir) = (Sites::scattered(1, 3), Token::random(), Token::random());
+        sites.grant(ticket, Mode::Exclusive);
+        sites.adopt(0, 1, ticket, heir);
+        sites.live(after);
+        // Its messages still arrive, and no answer comes back.
+        let lost: Vec<u64> = sites.parcels.iter().filter(|(_, p)| matches!(p, Parcel::Answer(..))).map(|p| *p.0).collect();
+        for serial in lost {
+            let Some(Parcel::Answer(who, id, answers)) = sites.parcels.remove(&serial) else { unreachable!() };
+            let late = StoreError::maybe_done(StoreErrorKind::TimedOut, "late");
+            sites.parcels.insert(serial, Parcel::Answer(who, id, vec![Err(late); answers.len()]));
+        }
+        sites.live(2_500);
+        let first = sites.settled(0, 1);
+        sites.adopt(0, 2, ticket, heir);
+        sites.live(2_500);
+        assert_eq!(sites.settled(0, 2), Ok(Reply::Adopted), "after {after} ms, and {first:?}");
+    }
+}
+
+#[test]
+fn a_ticket_that_most_nodes_do_not_know_is_told_at_once() {
+    let (mut sites, ticket) = (Sites::new(1, 3, |_, _| 1_000), Token::random());
+    sites.adopt(0, 1, ticket, Token::random());
+    sites.live(3);
+    assert_eq!(sites.settled(0, 1), Ok(Reply::NotHeld(Absence::Missing)));
+    sites.grant(Token::random(), Mode::Exclusive);
+    sites.adopt(0, 2, ticket, Token::random());
+    sites.live(3);
+    assert_eq!(sites.settled(0, 2), Ok(Reply::NotHeld(Absence::Taken)));
+    sites.live(5_000);
+    assert_eq!((sites.councils[0].concerns(), sites.councils[0].next_wake()), (0, None));
+}
