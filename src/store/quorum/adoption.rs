@@ -102,6 +102,7 @@ struct Tally {
     rivals: usize,
     /// They know nothing of the ticket any more.
     gone: usize,
+    failed: usize,
     open: usize,
 }
 
@@ -181,7 +182,7 @@ impl Adoption {
     }
 
     fn judge(&mut self, nodes: &Nodes) -> Step {
-        let Tally { mine, rivals, gone, open } = self.tally();
+        let Tally { mine, rivals, gone, failed, open } = self.tally();
         match self.stage {
             Stage::Resting(_) | Stage::Over(_) => Step::Wait,
             Stage::Claiming if mine >= nodes.majority() => {
@@ -189,7 +190,10 @@ impl Adoption {
                 self.confirm(nodes)
             }
             Stage::Claiming if gone >= nodes.veto() => Step::Settle(Ok(self.absence())),
-            Stage::Claiming if mine + rivals + open < nodes.majority() => {
+            // Until all are heard, or too many have failed, it is not known whether the lease is somebody else's.
+            Stage::Claiming
+                if mine + rivals + open < nodes.majority() && (open == 0 || failed >= nodes.veto()) =>
+            {
                 Step::Settle(Err(votes::error(nodes, &self.claims, nodes.majority())))
             }
             Stage::Claiming => Step::Wait,
@@ -234,7 +238,7 @@ impl Adoption {
                 Some(Ok(Reply::Adopted)) => tally.mine += 1,
                 Some(Ok(Reply::Claimed { .. })) => tally.rivals += 1,
                 Some(Ok(_)) => tally.gone += 1,
-                Some(Err(_)) => {}
+                Some(Err(_)) => tally.failed += 1,
             }
         }
         tally
