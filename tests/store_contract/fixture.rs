@@ -51,6 +51,11 @@ pub trait Fixture {
         true
     }
 
+    /// Returns whether it is several stores, of which most make a lease.
+    fn is_quorum(&self) -> bool {
+        false
+    }
+
     /// The shortest ttl, in ms, with which a lease is granted before it has run out, even on a busy machine.
     fn shortest_ttl(&self) -> u32 {
         10
@@ -95,6 +100,7 @@ macro_rules! contract {
             many_fences_are_accepted_in_one_batch
             only_one_of_two_heirs_adopts_a_lease
             an_adopted_lease_is_the_heirs_alone
+            a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of
             a_detached_lease_outlives_its_process
             inspect_tells_the_holder
             inspect_tells_leases_and_waiters_with_their_ages

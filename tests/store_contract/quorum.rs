@@ -107,6 +107,10 @@ impl Fixture for OfMemory {
         false
     }
 
+    fn is_quorum(&self) -> bool {
+        true
+    }
+
     fn shortest_ttl(&self) -> u32 {
         SHORTEST_TTL
     }
@@ -160,6 +164,10 @@ impl Fixture for OfRedis {
 
     fn counts_permits(&self) -> bool {
         false
+    }
+
+    fn is_quorum(&self) -> bool {
+        true
     }
 
     fn shortest_ttl(&self) -> u32 {

@@ -83,6 +83,15 @@ fn random_request(random: &mut fastrand::Rng, key: &str, tokens: &mut [Token]) -
             let (ttl, holder) = (random_ttl(random), format!("holder {number}").into());
             Request::Adopt { key: key.into(), token, heir, ttl, holder, outlives_process: false }
         }
+        2 if random.bool() => {
+            let heir = Token::random();
+            let to = Token::claim(token, heir);
+            // Otherwise whoever else claims it is told.
+            if random.bool() {
+                tokens[number] = to;
+            }
+            Request::Move { key: key.into(), token, to, heir }
+        }
         2 | 3 => Request::Renew { key: key.into(), token, ttl: random_ttl(random), fences: random.u32(..3) },
         4..7 => release(key, token),
         _ => {

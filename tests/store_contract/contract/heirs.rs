@@ -1,13 +1,15 @@
 //! How a lease passes to another token as it is, and outlives its process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::lease::Token;
-use leasehold::store::{Absence, Reply, Request};
+use leasehold::lease::{Fence, Key, Mode, Token};
+use leasehold::store::{Absence, Ask, LeaseInfo, Reply, Request};
 
 use super::{LONG, SLACK};
 use crate::asking::*;
+use crate::client::Client;
 use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
@@ -79,4 +81,66 @@ pub async fn a_detached_lease_outlives_its_process(place: &dyn Fixture) {
     assert_eq!(ask(&other, adopt(&key, token, heir, LONG)).await, Reply::Adopted);
     assert_eq!(ask(&other, release(&key, heir)).await, Reply::Released);
     assert!(waiter.granted().await > fence);
+}
+
+/// Only nodes of a quorum are asked to move leases, never a quorum itself.
+pub async fn a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of(place: &dyn Fixture) {
+    if place.is_quorum() {
+        return;
+    }
+    let (one, other) = (place.open(), place.open());
+    for mode in [Mode::Exclusive, Mode::Shared { most: u32::MAX }] {
+        let (key, ticket) = (fresh_key("k"), Token::random());
+        let heirs = [Token::random(), Token::random()];
+        let claims = heirs.map(|heir| Token::claim(ticket, heir));
+        let claim = |i: usize| moved(&key, ticket, claims[i], heirs[i]);
+        assert_eq!(ask(&one, claim(0)).await, Reply::NotHeld(Absence::Missing));
+        let fence = match ask(&one, Request::Acquire(Ask { mode, ..asking(&key, ticket, 5_000) })).await {
+            Reply::Acquired { fence, .. } => fence,
+            reply => panic!("{reply:?}"),
+        };
+        if mode.is_shared() {
+            let reader = Request::Acquire(Ask { mode, ..asking(&key, Token::random(), 5_000) });
+            assert!(matches!(ask(&one, reader).await, Reply::Acquired { .. }));
+        }
+        let told = fingerprint(&one, &key).await;
+        for _repeated in 0..2 {
+            assert_eq!(ask(&other, claim(0)).await, Reply::Adopted);
+        }
+        assert_eq!(ask(&one, claim(1)).await, Reply::Claimed { by: heirs[0].mark() });
+        let taken = Reply::NotHeld(Absence::Taken);
+        assert_eq!(ask(&one, renew(&key, ticket, LONG)).await, taken);
+        // Back to the ticket, and to the other heir.
+        assert_eq!(ask(&other, moved(&key, claims[0], ticket, ticket)).await, Reply::Adopted);
+        assert_eq!(ask(&other, moved(&key, claims[0], ticket, ticket)).await, Reply::Adopted, "done already");
+        assert_eq!(ask(&one, claim(1)).await, Reply::Adopted);
+        assert_eq!(fingerprint(&one, &key).await, told, "its end, its name and its fence stay");
+        let given = lease_of(&one, &key, fence).await.remaining.unwrap();
+        assert!(given <= ttl(5_000).as_duration(), "{given:?}");
+        assert_eq!(ask(&one, adopt(&key, claims[1], heirs[1], LONG)).await, Reply::Adopted);
+        assert_eq!(ask(&other, claim(0)).await, taken, "the heir has it, and claims nothing");
+        assert_eq!(ask(&other, claim(1)).await, Reply::Adopted, "it is the heir's already");
+        let (now, heir) = (lease_of(&one, &key, fence).await, Some("heir"));
+        assert_eq!(now.holder.as_deref(), heir);
+        assert_eq!(ask(&other, release(&key, heirs[1])).await, Reply::Released);
+    }
+}
+
+/// The holders and fences of the leases.
+async fn fingerprint(client: &Client, key: &Key) -> Vec<(Option<Arc<str>>, Option<Fence>)> {
+    let leases = info(client, key).await.expect("it is held").leases;
+    leases.into_iter().map(|lease| (lease.holder, lease.fence)).collect()
+}
+
+async fn lease_of(client: &Client, key: &Key, fence: Fence) -> LeaseInfo {
+    let leases = info(client, key).await.expect("it is held").leases;
+    leases.into_iter().find(|lease| lease.fence == Some(fence)).expect("it keeps its fence")
+}
+
+fn moved(key: &Key, token: Token, to: Token, heir: Token) -> Request {
+    Request::Move { key: key.clone(), token, to, heir }
+}
+
+fn asking(key: &Key, token: Token, ttl_ms: u32) -> Ask {
+    Ask::new(key.clone(), token, ttl(ttl_ms), "holder".into())
 }
