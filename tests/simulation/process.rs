@@ -30,7 +30,8 @@ pub struct Asked {
     pub state: Arc<KnownLease>,
     pub granted: bool,
     fence: Fence,
-    adopted: bool,
+    /// The ticket that it adopts.
+    adopted: Option<Token>,
     /// What its last word was.
     pub ended: bool,
     pub(super) cancelled: bool,
@@ -68,7 +69,8 @@ pub struct Parcel {
 pub struct Granted {
     pub slot: u32,
     pub fence: Fence,
-    pub adopted: bool,
+    /// The ticket that was adopted.
+    pub adopted: Option<Token>,
 }
 
 pub struct Process {
@@ -78,6 +80,8 @@ pub struct Process {
     /// What it has asked of those.
     asked_there: HashMap<u64, Sent>,
     pub asked: HashMap<u32, Asked>,
+    /// What those were told that adopted nothing.
+    pub told: HashMap<u32, Outcome>,
     /// What it has detached, for others to adopt.
     pub detached: Vec<Parcel>,
     /// Until when it does nothing at all, as under SIGSTOP.
@@ -126,6 +130,7 @@ impl Process {
             council: (nodes > 1).then(|| Council::new(names(nodes), rng.u64(..))),
             asked_there: HashMap::new(),
             asked: HashMap::new(),
+            told: HashMap::new(),
             detached: Vec::new(),
             frozen_until: now,
             hung_until: now,
@@ -177,8 +182,7 @@ impl Process {
                     .core
                     .command(now, Command::Renew { op, ttl: Ttl::from_millis(self.rng.u32(0..3_000)) }),
                 8 if !asked.mode.is_shared() && !self.tidy => {
-                    asked.detaching = true;
-                    self.core.command(now, Command::Detach { op, ttl: None });
+                    self.detach(now, slot);
                 }
                 _ => {}
             }
@@ -264,7 +268,7 @@ impl Process {
             state,
             granted: false,
             fence: Fence(0),
-            adopted: false,
+            adopted: None,
             ended: false,
             cancelled: false,
             released: false,
@@ -274,11 +278,11 @@ impl Process {
     }
 
     /// Goes on with what another has detached.
-    pub fn adopt(&mut self, now: Instant, parcel: &Parcel) {
+    pub fn adopt(&mut self, now: Instant, parcel: &Parcel) -> u32 {
         self.slots += 1;
         let state = Arc::new(KnownLease::default());
         self.remember(parcel.key.clone(), Mode::Exclusive, state.clone());
-        self.asked.get_mut(&self.slots).expect("just remembered").adopted = true;
+        self.asked.get_mut(&self.slots).expect("just remembered").adopted = Some(parcel.token);
         let asked = AcquireCommand {
             op: OpId { env: ENV, slot: self.slots },
             client: CLIENT,
@@ -297,6 +301,12 @@ impl Process {
         };
         self.core
             .command(now, Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence }));
+        self.slots
+    }
+
+    pub fn detach(&mut self, now: Instant, slot: u32) {
+        self.asked.get_mut(&slot).expect("it is held").detaching = true;
+        self.core.command(now, Command::Detach { op: OpId { env: ENV, slot }, ttl: None });
     }
 
     /// How many leases it has handed on by itself.
@@ -429,7 +439,12 @@ impl Process {
                     self.detached.push(Parcel { key: asked.key.clone(), token, fence: asked.fence, ttl });
                 }
                 Outcome::Renewed | Outcome::RenewFailed(_) | Outcome::AutoRenewed => assert!(asked.granted),
-                _ => asked.ended = true,
+                last => {
+                    asked.ended = true;
+                    if asked.adopted.is_some() && !asked.granted {
+                        self.told.insert(op.slot, last);
+                    }
+                }
             }
         }
         // Nothing may be said of these any more; whatever is would be of nobody's.

@@ -1,12 +1,13 @@
 //! The simulated world: time, the network, the store, and who is watched.
 
+mod adopters;
 mod network;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::time::Duration;
 
-use leasehold::lease::{Fence, Instant, Key, Mode};
+use leasehold::lease::{Fence, Instant, Key, Mode, Token};
 use leasehold::store::{Answer, Notice, Request};
 
 use super::campaign::Write;
@@ -100,6 +101,12 @@ pub struct World {
     /// Whose waiter has which number at the store.
     waiters: HashMap<u64, (usize, u64, u64)>,
     parcels: Vec<Parcel>,
+    /// The tickets that somebody has adopted.
+    adopted: HashSet<Token>,
+    /// How much longer a message between a process and a node takes.
+    distances: HashMap<(usize, usize), Duration>,
+    /// Acquires of the lock of a live ticket.
+    strangers: HashSet<(usize, u32)>,
 }
 
 impl World {
@@ -143,6 +150,9 @@ impl World {
             tidy,
             waiters: HashMap::new(),
             parcels: Vec::new(),
+            adopted: HashSet::new(),
+            distances: HashMap::new(),
+            strangers: HashSet::new(),
         }
     }
 
@@ -170,6 +180,9 @@ impl World {
             if self.processes.iter().all(|process| process.asked.values().all(|asked| asked.ended)) {
                 break;
             }
+        }
+        if self.nodes.len() > 1 {
+            self.adopt_at_once();
         }
         self.live_until(self.now + Duration::from_secs(60));
         for process in &self.processes {
@@ -292,7 +305,7 @@ impl World {
         }
         if let Mode::Shared { most } = ours.mode {
             assert!(sharers <= most, "{sharers} share {key}, at most {most} should");
-        } else if !granted.adopted {
+        } else if granted.adopted.is_none() {
             let last = self.fences.entry(key).or_insert(Fence(0));
             assert!(granted.fence > *last, "a fence went back: {:?} after {:?}", granted.fence, *last);
             *last = granted.fence;
@@ -333,7 +346,7 @@ impl World {
             }
             25..100 if !self.parcels.is_empty() => {
                 let parcel = &self.parcels[self.rng.usize(..self.parcels.len())];
-                self.processes[process].adopt(self.now, parcel);
+                let _slot = self.processes[process].adopt(self.now, parcel);
             }
             _ if self.processes[process].hung_until <= self.now => self.processes[process].act(self.now),
             _ => {}
@@ -365,6 +378,10 @@ impl World {
         settled.extend(effects.settled);
         for granted in self.processes[process].hear(self.now, settled) {
             self.grants += 1;
+            self.check_stranger(process, granted.slot);
+            if let Some(ticket) = granted.adopted {
+                assert!(self.adopted.insert(ticket), "a ticket was adopted twice");
+            }
             self.check_grant(process, &granted);
             if self.crowded && self.is_trouble() && self.rng.u16(..300) == 0 {
                 // In a crowd whoever holds is gone the next moment: it has to freeze here.

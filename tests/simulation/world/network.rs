@@ -19,7 +19,7 @@ impl World {
         reply_lost: bool,
     ) {
         let Message { node, errand, requests, .. } = message;
-        let (back, thaw) = (self.delay(), self.nodes[node].frozen_until);
+        let (back, thaw) = (self.delay() + self.distance(process, node), self.nodes[node].frozen_until);
         let is_down = self.nodes[node].down_until > self.now;
         let answers: Vec<Answer> = if is_down {
             // Refused, most of the time.
@@ -60,6 +60,10 @@ impl World {
             self.tell(node, notice);
         }
         answer
+    }
+
+    fn distance(&self, process: usize, node: usize) -> Duration {
+        self.distances.get(&(process, node)).copied().unwrap_or_default()
     }
 
     /// Something befalls a node, or the way to it.
@@ -137,7 +141,7 @@ impl World {
 
     pub(super) fn send(&mut self, process: usize, message: Message) {
         let trouble = self.is_trouble();
-        let there = self.delay();
+        let there = self.delay() + self.distance(process, message.node);
         let until = self.now + message.timeout;
         let is_cut = self.cut_until.get(&(process, message.node)).is_some_and(|until| self.now < *until);
         let fate = if is_cut { 0 } else { self.rng.u8(..100) };

@@ -1,0 +1,133 @@
+//! After the trouble: several heirs in several processes adopt one ticket at once, with each process at another distance from
+//! each node, and a minority of the nodes gone. Exactly one of them has the lease, unless heirs give up.
+
+use std::time::Duration;
+
+use leasehold::engine::command::{Command, OpId, Outcome, Wait};
+use leasehold::lease::{LossReason, Mode, Ttl};
+
+use super::super::process::{ENV, Parcel};
+use super::{PROCESSES, World};
+
+const KEY: &str = "ticket";
+/// How long the ticket lives, and how long its heirs try.
+const TTL: u32 = 20_000;
+/// Within this time one of them has it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl World {
+    pub(super) fn adopt_at_once(&mut self) {
+        while let Some(node) = self.nodes.iter().find(|node| node.down_until > self.now) {
+            self.live_until(node.down_until);
+        }
+        // Acquires have half of the shortest store timeout, 75 ms, for a round trip.
+        let farthest = [1, 5_000, 15_000][self.rng.usize(..3)];
+        for process in 0..PROCESSES {
+            for node in 0..self.nodes.len() {
+                let distance = Duration::from_micros(self.rng.u64(0..farthest));
+                self.distances.insert((process, node), distance);
+            }
+        }
+        let parcel = self.detach_one();
+        let minority = self.nodes.len() - self.nodes.len() / 2 - 1;
+        let mut gone: Vec<usize> = (0..self.nodes.len()).collect();
+        self.rng.shuffle(&mut gone);
+        gone.truncate(self.rng.usize(..=minority));
+        let back = self.now + PATIENCE * 3;
+        for node in gone {
+            if self.rng.bool() {
+                self.nodes[node].down_until = back;
+            } else {
+                self.nodes[node].frozen_until = back;
+            }
+        }
+        let quitters = self.rng.u8(..4) == 0;
+        let mut heirs = Vec::new();
+        for process in 0..PROCESSES {
+            for _ in 0..self.rng.usize(1..3) {
+                heirs.push((process, self.processes[process].adopt(self.now, &parcel)));
+                self.after(process);
+                let pause = Duration::from_micros(self.rng.u64(0..farthest));
+                self.live_until(self.now + pause);
+            }
+        }
+        let end = self.now + PATIENCE;
+        while self.now < end {
+            let pause = Duration::from_millis(self.rng.u64(1..300));
+            self.live_until(self.now + pause);
+            self.ask_as_a_stranger();
+            if quitters && self.rng.u8(..3) == 0 {
+                let (process, slot) = heirs[self.rng.usize(..heirs.len())];
+                let op = OpId { env: ENV, slot };
+                if self.processes[process].asked.get_mut(&slot).is_some_and(|asked| {
+                    let quits = !asked.granted && !asked.cancelled;
+                    asked.cancelled |= quits;
+                    quits
+                }) {
+                    self.processes[process].core.command(self.now, Command::Cancel { op });
+                    self.after(process);
+                }
+            }
+        }
+        // Whoever asked last is told before the lease ends.
+        self.live_until(self.now + Duration::from_secs(3));
+        let has = |(process, slot): &(usize, u32)| {
+            let asked = self.processes[*process].asked.get(slot);
+            asked.is_some_and(|asked| asked.state.is_held(self.now))
+        };
+        let holders = heirs.iter().filter(|heir| has(heir)).count();
+        let told: Vec<&Outcome> =
+            self.processes.iter().flat_map(|process| process.told.values()).collect();
+        assert!(holders == 1 || quitters && holders == 0, "{holders} of {} adopted: {told:?}", heirs.len());
+        for (process, slot) in heirs.iter().filter(|heir| !has(heir)) {
+            let told = self.processes[*process].told.get(slot);
+            let fair = matches!(told, Some(Outcome::Lost(LossReason::Taken)))
+                || quitters && matches!(told, Some(Outcome::Cancelled | Outcome::Lost(_)));
+            assert!(fair, "an heir that lost was told {told:?}");
+        }
+        self.distances.clear();
+        for node in &mut self.nodes {
+            (node.down_until, node.frozen_until) = (node.down_until.min(self.now), self.now);
+        }
+        for process in 0..PROCESSES {
+            self.processes[process].let_go(self.now);
+            self.after(process);
+        }
+    }
+
+    /// Detaches a lease that lives for [`TTL`].
+    fn detach_one(&mut self) -> Parcel {
+        let ttl = Ttl::from_millis(TTL).expect("in range");
+        let (slot, state) =
+            self.processes[0].ask(self.now, KEY, Mode::Exclusive, ttl, Wait::Forever, None, true);
+        self.after(0);
+        let end = self.now + PATIENCE;
+        while !state.is_held(self.now) {
+            assert!(self.now < end, "nobody else wants it");
+            self.live_until(self.now + Duration::from_millis(10));
+        }
+        self.parcels.clear();
+        self.processes[0].detach(self.now, slot);
+        self.after(0);
+        while self.parcels.is_empty() {
+            assert!(self.now < end, "it is not detached");
+            self.live_until(self.now + Duration::from_millis(10));
+        }
+        let parcel = self.parcels.remove(0);
+        Parcel { ttl, ..parcel }
+    }
+
+    /// Nobody else may get the lock meanwhile: [`World::check_stranger`].
+    fn ask_as_a_stranger(&mut self) {
+        let process = self.rng.usize(..PROCESSES);
+        let ttl = Ttl::from_millis(TTL).expect("in range");
+        let (slot, _) =
+            self.processes[process].ask(self.now, KEY, Mode::Exclusive, ttl, Wait::Never, None, true);
+        self.strangers.insert((process, slot));
+        self.after(process);
+    }
+
+    pub(super) fn check_stranger(&self, process: usize, slot: u32) {
+        assert!(!self.strangers.contains(&(process, slot)), "a stranger was given the lock of a live ticket");
+    }
+}
