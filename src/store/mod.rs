@@ -46,6 +46,8 @@
 //!   the acquire of a lease that was renewed for more fences. After [`Reply::Busy`], [`Reply::Split`] and an error of the
 //!   kind [`StoreErrorKind::Quorum`] a token has had its day. After such an error of an acquire it releases at each
 //!   node by itself what the token may have there, again and again until the node has heard.
+//! - 4: an adoption moves the lease first to a token of its own at each node. An heir that gives way moves it back, and so
+//!   does [`Request::GiveBack`].
 //! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
 //!   nodes ([`Reply::Split`]).
 //! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no

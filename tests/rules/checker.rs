@@ -146,6 +146,8 @@ impl Checker {
             }
             Request::Accept { .. }
             | Request::Detach { .. }
+            | Request::Move { .. }
+            | Request::GiveBack { .. }
             | Request::Break { .. }
             | Request::List(_)
             | Request::Ping

@@ -295,6 +295,8 @@ impl World {
             Request::Inspect { .. } => lock.inspect(now),
             Request::Accept { .. }
             | Request::Detach { .. }
+            | Request::Move { .. }
+            | Request::GiveBack { .. }
             | Request::Break { .. }
             | Request::List(_)
             | Request::Ping

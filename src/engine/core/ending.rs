@@ -54,7 +54,15 @@ impl Core {
                 let ReleaseTag { key, token, .. } = tag;
                 if self.doubts.settle(self.now, token) {
                     let until = self.now + LONGEST_DOUBT;
-                    self.clean_up_again(Leftover { client, store, key, token, ticket: None, until, straggler: true });
+                    self.clean_up_again(Leftover {
+                        client,
+                        store,
+                        key,
+                        token,
+                        ticket: None,
+                        until,
+                        straggler: true,
+                    });
                 }
             }
             Err(error) => {

@@ -108,7 +108,14 @@ struct Tally {
 
 impl Adoption {
     /// The next attempt of `who`, which begins at `at`.
-    pub fn new(who: Claimant, nodes: &Nodes, batch: u64, index: usize, deadline: Instant, at: Instant) -> Self {
+    pub fn new(
+        who: Claimant,
+        nodes: &Nodes,
+        batch: u64,
+        index: usize,
+        deadline: Instant,
+        at: Instant,
+    ) -> Self {
         Self {
             claim: Token::claim(who.ticket, who.heir),
             who,
@@ -298,7 +305,9 @@ impl Adoption {
                     owed.extend(self.after_claim(fate, claim).map(|(what, late)| (node, what, late)));
                 }
                 Confirmed::Yes => {
-                    owed.extend(self.after_confirm(fate, &Ok(Reply::Adopted)).map(|(o, late)| (node, o, late)));
+                    owed.extend(
+                        self.after_confirm(fate, &Ok(Reply::Adopted)).map(|(o, late)| (node, o, late)),
+                    );
                 }
                 Confirmed::No(answer) => {
                     owed.extend(self.after_confirm(fate, &answer).map(|(o, late)| (node, o, late)));
@@ -368,7 +377,6 @@ impl Adoption {
         if self.stage == Stage::Confirming { left } else { left / 2 }
     }
 }
-
 
 /// Its caller does not want it any more.
 pub fn given_up() -> StoreError {

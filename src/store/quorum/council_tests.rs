@@ -418,7 +418,7 @@ fn what_a_node_may_get_of_a_look_that_was_still_open_at_the_release_is_released_
     assert_eq!((chamber.council.concerns(), chamber.council.asking.len(), chamber.wait()), (0, 0, None));
 }
 
-#[path = "council/lost_tests.rs"]
-mod lost_tests;
 #[path = "council/adopting_tests.rs"]
 mod adopting_tests;
+#[path = "council/lost_tests.rs"]
+mod lost_tests;

@@ -58,7 +58,9 @@ fn said(answer: Option<&Answer>) -> Said {
     match answer {
         None => Said::Unheard,
         Some(Err(error)) => Said::Failed(error.kind, error.message.clone()),
-        Some(Ok(Reply::Busy { .. } | Reply::Queued { .. } | Reply::Split | Reply::Claimed { .. })) => Said::Busy,
+        Some(Ok(Reply::Busy { .. } | Reply::Queued { .. } | Reply::Split | Reply::Claimed { .. })) => {
+            Said::Busy
+        }
         Some(Ok(Reply::NotHeld(_) | Reply::Inspected(None))) => Said::Missing,
         Some(Ok(_)) => Said::Granted,
     }

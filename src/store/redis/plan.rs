@@ -207,7 +207,9 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
     for request in members() {
         match request {
             Request::Acquire(Ask { place: Some(place), .. }) => drop(command.arg(place.number)),
-            Request::Adopt { heir, .. } | Request::Move { to: heir, .. } => command.write_arg(heir.encode(&mut buffer).as_bytes()),
+            Request::Adopt { heir, .. } | Request::Move { to: heir, .. } => {
+                command.write_arg(heir.encode(&mut buffer).as_bytes())
+            }
             Request::Accept { fence, count, .. } => {
                 let last = fence.last_of(*count);
                 command.arg(format!("{:016}", last.0)).arg(last.0 - fence.0);

@@ -109,12 +109,14 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
             Reply::Claimed { by: u32::from_str_radix(str::from_utf8(&by).ok()?, 16).ok()? }
         }
         (Class::Accept, Value::Int(1)) => Reply::Accepted,
-        (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept, Value::Int(0)) => {
-            Reply::NotHeld(Absence::Missing)
-        }
-        (Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept, Value::Int(-1)) => {
-            Reply::NotHeld(Absence::Taken)
-        }
+        (
+            Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept,
+            Value::Int(0),
+        ) => Reply::NotHeld(Absence::Missing),
+        (
+            Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept,
+            Value::Int(-1),
+        ) => Reply::NotHeld(Absence::Taken),
         (Class::Inspect, Value::Nil) => Reply::Inspected(None),
         (Class::Inspect, Value::Array(parts)) => match &parts[..] {
             [Value::Int(shared), Value::Array(leases), Value::Array(waiters)] => {

@@ -13,7 +13,7 @@ const KEY: &str = "ticket";
 /// How long the ticket lives, and how long its heirs try.
 const TTL: u32 = 20_000;
 /// Within this time one of them has it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl World {
     pub(super) fn adopt_at_once(&mut self) {
@@ -33,7 +33,7 @@ impl World {
         let mut gone: Vec<usize> = (0..self.nodes.len()).collect();
         self.rng.shuffle(&mut gone);
         gone.truncate(self.rng.usize(..=minority));
-        let back = self.now + PATIENCE * 3;
+        let back = self.now + PATIENCE * 5;
         for node in gone {
             if self.rng.bool() {
                 self.nodes[node].down_until = back;
@@ -76,8 +76,7 @@ impl World {
             asked.is_some_and(|asked| asked.state.is_held(self.now))
         };
         let holders = heirs.iter().filter(|heir| has(heir)).count();
-        let told: Vec<&Outcome> =
-            self.processes.iter().flat_map(|process| process.told.values()).collect();
+        let told: Vec<&Outcome> = self.processes.iter().flat_map(|process| process.told.values()).collect();
         assert!(holders == 1 || quitters && holders == 0, "{holders} of {} adopted: {told:?}", heirs.len());
         for (process, slot) in heirs.iter().filter(|heir| !has(heir)) {
             let told = self.processes[*process].told.get(slot);

@@ -96,7 +96,8 @@ fn what_an_early_attempt_got_is_given_back_though_the_last_was_certainly_not_don
     assert_eq!(outcome.op, heir.op);
     assert!(matches!(outcome.outcome, Outcome::Failed(_)));
     let sent = world.exchange();
-    let gives_back = |request: &Request| matches!(request, Request::GiveBack { ticket, .. } if *ticket == token);
+    let gives_back =
+        |request: &Request| matches!(request, Request::GiveBack { ticket, .. } if *ticket == token);
     assert!(sent.iter().any(gives_back), "{sent:?}");
 }
 

@@ -21,8 +21,17 @@ const MOST_DOUBLINGS: u32 = 5;
 
 impl Council {
     /// Begins the adoption `request`, which is to be answered by `deadline`.
-    pub(super) fn adopt(&mut self, now: Instant, batch: u64, index: usize, request: Request, deadline: Instant) {
-        let Request::Adopt { key, token: ticket, heir, ttl, holder, outlives_process } = request else { return };
+    pub(super) fn adopt(
+        &mut self,
+        now: Instant,
+        batch: u64,
+        index: usize,
+        request: Request,
+        deadline: Instant,
+    ) {
+        let Request::Adopt { key, token: ticket, heir, ttl, holder, outlives_process } = request else {
+            return;
+        };
         let who = Claimant { key, ticket, heir, ttl, holder, outlives_process };
         let adoption = Adoption::new(who, &self.nodes, batch, index, deadline, now);
         let id = self.insert(adoption);
@@ -196,8 +205,12 @@ impl Council {
     /// The lease of `heir` ends or goes back to a ticket: what is still to be made its goes the same way.
     pub(super) fn heir_ended(&mut self, now: Instant, heir: Token, to: Option<Token>) {
         self.debts.redirect(heir, to);
-        let mut of_heir: Vec<u64> =
-            self.adoptions.iter().filter(|(_, adoption)| adoption.who.heir == heir).map(|(id, _)| *id).collect();
+        let mut of_heir: Vec<u64> = self
+            .adoptions
+            .iter()
+            .filter(|(_, adoption)| adoption.who.heir == heir)
+            .map(|(id, _)| *id)
+            .collect();
         of_heir.sort_unstable();
         let fate = if to.is_some() { Fate::GaveUp } else { Fate::Lost };
         for id in of_heir {

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::*;
-use crate::store::memory::LeaseTable;
 use crate::store::LockInfo;
+use crate::store::memory::LeaseTable;
 
 const TTL: u32 = 20_000;
 const KEY: &str = "k";
@@ -301,9 +301,12 @@ fn the_same_heir_may_try_again_when_its_second_round_got_no_answer() {
         sites.adopt(0, 1, ticket, heir);
         sites.live(after);
         // Its messages still arrive, and no answer comes back.
-        let lost: Vec<u64> = sites.parcels.iter().filter(|(_, p)| matches!(p, Parcel::Answer(..))).map(|p| *p.0).collect();
+        let lost: Vec<u64> =
+            sites.parcels.iter().filter(|(_, p)| matches!(p, Parcel::Answer(..))).map(|p| *p.0).collect();
         for serial in lost {
-            let Some(Parcel::Answer(who, id, answers)) = sites.parcels.remove(&serial) else { unreachable!() };
+            let Some(Parcel::Answer(who, id, answers)) = sites.parcels.remove(&serial) else {
+                unreachable!()
+            };
             let late = StoreError::maybe_done(StoreErrorKind::TimedOut, "late");
             sites.parcels.insert(serial, Parcel::Answer(who, id, vec![Err(late); answers.len()]));
         }

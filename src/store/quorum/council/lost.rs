@@ -30,7 +30,9 @@ impl Council {
     /// Returns what an answer of `node` counts that it gave before it lost its leases.
     pub(super) fn outdated(&self, node: usize, tag: Tag, answer: Answer) -> Answer {
         match (tag, &answer) {
-            (Tag::Vote(_) | Tag::Accept(_) | Tag::Claim(_) | Tag::Confirm(_), Ok(reply)) if is_of_lease(reply) => {
+            (Tag::Vote(_) | Tag::Accept(_) | Tag::Claim(_) | Tag::Confirm(_), Ok(reply))
+                if is_of_lease(reply) =>
+            {
                 Err(forgotten(&self.nodes.names[node]))
             }
             _ => answer,
