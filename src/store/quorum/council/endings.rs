@@ -10,11 +10,8 @@ impl Council {
         let Some(motion) = self.motions.get(&id) else { return };
         let (batch, index, asked, held) = (motion.batch, motion.index, motion.asked, motion.held);
         let key = motion.ballot.request.key().cloned();
-        match (&motion.ballot.request, key.as_ref()) {
-            (Request::Acquire(Ask { token, .. }), Some(key)) => {
-                self.acquire_ended(now, id, key, *token, &answer)
-            }
-            _ => {}
+        if let (Request::Acquire(Ask { token, .. }), Some(key)) = (&motion.ballot.request, key.as_ref()) {
+            self.acquire_ended(now, id, key, *token, &answer);
         }
         self.count(now, id, &answer);
         // To wait as long as one has waited would be to wait ever longer.
