@@ -116,6 +116,7 @@ impl Keeper {
         let dead = self.wait_for_others(&place, deadline)?;
         if let Some(session) = &mut self.session {
             session.free_first(dead);
+            session.give_size();
         }
         Ok(())
     }
@@ -129,7 +130,7 @@ impl Keeper {
             // This store's registration has to be visible before it reads those of others.
             fence(Ordering::SeqCst);
             let except = self.owner.as_ref().map(Owner::id);
-            let survey = owners::survey(&place.owners, except, &ids).map_err(failed)?;
+            let survey = owners::survey(&place.owners, except, &ids, &place.kernel).map_err(failed)?;
             // If two stores see each other, the names of the files of one lead elsewhere by now.
             if self.session.as_ref().is_some_and(Session::is_moved) {
                 return Err(Trouble::Moved);
@@ -213,9 +214,8 @@ impl Keeper {
         }
         // Until other stores see a new owner, only these checks protect the leases. If this store
         // can't be admitted now, the next check tries again.
-        if self.owner.is_none()
-            && let Err(Trouble::Moved) = self.admit(now).map(drop)
-        {
+        let is_unseen = self.owner.is_none() || !self.admitted && !self.former.is_empty();
+        if is_unseen && let Err(Trouble::Moved) = self.admit(now).map(drop) {
             return self.lose();
         }
         if !self.former.is_empty() {

@@ -453,3 +453,7 @@ mod queue_tests;
 #[cfg(test)]
 #[path = "outliving_tests.rs"]
 mod outliving_tests;
+
+#[cfg(test)]
+#[path = "container_tests.rs"]
+mod container_tests;

@@ -1,6 +1,7 @@
 //! The rules on rows at chosen instants, boots and owners.
 
 use super::super::super::Ask;
+use super::super::kernel::Kernel;
 use super::super::owner::Owner;
 use super::super::owners;
 use super::super::schema;
@@ -12,6 +13,7 @@ pub const WALL: u64 = 1_700_000_000_000_000;
 /// A lock file in memory, with a real directory for the owners' files.
 pub struct Ledger {
     pub connection: Connection,
+    pub kernel: Kernel,
     pub owners: std::path::PathBuf,
 }
 
@@ -21,7 +23,7 @@ impl Ledger {
         std::fs::create_dir(&owners).unwrap();
         let connection = Connection::open_in_memory().unwrap();
         schema::prepare(&connection).unwrap();
-        Self { connection, owners }
+        Self { connection, kernel: Kernel::named(Uuid::nil(), false), owners }
     }
 
     pub fn owner(&self) -> Owner {
@@ -48,7 +50,7 @@ impl Ledger {
         wall: u64,
         batch: &[Request],
     ) -> (Vec<Answer>, Vec<u64>) {
-        let me = Me { owner, boot, owners: &self.owners };
+        let me = Me { owner, boot, kernel: &self.kernel, owners: &self.owners };
         let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), wall, true).unwrap();
         let answers = turn.batch(batch).unwrap();
         let Aftermath { handed, graves } = turn.finish().unwrap();
@@ -64,7 +66,7 @@ impl Ledger {
     }
 
     pub fn sweep(&self, owner: Uuid, boot: Uuid, ms: u64) {
-        let me = Me { owner, boot, owners: &self.owners };
+        let me = Me { owner, boot, kernel: &self.kernel, owners: &self.owners };
         let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true).unwrap();
         let mut after = Cursor::default();
         loop {
@@ -107,7 +109,7 @@ fn a_lease_ends_by_the_boot_clock_to_the_microsecond_whatever_the_wall_clock_sho
     let ledger = Ledger::new();
     let (a, b, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
     let at = |owner: &Owner, us, wall| {
-        let me = Me { owner: owner.id(), boot, owners: &ledger.owners };
+        let me = Me { owner: owner.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
         let mut turn = Turn::new(&ledger.connection, me, Instant::from_micros(us), wall, true).unwrap();
         let reply = turn.apply(&acquire("k", 10)).unwrap();
         turn.finish().unwrap();
@@ -226,7 +228,7 @@ fn a_turn_that_may_not_write_tells_the_truth_and_changes_nothing() {
     let (dying, me, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
     granted(&ledger.ask(dying.id(), boot, 0, &acquire("k", 60_000)));
     drop(dying);
-    let reader = Me { owner: me.id(), boot, owners: &ledger.owners };
+    let reader = Me { owner: me.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
     let mut turn = Turn::new(&ledger.connection, reader, Instant::from_micros(1), WALL, false).unwrap();
     assert_eq!(turn.apply(&Request::Inspect { key: "k".into() }).unwrap(), Reply::Inspected(None));
     assert!(turn.finish().unwrap().graves.is_empty());
@@ -296,7 +298,7 @@ fn fences_grow_past_those_of_a_lease_however_its_row_is_deleted() {
             ledger.ask(me.id(), boot, 2, &acquire("bait", 10));
         }),
         ("its store ends", |ledger, ending, _, boot| {
-            let me = Me { owner: ending.id(), boot, owners: &ledger.owners };
+            let me = Me { owner: ending.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
             let mut turn =
                 Turn::new(&ledger.connection, me, Instant::from_micros(2_000), WALL, true).unwrap();
             turn.retire();
@@ -306,7 +308,7 @@ fn fences_grow_past_those_of_a_lease_however_its_row_is_deleted() {
             ledger.sweep(me.id(), boot, 60_000)
         }),
         ("the lease ran out, and a read looked first", |ledger, _owner, me, boot| {
-            let me = Me { owner: me.id(), boot, owners: &ledger.owners };
+            let me = Me { owner: me.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
             let now = Instant::from_micros(60_000_000);
             let mut turn = Turn::new(&ledger.connection, me, now, WALL, false).unwrap();
             turn.apply(&Request::Inspect { key: "k".into() }).unwrap();
@@ -393,7 +395,12 @@ fn a_detached_lease_can_be_adopted_after_a_reboot() {
 fn a_read_shows_a_lease_that_outlives_the_boot_and_only_a_write_starts_its_ttl() {
     let (lease, after) = (Detached::new(Uuid::new_v4(), 600), Uuid::new_v4());
     for shown in [10, 20] {
-        let me = Me { owner: lease.me.id(), boot: after, owners: &lease.ledger.owners };
+        let me = Me {
+            owner: lease.me.id(),
+            boot: after,
+            kernel: &lease.ledger.kernel,
+            owners: &lease.ledger.owners,
+        };
         let now = Instant::from_micros(shown * 1_000_000);
         let mut turn = Turn::new(&lease.ledger.connection, me, now, WALL, false).unwrap();
         let Reply::Inspected(Some(info)) = turn.apply(&Request::Inspect { key: "k".into() }).unwrap() else {

@@ -61,8 +61,10 @@ mod identity;
 #[cfg(not(unix))]
 #[path = "identity_elsewhere.rs"]
 mod identity;
+mod kernel;
 mod leases;
 mod lock_file;
+mod network;
 mod owner;
 mod owners;
 mod peers;
@@ -81,7 +83,7 @@ mod watch;
 mod work;
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -158,7 +160,7 @@ impl SqliteStore {
     fn report(&self, ttl: Ttl, answered: &Answer) -> Report {
         let name = format!("sqlite:{}", self.path.display());
         match answered {
-            Ok(_) => Report::new(name, Facts::Host { network: network_of(&self.path) }, ttl, false),
+            Ok(_) => Report::new(name, Facts::Host { network: network::name_of(&self.path) }, ttl, false),
             Err(error) => Report::unusable(name, error),
         }
     }
@@ -176,27 +178,6 @@ impl SqliteStore {
         let maybe_done = !claim.take();
         StoreError { maybe_done, ..StoreError::not_done(StoreErrorKind::TimedOut, message) }
     }
-}
-
-/// The network filesystem that the file lies on, if it is known to. Asked of a file that has just been read, so that it does not
-/// block.
-#[cfg(target_os = "linux")]
-fn network_of(path: &Path) -> Option<&'static str> {
-    // As <linux/magic.h> and the kernel's sources of CIFS name them.
-    match rustix::fs::statfs(path).ok()?.f_type as u32 {
-        0x6969 => Some("NFS"),
-        0x517b | 0xff53_4d42 | 0xfe53_4d42 => Some("SMB"),
-        0x00c3_6400 => Some("Ceph"),
-        0x5346_414f => Some("AFS"),
-        0x0102_1997 => Some("9P"),
-        _ => None,
-    }
-}
-
-/// Not known here.
-#[cfg(not(target_os = "linux"))]
-fn network_of(_: &Path) -> Option<&'static str> {
-    None
 }
 
 /// Hands on what the thread says, on the engine's, until the thread ends.

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::boot;
 use super::identity::FileIds;
+use super::kernel::Kernel;
 use super::owner::file_of;
 #[cfg(unix)]
 use super::owner::is_own;
@@ -140,6 +141,25 @@ fn is_original(_: &File) -> bool {
     true
 }
 
+/// Returns the boots that live owners in `directory` know; none if the directory can't be read.
+#[cfg(unix)]
+pub fn boots(directory: &Path) -> Vec<Uuid> {
+    let boot_of = |id| match liveness(directory, id) {
+        Liveness::Alive(file) => match Record::read(&file) {
+            Said::Record(record) => Some(record.boot),
+            Said::Nothing | Said::Garbled => None,
+        },
+        _ => None,
+    };
+    ids(directory).unwrap_or_default().into_iter().filter_map(boot_of).collect()
+}
+
+/// Returns nothing: on these systems no boot has an id.
+#[cfg(not(unix))]
+pub fn boots(_: &Path) -> Vec<Uuid> {
+    Vec::new()
+}
+
 /// Takes the file of a dead owner away, once nothing names it any more.
 pub fn bury(directory: &Path, id: Uuid, handle: File) {
     let _ = fs::remove_file(file_of(directory, id));
@@ -178,12 +198,17 @@ fn is_older(file: &File, age: Duration) -> bool {
 }
 
 /// Looks at all owners in `directory` other than `except`, up to the first that uses files other
-/// than `named` or may do so.
+/// than `named` or may do so. `kernel` is the one that uses the file system.
 ///
 /// # Errors
 /// If the directory can't be read.
-pub fn survey(directory: &Path, except: Option<Uuid>, named: &FileIds) -> io::Result<Survey> {
-    let (boot, mut survey) = (boot::id(), Survey::default());
+pub fn survey(
+    directory: &Path,
+    except: Option<Uuid>,
+    named: &FileIds,
+    kernel: &Kernel,
+) -> io::Result<Survey> {
+    let mut survey = Survey::default();
     for id in ids(directory)?.into_iter().filter(|id| Some(*id) != except) {
         match liveness(directory, id) {
             Liveness::Dead(handle) => {
@@ -191,7 +216,7 @@ pub fn survey(directory: &Path, except: Option<Uuid>, named: &FileIds) -> io::Re
                     survey.dead.push((id, handle));
                 }
             }
-            other => survey.obstacle = obstacle(&file_of(directory, id), other, named, boot),
+            other => survey.obstacle = obstacle(&file_of(directory, id), other, named, kernel),
         }
         if survey.obstacle.is_some() {
             break;
@@ -200,10 +225,10 @@ pub fn survey(directory: &Path, except: Option<Uuid>, named: &FileIds) -> io::Re
     Ok(survey)
 }
 
-/// Returns how an owner is in the way of a store that uses `named` in this `boot`, if it is. Its file
-/// at `path` was `found` so.
+/// Returns how an owner is in the way of a store that uses `named`, if it is. Its file at `path` was
+/// `found` so. The store learns from it how processes name this boot.
 #[cfg(unix)]
-fn obstacle(path: &Path, found: Liveness, named: &FileIds, boot: Uuid) -> Option<Obstacle> {
+fn obstacle(path: &Path, found: Liveness, named: &FileIds, kernel: &Kernel) -> Option<Obstacle> {
     let unreadable = |why| Some(Obstacle::Unreadable { file: path.into(), why });
     match found {
         Liveness::Missing | Liveness::Stray(_) | Liveness::Dead(_) => None,
@@ -212,7 +237,8 @@ fn obstacle(path: &Path, found: Liveness, named: &FileIds, boot: Uuid) -> Option
         Liveness::Alive(file) => match Record::read(&file) {
             // File ids of another kernel can't be compared.
             Said::Record(Record { process, boot: its, files: Some(files), .. }) => {
-                let differs = boot::may_be_one(its, boot) && !files.are_named(named);
+                kernel.learn(its);
+                let differs = kernel.may_have(its) && !files.are_named(named);
                 differs.then_some(Obstacle::OtherFiles { pid: process.pid })
             }
             Said::Record(_) | Said::Nothing => None,
@@ -223,7 +249,7 @@ fn obstacle(path: &Path, found: Liveness, named: &FileIds, boot: Uuid) -> Option
 
 /// Returns `None`: on these systems an open file can't be replaced.
 #[cfg(not(unix))]
-fn obstacle(_: &Path, _: Liveness, _: &FileIds, _: Uuid) -> Option<Obstacle> {
+fn obstacle(_: &Path, _: Liveness, _: &FileIds, _: &Kernel) -> Option<Obstacle> {
     None
 }
 

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
 use super::boot;
+use super::kernel::Kernel;
 use super::owners::{self, Liveness};
 use crate::lease::Instant;
 
@@ -18,6 +19,8 @@ pub struct Me<'a> {
     pub owner: Uuid,
     /// This run of the machine, nil if unknown.
     pub boot: Uuid,
+    /// The other names of this boot.
+    pub kernel: &'a Kernel,
     /// Where the owners' files lie.
     pub owners: &'a Path,
 }
@@ -82,12 +85,14 @@ pub struct Peers<'a> {
     gone: Vec<Uuid>,
     /// Their files, to be taken away after the commit.
     graves: Vec<(Uuid, File)>,
+    /// Boots that no live process is in.
+    past: Vec<Uuid>,
 }
 
 impl<'a> Peers<'a> {
     pub fn new(me: Me<'a>, now: Instant, wall_us: u64, writes: bool) -> Self {
         let seen = FxHashMap::from_iter([(me.owner, false)]);
-        Self { me, now, wall_us, writes, seen, gone: Vec::new(), graves: Vec::new() }
+        Self { me, now, wall_us, writes, seen, gone: Vec::new(), graves: Vec::new(), past: Vec::new() }
     }
 
     /// Returns whether a row counts. If a row does not count because its process is gone, the
@@ -109,9 +114,11 @@ impl<'a> Peers<'a> {
         // is of an earlier boot. Anything else may be of this one. Even if it is not, its time is
         // over no sooner than its ttl after this boot began.
         let unnamed = boot.is_nil() || self.me.boot.is_nil();
-        let may_be_this = boot::may_be_one(boot, self.me.boot) && !(unnamed && ends.since(self.now) > ttl);
+        let is_possible = !(unnamed && ends.since(self.now) > ttl);
+        let is_this = is_possible && self.is_this_boot(boot, owner);
+        let may_be_this = is_this || is_possible && boot::may_be_one(boot, self.me.boot);
         match () {
-            () if boot == self.me.boot && may_be_this => by_time,
+            () if is_this => by_time,
             () if owner.is_nil() => {
                 if may_be_this {
                     by_time
@@ -126,6 +133,31 @@ impl<'a> Peers<'a> {
             () if may_be_this => by_time,
             () => Fate::Over,
         }
+    }
+
+    /// Returns whether a row that `owner` wrote in `boot` was written in this boot, as far as that can be
+    /// told.
+    fn is_this_boot(&mut self, boot: Uuid, owner: Uuid) -> bool {
+        let Me { kernel, owners, .. } = self.me;
+        if boot == self.me.boot || kernel.has(boot) {
+            return true;
+        }
+        if !kernel.is_only() {
+            return false;
+        }
+        // A process that lives in this boot has written the row in this boot.
+        if !owner.is_nil() && matches!(owners::liveness(owners, owner), Liveness::Alive(_)) {
+            kernel.learn(boot);
+            return true;
+        }
+        if boot.is_nil() || self.past.contains(&boot) {
+            return false;
+        }
+        owners::boots(owners).into_iter().for_each(|boot| kernel.learn(boot));
+        if !kernel.has(boot) {
+            self.past.push(boot);
+        }
+        kernel.has(boot)
     }
 
     /// Returns whether a row of no process goes on in this boot. The time that the machine was off

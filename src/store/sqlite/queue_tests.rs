@@ -207,7 +207,7 @@ fn a_store_that_ends_hands_its_leases_on() {
     ledger.ask(ending.id(), boot, 0, &ask("k", held, Mode::Exclusive, 60_000, None));
     ledger.ask(ending.id(), boot, 0, &wait("k", Token::random(), 1));
     ledger.ask(me.id(), boot, 0, &wait("k", next, 2));
-    let ends = Me { owner: ending.id(), boot, owners: &ledger.owners };
+    let ends = Me { owner: ending.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
     let mut turn = Turn::new(&ledger.connection, ends, Instant::from_micros(1), WALL, true).unwrap();
     turn.retire();
     assert!(turn.finish().unwrap().handed.is_empty());

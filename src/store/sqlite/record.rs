@@ -81,7 +81,9 @@ impl Record {
     pub fn write(&self, file: &File) -> io::Result<()> {
         let mut bytes = self.to_string().into_bytes();
         bytes.resize(LENGTH, b'\n');
-        file.write_all_at(&bytes, 0)
+        file.write_all_at(&bytes, 0)?;
+        // Somebody else may have written beyond the end.
+        file.set_len(LENGTH as u64)
     }
 
     /// Reads the record in `file`. Reads again if another process is just writing it.

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::super::{Answer, StoreError, StoreErrorKind};
 use super::identity::{self, FileNames, Files};
+use super::kernel::Kernel;
 use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::owner::Owner;
 use super::owners;
@@ -62,6 +63,7 @@ pub struct Place {
     /// The directory of the owners' files.
     pub owners: PathBuf,
     pub names: Arc<FileNames>,
+    pub kernel: Arc<Kernel>,
 }
 
 impl Place {
@@ -70,9 +72,10 @@ impl Place {
         let real = identity::resolve(path);
         let mut owners = real.as_os_str().to_owned();
         owners.push(".owners");
+        let kernel = Kernel::of(real.parent().unwrap_or(Path::new("/")));
         let names = FileNames::new(path, &real);
         let names = names.map_err(|error| Trouble::Broken(failure::of_system(path, &error)))?;
-        Ok(Self { real, owners: owners.into(), names: Arc::new(names) })
+        Ok(Self { real, owners: owners.into(), names: Arc::new(names), kernel: Arc::new(kernel) })
     }
 }
 
@@ -86,7 +89,10 @@ pub struct Session {
     owners: PathBuf,
     /// Owners whose processes were gone when this store was admitted, for the next transaction.
     dead: Vec<(Uuid, File)>,
+    /// Whether the database has still to get its size; see [`Session::give_size`].
+    is_new: bool,
     boot: Uuid,
+    kernel: Arc<Kernel>,
     /// Until when SQLite may wait for other processes, in µs of the engine's clock.
     patience: Arc<AtomicU64>,
     /// How often others had changed the file when that was asked last.
@@ -153,7 +159,7 @@ impl Session {
         if connection.is_readonly("main")? {
             return Err(Refusal::Sqlite(cannot_open()));
         }
-        schema::prepare(&connection)?;
+        let is_new = schema::prepare(&connection)?;
         // If this fails, the files were replaced at this moment.
         let files = Files::opened(place.names.clone(), path).map_err(|_| cannot_open())?.ok_or_else(busy)?;
         let now = clock::now();
@@ -163,7 +169,9 @@ impl Session {
             files,
             owners: place.owners.clone(),
             dead: Vec::new(),
+            is_new,
             boot: boot::id(),
+            kernel: place.kernel.clone(),
             patience,
             // Never the number of a file.
             changes: -1,
@@ -254,7 +262,7 @@ impl Session {
         if sweep {
             self.sweep_at = now + SWEEP_EVERY;
         }
-        let me = Me { owner: owner.id(), boot: self.boot, owners: &self.owners };
+        let me = Me { owner: owner.id(), boot: self.boot, kernel: &self.kernel, owners: &self.owners };
         let swept = sweep.then_some(&mut self.swept);
         let dead = if touch { owners::sweep(me.owners) } else { Vec::new() };
         let turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
@@ -302,6 +310,17 @@ impl Session {
         });
         let ends = ends.map_err(|error| self.trouble(&error))?;
         Ok(ends.map(|ends| Instant::from_micros(ends.cast_unsigned())))
+    }
+
+    /// Gives a new database file its size: on a full disk, the log could not be put back into a smaller
+    /// one. Only an admitted store may do this. Beside a removed database, two stores may have different
+    /// logs and one index of them, and the wrong log would get into the database.
+    pub fn give_size(&mut self) {
+        if self.is_new {
+            self.is_new = false;
+            // If this fails, a later checkpoint does it.
+            let _ = self.connection.query_row(schema::PUT_BACK_NOW, [], |_| Ok(()));
+        }
     }
 
     /// Has the next transaction free what dead owners have. If the files were moved away and moved

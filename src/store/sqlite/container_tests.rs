@@ -1,0 +1,98 @@
+//! Rows of processes in containers that have a boot id of their own, although they share the kernel.
+
+use super::super::super::Ask;
+use super::super::boot;
+use super::super::kernel::Kernel;
+use super::super::owner::Owner;
+use super::tests::Ledger;
+use super::*;
+use crate::lease::Ttl;
+
+/// A lock file on a local file system; a process in a container, whose record names its boot; and a
+/// process on the host, to which the boot has another name.
+struct Machine {
+    ledger: Ledger,
+    theirs: Owner,
+    mine: Owner,
+    host: Uuid,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let host = Uuid::new_v4();
+        let mut ledger = Ledger::new();
+        ledger.kernel = Kernel::named(host, true);
+        let (theirs, mine) = (ledger.owner(), ledger.owner());
+        Self { ledger, theirs, mine, host }
+    }
+
+    fn in_container(&self, ms: u64, request: &Request) -> Reply {
+        self.ledger.ask(self.theirs.id(), boot::id(), ms, request)
+    }
+
+    fn on_host(&self, ms: u64, request: &Request) -> Reply {
+        self.ledger.ask(self.mine.id(), self.host, ms, request)
+    }
+
+    /// Returns for how many ms the lock is still held, as the host sees it.
+    fn left(&self, ms: u64) -> Option<u128> {
+        match self.on_host(ms, &acquire(Token::random(), false)) {
+            Reply::Busy { remaining } => remaining.map(|left| left.as_millis()),
+            Reply::Acquired { .. } => None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn acquire(token: Token, outlives_process: bool) -> Request {
+    let ask = Ask::new("k".into(), token, Ttl::from_millis(1_000).unwrap(), "h".into());
+    Request::Acquire(Ask { outlives_process, ..ask })
+}
+
+#[test]
+fn a_lease_of_a_live_process_in_a_container_ends_with_its_ttl() {
+    let machine = Machine::new();
+    machine.in_container(50_000, &acquire(Token::random(), false));
+    assert_eq!(machine.left(50_400), Some(600));
+    assert_eq!(machine.left(51_000), None);
+}
+
+#[test]
+fn a_lease_of_no_process_from_a_container_counts_until_its_ttl_is_over() {
+    let machine = Machine::new();
+    machine.in_container(50_000, &acquire(Token::random(), true));
+    machine.ledger.sweep(machine.mine.id(), machine.host, 50_300);
+    assert_eq!(machine.left(50_400), Some(600));
+    assert_eq!(machine.left(51_000), None);
+}
+
+#[test]
+fn a_detached_lease_from_a_container_is_not_prolonged_by_a_look() {
+    let (machine, token) = (Machine::new(), Token::random());
+    machine.in_container(50_000, &acquire(token, false));
+    let ttl = Ttl::from_millis(2_000).unwrap();
+    machine.in_container(50_000, &Request::Detach { key: "k".into(), token, ttl });
+    for (ms, left) in [(50_500, Some(1_500)), (51_900, Some(100)), (52_000, None)] {
+        assert_eq!(machine.left(ms), left, "at {ms} ms");
+    }
+}
+
+#[test]
+fn the_name_of_a_containers_boot_is_remembered() {
+    let machine = Machine::new();
+    machine.in_container(50_000, &acquire(Token::random(), false));
+    assert_eq!(machine.left(50_100), Some(900));
+    let Machine { ledger, theirs, mine, host } = machine;
+    std::fs::remove_dir_all(&ledger.owners).unwrap();
+    let reply = ledger.ask(mine.id(), host, 50_200, &acquire(Token::random(), false));
+    assert!(matches!(reply, Reply::Busy { .. }), "the directory is gone, not the process: {reply:?}");
+    drop(theirs);
+}
+
+#[test]
+fn a_lease_of_no_process_whose_boot_nobody_knows_has_ended() {
+    let machine = Machine::new();
+    let past = Uuid::new_v4();
+    machine.ledger.ask(machine.theirs.id(), past, 50_000, &acquire(Token::random(), true));
+    assert_eq!(machine.left(100), None);
+}

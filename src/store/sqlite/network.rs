@@ -1,0 +1,66 @@
+//! Which kind of file system a file lies on.
+
+use std::path::Path;
+
+/// The numbers of file systems, as <linux/magic.h> and the kernel's sources of CIFS name them.
+#[cfg(target_os = "linux")]
+const NETWORK: [(u32, &str); 7] = [
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "SMB"),
+    (0xfe53_4d42, "SMB"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+    (0x0102_1997, "9P"),
+];
+
+/// The numbers of file systems that several kernels may mount, beside [`NETWORK`]: FUSE (which virtual
+/// machines use for shared folders), GFS2, OCFS2 and Lustre.
+#[cfg(target_os = "linux")]
+const SHARED: [u32; 4] = [0x6573_5546, 0x0116_1970, 0x7461_636f, 0x0bd0_0bd0];
+
+/// The number of the file system that `path` lies on.
+#[cfg(target_os = "linux")]
+fn number_of(path: &Path) -> Option<u32> {
+    Some(rustix::fs::statfs(path).ok()?.f_type as u32)
+}
+
+/// Returns the name of the network file system that `path` lies on, if it is known to lie on one.
+/// Blocks if the file system hangs, so ask for a file that has just been read.
+#[cfg(target_os = "linux")]
+pub fn name_of(path: &Path) -> Option<&'static str> {
+    let number = number_of(path)?;
+    NETWORK.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+/// Returns whether no other kernel uses the file system of `path`. Then a file that is locked there is
+/// locked by a process of this kernel.
+#[cfg(target_os = "linux")]
+pub fn is_local(path: &Path) -> bool {
+    number_of(path)
+        .is_some_and(|number| !SHARED.contains(&number) && NETWORK.iter().all(|(known, _)| *known != number))
+}
+
+/// Returns `None`: it is not known on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn name_of(_: &Path) -> Option<&'static str> {
+    None
+}
+
+/// Returns `false`: it is not known on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn is_local(_: &Path) -> bool {
+    false
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_temporary_directory_is_local_and_what_is_missing_may_be_anywhere() {
+        let directory = std::env::temp_dir();
+        assert_eq!((is_local(&directory), name_of(&directory)), (true, None));
+        assert!(!is_local(&directory.join("missing").join("file")));
+    }
+}
