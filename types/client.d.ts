@@ -185,8 +185,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
   adopt(ticket: string, options?: AdoptOptions): Promise<Lease>
 
   /**
-   * Adopts a lease as {@link adopt} does, runs `fn` under it, and releases it. `fn` is a section, as
-   * that of {@link withLock}: if the client closes, the lease stays held until `fn` has ended.
+   * Adopts a lease as {@link adopt} does, runs `fn` under it, and then releases it. `fn` is a section,
+   * as with {@link withLock}: if the client closes, the lease is held until `fn` ends or the client's
+   * `drain` is over.
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @returns what `fn` returned
@@ -265,10 +266,10 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * `closed`.
    *
    * **Sections keep their locks until they end**: {@link withLock} in both forms,
-   * {@link withAdopted}, a request under `lockRequest` or `withRequestLock`, {@link once}, the job of a {@link schedule}, and the work
-   * of a worker, which the client stops. If a section still runs after `drain` ms, its lease's
-   * `signal` aborts with reason `closed`, and `isHeld` turns false. The client stops renewing that
-   * lease. The end of the section releases it, or its ttl ends it.
+   * {@link withAdopted}, a request under `lockRequest` or `withRequestLock`, {@link once}, the job of
+   * a {@link schedule}, and the work of a worker, which the client stops. If a section still runs
+   * after `drain` ms, its lease's `signal` aborts with reason `closed`, and `isHeld` turns false. The
+   * client stops renewing that lease. The end of the section releases it, or its ttl ends it.
    *
    * Resolves when all leases are released or `drain` is over. If the store can't be reached, it
    * resolves at most 500 ms after that. A second call returns the same promise. If its `drain` ends
@@ -373,9 +374,9 @@ export interface LockClientOptions {
   drain?: number | undefined
   /**
    * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
-   * for at most `drain` ms. If nothing else listens to the signal, the process then ends by it; the
-   * first process of a container exits with 128 and the signal's number. A second signal ends the
-   * process at once. Main thread only. Default none.
+   * for at most `drain` ms. If nothing else listens to the signal, the process then ends by it. The
+   * first process of a container (pid 1) exits with code 128 plus the signal's number instead. A
+   * second signal ends the process at once. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
 }

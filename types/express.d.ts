@@ -50,11 +50,13 @@ export interface LockRequestOptions<
   /** Which lock a request needs. What it throws goes to the handler of errors. */
   key: (request: Request) => K | PromiseLike<K>
   /**
-   * Until when the lock is held. `response`: until the response is finished or its connection closed. `end`: also until a handler
-   * has called `response.end()` or `response.destroy()`, so work that outlives its client keeps the lock. A handler that calls
-   * neither then holds the lock until `maxHold` or the end of the process. If one of several keys is lost, the others are held until
-   * the handler ends its response. Put `lockRequest` after middleware that wraps the response, such as `compression`. Default
-   * `response`.
+   * Says until when the lock is held. `response`: until the response is finished or its connection
+   * closed. `end`: also until a handler has called `response.end()` or `response.destroy()`, so work
+   * that outlives its client keeps the lock. Default `response`.
+   *
+   * With `end`, a handler that calls neither holds the lock until `maxHold` or the end of the process.
+   * If one of several keys is lost, the others are held until the handler ends its response. Put
+   * `lockRequest` after middleware that wraps the response, such as `compression`.
    */
   until?: 'response' | 'end' | undefined
   /**

@@ -60,11 +60,11 @@ export interface Lease {
    */
   detach(ttl?: number): Promise<string>
   /**
-   * Gives it back. A second call returns the same promise. A rejection that nobody handles does no harm.
+   * Releases the lock. A second call returns the same promise. A rejection that nobody handles does no harm.
    *
-   * @returns `true` if the store still held it for this lease and gave it back, `false` if it had ended there or was
-   * detached before. After a drain that its section outlived, the lease counts as lost here, but the store holds it until
-   * its ttl ends: the result is `true` then.
+   * @returns `true` if the store still had this lease and released it, `false` if the lease had ended
+   * there or was detached before. If a section outlives the client's drain, `isHeld` is false, but the
+   * store keeps the lease until its ttl ends. `release()` resolves with `true` until then.
    * @throws {StoreUnavailableError} the store could not be reached: the lease is not held any more, and its
    * release is tried again until it would have ended by its ttl
    */
@@ -100,7 +100,7 @@ export interface MultiLease {
   /**
    * Gives all of them back. A second call returns the same promise. A rejection that nobody handles does no harm.
    *
-   * @returns `true` if {@link Lease.release} of each of them resolves with `true`
+   * @returns `true` if {@link Lease.release} resolves with `true` for each of them
    * @throws {StoreUnavailableError} as with {@link Lease.release}, for one of them at least
    */
   release(): Promise<boolean>

@@ -31,9 +31,10 @@ export type OnceOutcome<T> =
       /** What it returned. */
       value: T
       /**
-       * Whether the store remembers it for `keep`. `false`: the lease was lost first, or the client's drain ended while the store
-       * could not be reached. Another client may then have run `fn`, too, or may still do so; the client's `'error'` event tells why.
-       * Or `fn` released or detached the lease itself.
+       * Whether the store remembers the id for `keep`. `false` has three causes. The lease was lost
+       * before the store had the id, or the client's drain ended while the store could not be reached:
+       * another client may then have run `fn`, too, or may still do so, and the client's `'error'`
+       * event tells why. Or `fn` released or detached the lease itself.
        */
       kept: boolean
     }
