@@ -15,6 +15,7 @@ import type { Ticket } from './ticket'
 
 /** Whose locks they are. */
 export interface Host extends Owner {
+  /** Set by the client: see {@link Owner.isDrained}. */
   isDrained: boolean
   /** Functions that the client calls when it begins to close. */
   readonly pauses: Pauses
@@ -84,7 +85,7 @@ export class Acquirer {
     return followed(calling, (telling) => Lease.adopt(host, ticket, telling))
   }
 
-  /** Runs `work` as a section under the lease that was detached into `ticket`. */
+  /** Adopts the lease that was detached into `ticket`, and runs `work` under it as a section. */
   withAdopted<T>(ticket: Ticket, asked: Asked, work: Work<Lease, T>): Promise<T> {
     const section = { ...asked, flags: asked.flags | Flag.Section }
     return runWith(this.#host, async () => this.adopt(ticket, section), work)

@@ -17,7 +17,7 @@ import { type Ticket, writeTicket } from './ticket'
 /** Whose lease it is. */
 export interface Owner {
   readonly id: number
-  /** Whether the client is closed, and has given up waiting for its sections: a lease that comes now begins none. */
+  /** Whether the client is closed and its drain is over: a lease granted after that begins no section. */
   readonly isDrained: boolean
   /** Whether anybody wants to know of a loss. */
   hearsLosses(): boolean
@@ -167,7 +167,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     const renew = async () => {
       this.assertHeld()
       const ask = () => {
-        // It may have been let run out while it waited for another renewal.
+        // The drain may have ended while this call waited for another renewal.
         this.assertHeld()
         bridge.renew(this.#slot, ttl ?? 0)
       }

@@ -129,8 +129,8 @@ export const slots: (Slot | undefined)[] = []
 export let bridge: Bridge
 
 /**
- * Loads the native module, once for all copies of this version: they have one engine, and one SQLite
- * that knows all open files. Each copy makes its own bridge to the module.
+ * Loads the native module once for all copies of this version. So they share one engine, and one
+ * SQLite that knows all open files. Each copy makes its own bridge to the module.
  */
 const load = (): NativeModule => shared('native', requireAddon)
 

@@ -114,8 +114,8 @@ async function attempted<T>(desk: Desk, deed: Deed<T>, lease: Lease): Promise<T>
 }
 
 /**
- * Makes the store remember, and returns whether it does for sure. Tries again as long as the lease is
- * held, so that no other client runs the work, and as long as the client waits for its sections.
+ * Makes the store remember the id, and returns true if the store confirmed that. Tries again while the
+ * lease is held, because no other client runs the work then, and until the client's drain is over.
  */
 async function keepMark({ sections }: Desk, { keep, failed }: Deed<unknown>, lease: Lease): Promise<boolean> {
   for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
