@@ -63,7 +63,10 @@ export class Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, flags: this.defaults.flags | Flag.OutlivesProcess })
   }
 
-  /** What acquire() and tryAcquire() do, of what was checked already. A worker has the lease observed. */
+  /**
+   * What acquire() and tryAcquire() do, of what was checked already. A worker has the lease
+   * observed.
+   */
   request(key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     const host = this.#host
     host.checkOpen(key)
@@ -139,7 +142,10 @@ export class Acquirer {
     return MultiLease.request(host, keys, asked)
   }
 
-  /** For both forms: who declares a `done` is called back. What they are is up to the types in index.d.ts. */
+  /**
+   * For both forms: who declares a `done` is called back. What they are is up to the types in
+   * index.d.ts.
+   */
   withLock(key: string | readonly string[], second: unknown, third?: unknown): Promise<unknown> | undefined {
     // Of one that is neither, the message has to be about a function.
     const isAlone = third === undefined && !isPlain(second)

@@ -4,8 +4,8 @@
 const { version } = require('../package.json')
 
 /**
- * Returns the value `name` that all copies share. The first copy that asks creates it with `make`. If
- * the global object is frozen, each copy creates its own.
+ * Returns the value `name` that all copies share. The first copy that asks creates it with `make`.
+ * If the global object is frozen, each copy creates its own.
  */
 export function shared<T extends object>(name: string, make: () => T): T {
   const key = Symbol.for(`leasehold.${name}@${version}`)

@@ -4,7 +4,8 @@
 import * as timers from 'node:timers'
 import { bridge } from './native'
 
-// Read at load time: with a fake clock that stands still, a test would wait for its client for ever.
+// Read at load time: with a fake clock that stands still, a test would wait for its client for
+// ever.
 const { clearTimeout, setTimeout } = timers
 const now = performance.now.bind(performance)
 

@@ -30,7 +30,8 @@ class Watch {
   /** Listens to the signal. Listens again if other code has removed all listeners. */
   begin(): void {
     if (process.listeners(this.#signal).includes(this.#listener)) return
-    // Listens first: process.once() removes its listeners as it calls them, and the listener below counts them.
+    // Listens first: process.once() removes its listeners as it calls them, and the listener below
+    // counts them.
     process.prependListener(this.#signal, this.#listener)
   }
 

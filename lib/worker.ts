@@ -58,7 +58,10 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   /** The one given, or its own, which is closed whenever it comes to rest. */
   #client: LockClient | undefined
   #closing: Promise<void> = Promise.resolve()
-  /** What happened and is not handled yet: listeners may start and stop the worker while they are told of something. */
+  /**
+   * What happened and is not handled yet: listeners may start and stop the worker while they are
+   * told of something.
+   */
   readonly #happened: number[] = []
   #handling = false
   #keepingAlive = false
@@ -251,14 +254,17 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       if (error instanceof LockAbortedError) return [Event.Unavailable]
       this.#report(error)
       if (!(error instanceof LockClosedError)) return [Event.Unavailable]
-      // A closed client stays closed, so the worker stops. It stops in the next turn: a listener that
-      // starts the worker again whenever it is idle would block the event loop.
+      // A closed client stays closed, so the worker stops. It stops in the next turn: a listener
+      // that starts the worker again whenever it is idle would block the event loop.
       await nextTurn()
       return [Event.Stop, Event.Unavailable]
     }
   }
 
-  /** Waits its turn, for however long; says meanwhile if the store is away, which the queue would bear in silence. */
+  /**
+   * Waits its turn, for however long; says meanwhile if the store is away, which the queue would
+   * bear in silence.
+   */
   async #queue(): Promise<Lease | number[]> {
     const { signal } = this.#campaign
     const watch = setInterval(() => {

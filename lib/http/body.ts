@@ -17,9 +17,9 @@ interface Followed {
 }
 
 /**
- * How many ready chunks are thrown away to find out whether the source makes another one. If this is
- * smaller, the work of a source with a longer queue is overlooked. If it is larger, a source that is
- * always ready makes more chunks that nobody reads.
+ * How many ready chunks are thrown away to find out whether the source makes another one. If this
+ * is smaller, the work of a source with a longer queue is overlooked. If it is larger, a source
+ * that is always ready makes more chunks that nobody reads.
  */
 const MOST_READY = 64
 
@@ -27,9 +27,9 @@ type Reader = ReadableStreamDefaultReader<Uint8Array>
 
 /**
  * Follows the body of a response that has one. If the request aborts or a lease is lost, the body
- * fails with the reason of the signal, and its source is cancelled. If the request aborts or no lock
- * is left, that happens at once. Otherwise the source first finishes the chunk that it is making,
- * because that is work under the remaining locks.
+ * fails with the reason of the signal, and its source is cancelled. If the request aborts or no
+ * lock is left, that happens at once. Otherwise the source first finishes the chunk that it is
+ * making, because that is work under the remaining locks.
  */
 export function followBody(response: Response, held: api.Lease | api.MultiLease, request: AbortSignal): Followed {
   const reader: Reader = (response.body as ReadableStream<Uint8Array>).getReader()

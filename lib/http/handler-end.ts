@@ -1,8 +1,9 @@
 import type { ServerResponse } from 'node:http'
 
 /**
- * Resolves when a handler calls `end()` or `destroy()` of the response, whether or not the client is
- * still connected. Node has no event for these calls, and calls neither when a connection closes.
+ * Resolves when a handler calls `end()` or `destroy()` of the response, whether or not the client
+ * is still connected. Node has no event for these calls, and calls neither when a connection
+ * closes.
  */
 export function handlerEnd(response: ServerResponse): Promise<void> {
   if (response.writableEnded) return Promise.resolve()

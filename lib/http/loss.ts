@@ -19,7 +19,10 @@ function signalsOf(held: AnyLease): AbortSignal[] {
   return 'leases' in held ? held.leases.map(({ signal }) => signal) : [held.signal]
 }
 
-/** Returns false for reason `closed`: that lease is no longer renewed, but the store keeps it until its ttl ends. */
+/**
+ * Returns false for reason `closed`: that lease is no longer renewed, but the store keeps it until
+ * its ttl ends.
+ */
 function isLoss({ aborted, reason }: AbortSignal): boolean {
   return aborted && (reason as LockLostError).reason !== 'closed'
 }

@@ -26,7 +26,8 @@ export class ResponseEnd {
       }
       response.on('finish', end)
       response.on('close', end)
-      // Node emits no event for a response without a socket: a pipelined response that has to wait, or that of an upgrade.
+      // Node emits no event for a response without a socket: a pipelined response that has to wait,
+      // or that of an upgrade.
       if (typeof socket?.once === 'function') forget = onConnectionClose(socket as Socket, end)
     })
   }

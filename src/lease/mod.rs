@@ -74,11 +74,11 @@ impl Fence {
     /// since 1970 that is the year 2255.
     pub const MAX: Fence = Fence((1 << 53) - 1);
 
-    /// The latest wall clock that fences follow, in µs since 1970: the beginning of the year 2200. A
-    /// later clock is wrong. Fences that it gave would stay in the store when the clock is right again,
-    /// and few or none would be left. If this is larger, fewer fences are left above it; now there are
-    /// enough for a million leases per second in 55 years. If it is smaller, fences stop following the
-    /// clock sooner.
+    /// The latest wall clock that fences follow, in µs since 1970: the beginning of the year 2200.
+    /// A later clock is wrong. Fences that it gave would stay in the store when the clock is right
+    /// again, and few or none would be left. If this is larger, fewer fences are left above it; now
+    /// there are enough for a million leases per second in 55 years. If it is smaller, fences stop
+    /// following the clock sooner.
     pub const LATEST_WALL_US: u64 = 7_258_118_400_000_000;
 
     /// A value below every fence. Stands for the last fence if there was none.

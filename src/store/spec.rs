@@ -132,8 +132,8 @@ impl StoreSpec {
         }
     }
 
-    /// Returns a string that is equal for two specifications if and only if they name the same store in
-    /// the same way. Does not use the file system, which may hang. Not for printing.
+    /// Returns a string that is equal for two specifications if and only if they name the same
+    /// store in the same way. Does not use the file system, which may hang. Not for printing.
     pub fn identity(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory:{name}"),

@@ -1,5 +1,5 @@
-//! Counts which nodes back each granted lease. If a node loses all its leases, the quorum knows which
-//! of its own leases lose their majority. Pure.
+//! Counts which nodes back each granted lease. If a node loses all its leases, the quorum knows
+//! which of its own leases lose their majority. Pure.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::lease::{Instant, Token};
 
-/// The fewest leases at which expired ones are removed. If this is smaller, a few leases are searched
-/// again and again. If it is larger, expired leases take more memory.
+/// The fewest leases at which expired ones are removed. If this is smaller, a few leases are
+/// searched again and again. If it is larger, expired leases take more memory.
 const PRUNE_FROM: usize = 256;
 
 /// A granted lease.
@@ -30,8 +30,8 @@ pub struct Backers {
 }
 
 impl Backers {
-    /// Notes that `nodes` have granted or renewed the lease of `token`, for at most `ttl` from `now`.
-    /// Earlier answers of other nodes no longer count: the lease may end sooner there.
+    /// Notes that `nodes` have granted or renewed the lease of `token`, for at most `ttl` from
+    /// `now`. Earlier answers of other nodes no longer count: the lease may end sooner there.
     pub fn agreed(&mut self, now: Instant, token: Token, ballot: u64, nodes: u64, ttl: Duration) {
         if self.leases.len() >= self.prune_at {
             self.leases.retain(|_, backed| now < backed.until);

@@ -45,8 +45,8 @@ impl Asking {
         self.0.len()
     }
 
-    /// Returns whether `token` is no longer used, so that a lease that a node still grants it has to be
-    /// released at once.
+    /// Returns whether `token` is no longer used, so that a lease that a node still grants it has
+    /// to be released at once.
     pub fn is_refused(&self, token: Token) -> bool {
         self.0.get(&token).is_some_and(|open| open.refused)
     }

@@ -70,7 +70,8 @@ impl Council {
         }
     }
 
-    /// Releases what `heir` has at a minority of the nodes: the engine hears that the lease is lost.
+    /// Releases what `heir` has at a minority of the nodes: the engine hears that the lease is
+    /// lost.
     pub(super) fn adoption_failed(&mut self, now: Instant, id: u64, key: &Key, heir: Token) {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         motion.refused = true;

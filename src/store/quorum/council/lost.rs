@@ -1,9 +1,9 @@
 //! Handles a node that loses all its leases because its files were moved, replaced or removed.
 //!
 //! The node may grant these locks to other clients as soon as the acknowledgement of its notice is
-//! dropped. Before that, the quorum counts which of its leases still have a majority without the node.
-//! If a lease has too few other nodes, it is lost, and the engine has to know that first. So the quorum
-//! passes the acknowledgement on to the engine.
+//! dropped. Before that, the quorum counts which of its leases still have a majority without the
+//! node. If a lease has too few other nodes, it is lost, and the engine has to know that first. So
+//! the quorum passes the acknowledgement on to the engine.
 
 use super::super::post::Tag;
 use super::Council;
@@ -27,8 +27,8 @@ impl Council {
         self.effects.notices.push(if is_lost { Notice::Lost(acknowledgement) } else { Notice::Missed });
     }
 
-    /// Returns an error in place of an answer about a lease that `node` gave before it lost its leases.
-    /// Other answers still count.
+    /// Returns an error in place of an answer about a lease that `node` gave before it lost its
+    /// leases. Other answers still count.
     pub(super) fn outdated(&self, node: usize, tag: Tag, answer: Answer) -> Answer {
         match (tag, &answer) {
             (Tag::Vote(_) | Tag::Accept(_), Ok(reply)) if is_of_lease(reply) => {

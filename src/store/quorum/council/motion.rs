@@ -13,11 +13,13 @@ pub struct Motion {
     /// When the nodes were asked, and how long each may take.
     pub asked: Instant,
     pub timeout: Duration,
-    /// Whether it was a failed adoption: a lease that a node still grants it has to be released at once.
+    /// Whether it was a failed adoption: a lease that a node still grants it has to be released at
+    /// once.
     pub refused: bool,
     /// Whether the nodes at which a lease in the way was about to end were asked again.
     pub asked_again: bool,
-    /// Whether it has waited for the rest of the nodes. If so, its duration does not measure the network.
+    /// Whether it has waited for the rest of the nodes. If so, its duration does not measure the
+    /// network.
     pub held: bool,
 }
 
