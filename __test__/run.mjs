@@ -26,14 +26,23 @@ const HERE = join(ROOT, '__test__')
 const PARTS = ['behaviour', 'worker', 'http', 'package', 'process', 'browser', 'chaos']
 /** Those that have the machine to themselves. */
 const ALONE = ['process', 'browser', 'chaos']
-/** Of these, what mostly waits for grace periods, drains and ttls, and measures nothing: several at a time. */
+/**
+ * The files of these that mostly wait for grace periods, drains and ttls, and measure nothing:
+ * several run at a time.
+ */
 const WAITING = 'cli crash detach drain ends fake-clock rolling schedule sharing sqlite threads traces'
   .split(' ')
   .map((name) => `process/${name}`)
-/** Of these, what waits for the clock for a minute: it runs beside those that share the machine, if some of them run at all. */
+/**
+ * Of these, what waits for the clock for a minute: it runs beside those that share the machine, if
+ * some of them run at all.
+ */
 const BESIDE = ['process/ticks.test.mjs']
 
-/** On Node 20 also that of a whole file, whose tests of LEASEHOLD_TEST_SECONDS may run one after the other. */
+/**
+ * On Node 20 also that of a whole file, whose tests of LEASEHOLD_TEST_SECONDS may run one after the
+ * other.
+ */
 const MOST_MS = 300_000 + Number(process.env.LEASEHOLD_TEST_SECONDS ?? 0) * 20_000
 
 const given = process.argv.slice(2)
@@ -100,7 +109,7 @@ delete env.LEASEHOLD_URL
 delete env.REDIS_URL
 delete env.NODE_ENV
 
-/** The test programs in tests/: those of cargo's --test. */
+/** Returns the names of the test programs in tests/, for cargo's --test. */
 function rustTests() {
   const entries = readdirSync(join(ROOT, 'tests'), { withFileTypes: true })
   const isProgram = (entry) =>
@@ -109,7 +118,10 @@ function rustTests() {
 }
 
 const results = []
-/** Runs a command. What it says is shown as it says it, or, of one that runs `beside` another, when both have ended. */
+/**
+ * Runs a command. What it says is shown as it says it, or, of one that runs `beside` another, when
+ * both have ended.
+ */
 async function step(what, command, args, { beside } = {}) {
   const heading = `\n── ${what}`
   if (!beside) console.log(heading)
@@ -167,7 +179,7 @@ const alone = files.filter((file) => named(ALONE)(file) && ![...beside, ...waiti
 console.log(`\nRedis: ${redis}`)
 const shared = stepOfNode('what can share the machine', together, 2)
 await Promise.all([shared, stepOfNode('what waits beside that', beside, 1, { beside: shared })])
-await stepOfNode('what mostly waits', waiting, 3)
+await stepOfNode('tests that mostly wait', waiting, 3)
 await stepOfNode('what can not', alone, 1)
 
 console.log('\n── summary')

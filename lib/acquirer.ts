@@ -15,6 +15,7 @@ import type { Ticket } from './ticket'
 
 /** Whose locks they are. */
 export interface Host extends Owner {
+  /** Set by the client: see {@link Owner.isDrained}. */
   isDrained: boolean
   /** Functions that the client calls when it begins to close. */
   readonly pauses: Pauses
@@ -62,7 +63,10 @@ export class Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, flags: this.defaults.flags | Flag.OutlivesProcess })
   }
 
-  /** What acquire() and tryAcquire() do, of what was checked already. A worker has the lease observed. */
+  /**
+   * What acquire() and tryAcquire() do, of what was checked already. A worker has the lease
+   * observed.
+   */
   request(key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     const host = this.#host
     host.checkOpen(key)
@@ -84,7 +88,7 @@ export class Acquirer {
     return followed(calling, (telling) => Lease.adopt(host, ticket, telling))
   }
 
-  /** Runs `work` as a section under the lease that was detached into `ticket`. */
+  /** Adopts the lease that was detached into `ticket`, and runs `work` under it as a section. */
   withAdopted<T>(ticket: Ticket, asked: Asked, work: Work<Lease, T>): Promise<T> {
     const section = { ...asked, flags: asked.flags | Flag.Section }
     return runWith(this.#host, async () => this.adopt(ticket, section), work)
@@ -138,7 +142,10 @@ export class Acquirer {
     return MultiLease.request(host, keys, asked)
   }
 
-  /** For both forms: who declares a `done` is called back. What they are is up to the types in index.d.ts. */
+  /**
+   * For both forms: who declares a `done` is called back. What they are is up to the types in
+   * index.d.ts.
+   */
   withLock(key: string | readonly string[], second: unknown, third?: unknown): Promise<unknown> | undefined {
     // Of one that is neither, the message has to be about a function.
     const isAlone = third === undefined && !isPlain(second)

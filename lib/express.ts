@@ -28,7 +28,8 @@ export function lockRequest(
 
   /** Serves the request; throws what goes wrong. */
   async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
-    // From the beginning: what comes later may put a function of its own around end(), which does not always call this one.
+    // Wrap end() before other middleware does: its wrapper does not always call the function
+    // inside.
     const over = until === 'end' ? Promise.all([end.over, handlerEnd(response)]) : end.over
     const keys = await key(request)
     if (end.signal.aborted) return
@@ -46,7 +47,8 @@ export function lockRequest(
       })
       if (outcome !== 'gone' && 'refusal' in outcome) await refuse(outcome.refusal, request, response, next)
     } catch (error) {
-      // The handlers answer. The lease's signal and the client's 'lost' event have told them of the loss.
+      // The handler answers the request. The lease's signal and the client's 'lost' event have
+      // reported the loss.
       if (!(error instanceof LockLostError && hasServed)) throw error
     }
   }

@@ -17,7 +17,10 @@ import { type Ticket, writeTicket } from './ticket'
 /** Whose lease it is. */
 export interface Owner {
   readonly id: number
-  /** Whether the client is closed, and has given up waiting for its sections: a lease that comes now begins none. */
+  /**
+   * Whether the client is closed and its drain is over: a lease granted after that begins no
+   * section.
+   */
   readonly isDrained: boolean
   /** Whether anybody wants to know of a loss. */
   hearsLosses(): boolean
@@ -29,7 +32,9 @@ export interface Owner {
 /** Who is told, beside the owner, what becomes of a lease: a worker. */
 export interface Observer {
   renewed(lease: api.Lease): void
-  /** Its release was asked for, by whomever, or it was detached; told once, while release() runs. */
+  /**
+   * Its release was asked for, by whomever, or it was detached; told once, while release() runs.
+   */
   released(lease: api.Lease): void
   lost(lease: api.Lease, error: api.LockLostError): void
 }
@@ -68,7 +73,10 @@ export class Lease implements api.Lease, Slot, Abortable {
   #runsOut = false
   #controller: AbortController | undefined
   #loss: api.LockLostError | undefined
-  /** How its last renewal had failed when it was lost, as native code says it; `undefined` until that has told the loss. */
+  /**
+   * How its last renewal had failed when it was lost, as native code says it; `undefined` until
+   * that has told the loss.
+   */
   #failure: string | null | undefined
   /** Set if somebody listens. */
   #following: Following | undefined
@@ -82,7 +90,10 @@ export class Lease implements api.Lease, Slot, Abortable {
     this.#observer = observer
   }
 
-  /** Resolves with the lease, or with `null` if somebody else holds the lock and `asked` is not to wait. */
+  /**
+   * Resolves with the lease, or with `null` if somebody else holds the lock and `asked` is not to
+   * wait.
+   */
   static request(owner: Owner, key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     const { ttl, wait, maxHold, most, flags, trace, signal } = asked
     if (signal?.aborted) throw errors.aborted(key, signal.reason)
@@ -167,7 +178,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     const renew = async () => {
       this.assertHeld()
       const ask = () => {
-        // It may have been let run out while it waited for another renewal.
+        // The drain may have ended while this call waited for another renewal.
         this.assertHeld()
         bridge.renew(this.#slot, ttl ?? 0)
       }
@@ -183,7 +194,9 @@ export class Lease implements api.Lease, Slot, Abortable {
     return writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#asked.most })
   }
 
-  /** What `ask` asks for, one such question after the other: two answers could not be told apart. */
+  /**
+   * What `ask` asks for, one such question after the other: two answers could not be told apart.
+   */
   async #renewed(ask: () => void, ttl: number | undefined): Promise<void> {
     while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
     if (!this.#isAlive) throw this.#ended()

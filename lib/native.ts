@@ -57,7 +57,10 @@ interface NativeModule {
   WorkerMachine: new () => WorkerMachine
 }
 
-/** What a record says about its slot. In the comments: its two values, and whether it is the slot's last one. */
+/**
+ * What a record says about its slot. In the comments: its two values, and whether it is the slot's
+ * last one.
+ */
 export const Kind = {
   /** fence */
   Acquired: 0,
@@ -93,10 +96,16 @@ export const Kind = {
   Listed: 16,
 } as const
 
-/** How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase - FirstLoss]`. */
+/**
+ * How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase -
+ * FirstLoss]`.
+ */
 export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 4, Missing: 6, Closed: 8 } as const
 
-/** How many hold a lock at a time, as an acquire says it: 0 one, alone; n up to n, together; or all who like to. */
+/**
+ * How many hold a lock at a time, as an acquire says it: 0 one, alone; n up to n, together; or all
+ * who like to.
+ */
 export const Most = { Exclusive: 0, Readers: 4_294_967_295 } as const
 
 /**
@@ -129,8 +138,8 @@ export const slots: (Slot | undefined)[] = []
 export let bridge: Bridge
 
 /**
- * Loads the native module, once for all copies of this version: they have one engine, and one SQLite
- * that knows all open files. Each copy makes its own bridge to the module.
+ * Loads the native module once for all copies of this version. So they share one engine, and one
+ * SQLite that knows all open files. Each copy makes its own bridge to the module.
  */
 const load = (): NativeModule => shared('native', requireAddon)
 
@@ -144,7 +153,10 @@ function requireAddon(): NativeModule {
   }
 }
 
-/** Makes the bridge on the first call; not on import, so that importing never fails. Says whether it did. */
+/**
+ * Makes the bridge on the first call; not on import, so that importing never fails. Says whether it
+ * did.
+ */
 export function open(): boolean {
   if (bridge !== undefined) return false
   bridge = new Bridge(new (load().Bridge)(wake), wake)

@@ -18,7 +18,7 @@ interface Closable {
   close(): Promise<void>
 }
 
-/** The clients that a signal closes, and the one listener that does it. */
+/** Closes its clients on one signal. */
 class Watch {
   readonly clients = new Set<Closable>()
   readonly #signal: NodeJS.Signals
@@ -27,10 +27,11 @@ class Watch {
     this.#signal = signal
   }
 
-  /** Listens to the signal, also if somebody has removed all its listeners meanwhile. */
+  /** Listens to the signal. Listens again if other code has removed all listeners. */
   begin(): void {
     if (process.listeners(this.#signal).includes(this.#listener)) return
-    // First, so that it still finds the listeners that process.once() takes away as it calls them.
+    // Listens first: process.once() removes its listeners as it calls them, and the listener below
+    // counts them.
     process.prependListener(this.#signal, this.#listener)
   }
 
@@ -39,7 +40,7 @@ class Watch {
     if (ours.watches.get(this.#signal) === this) ours.watches.delete(this.#signal)
   }
 
-  /** Closes all clients, also those that join meanwhile. */
+  /** Closes all clients, also clients that are added meanwhile. */
   async #drain(): Promise<void> {
     const closed = new Set<Closable>()
     for (;;) {
@@ -63,18 +64,19 @@ class Watch {
     }
     this.end()
     process.kill(process.pid, this.#signal)
-    // The kernel keeps the first process of a container from ending by its own signal.
+    // The kernel ignores a signal that the first process of a container sends itself.
     if (process.pid === 1) process.exit(128 + constants.signals[this.#signal])
   }
 }
 
-/** What all copies share, so that none takes the listener of another one for the user's. */
+/** Shared by all copies, so that no copy takes the listener of another copy for the user's. */
 const ours = shared('signals', () => ({
   watches: new Map<NodeJS.Signals, Watch>(),
-  /** Whether clients are draining after a first signal. */
+  /** Whether clients drain after a first signal. */
   isDraining: false,
 }))
 
+/** Closes `client` on each of `signals`, until {@link forgetSignals}. */
 export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signals[]): void {
   for (const signal of signals) {
     let watch = ours.watches.get(signal)

@@ -46,9 +46,9 @@ const Effect = {
   Rest: 7,
 } as const
 
-// Taken when this is loaded: a fake clock may stand still.
-const later = setImmediate
-const turn = (): Promise<void> => new Promise((resolve) => void later(resolve))
+// Read at load time: a fake clock may stand still.
+const realSetImmediate = setImmediate
+const nextTurn = (): Promise<void> => new Promise((resolve) => void realSetImmediate(resolve))
 
 export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.LockWorker {
   readonly workerId: string
@@ -58,17 +58,20 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   /** The one given, or its own, which is closed whenever it comes to rest. */
   #client: LockClient | undefined
   #closing: Promise<void> = Promise.resolve()
-  /** What happened and is not handled yet: listeners may start and stop the worker while they are told of something. */
+  /**
+   * What happened and is not handled yet: listeners may start and stop the worker while they are
+   * told of something.
+   */
   readonly #happened: number[] = []
   #handling = false
   #keepingAlive = false
-  /** Where the work of the tenure is counted as a section, until its lease is released or lost. */
+  /** The sections that count the work of the tenure, until its lease is released or lost. */
   #section: Sections | undefined
   /** Whether the worker was started, and not stopped since. */
   #isWanted = false
   /** Whether the work that the worker ends has outlived `stopTimeout`. */
   #isOverdue = false
-  /** Whether its client was closed, and has given up waiting for the work. */
+  /** Whether the client's drain ended before the work did. */
   #isLetGo = false
   #lease: Lease | null = null
   #tenure: Tenure | undefined
@@ -251,14 +254,17 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       if (error instanceof LockAbortedError) return [Event.Unavailable]
       this.#report(error)
       if (!(error instanceof LockClosedError)) return [Event.Unavailable]
-      // Only in the next turn: a listener may start the worker again whenever it is idle.
-      await turn()
-      // No use in going on: a closed client stays closed.
+      // A closed client stays closed, so the worker stops. It stops in the next turn: a listener
+      // that starts the worker again whenever it is idle would block the event loop.
+      await nextTurn()
       return [Event.Stop, Event.Unavailable]
     }
   }
 
-  /** Waits its turn, for however long; says meanwhile if the store is away, which the queue would bear in silence. */
+  /**
+   * Waits its turn, for however long; says meanwhile if the store is away, which the queue would
+   * bear in silence.
+   */
   async #queue(): Promise<Lease | number[]> {
     const { signal } = this.#campaign
     const watch = setInterval(() => {
@@ -281,7 +287,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     } else if (answer.isHeld) {
       this.#lease = answer
       this.#end = undefined
-      // Before anybody hears of the lease: a listener may close the client.
+      // Count the section before the events: a listener may close the client.
       this.#section = LockClient.hostOf(this.#client as LockClient).sections
       this.#section.beginAside(this.#letGo)
       this.#send(Event.Granted)
@@ -314,14 +320,14 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     this.#isOverdue = false
   }
 
-  /** The client waits for the work no longer, and the process need not either. */
+  /** Lets the process end before the work does: the client's drain is over. */
   readonly #letGo = (): void => {
     this.#isLetGo = true
     this.#keepAlive(false)
     this.#tenure?.letGo()
   }
 
-  /** The work of the tenure has ended, and its lease is released or lost. */
+  /** Ends the section: the work has ended, and its lease is released or lost. */
   #endSection(): void {
     this.#section?.endAside(this.#letGo)
     this.#section = undefined

@@ -1,4 +1,4 @@
-// Promise 11 in the moments between: a grant, a stop and a close() that cross each other.
+// Promise 11 while a grant, a stop and a close() cross each other.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -100,7 +100,7 @@ overStores('drain: races', (store) => {
     await body.getReader().read()
     await locks.close({ drain: 20 })
     await within('its maker to be told', cancelled.passed)
-    assert.equal(await other.tryAcquire(key), null, 'its maker has not stopped yet')
+    assert.equal(await other.tryAcquire(key), null, 'its source has not stopped yet')
     stop.pass()
     assert.ok(await until('the lock to be free', () => other.tryAcquire(key), 5_000))
   })
@@ -111,7 +111,7 @@ overStores('drain: races', (store) => {
     const over = locks.withLock(store.key(), () => end.passed)
     await until('it to hold', () => locks.stats().held === 1)
     const closed = gate()
-    // Its timer is real: it was set before.
+    // This timer is real: it was set before the fake clock.
     const closing = within('close()', closed.passed, 5_000)
     t.mock.timers.enable()
     locks.close({ drain: 50 }).then(closed.pass)
@@ -135,15 +135,15 @@ overStores('drain: races', (store) => {
         begun = lease
         return end.passed
       }
-      // From here the timers are next, and only then what the engine has to tell.
+      // The timers run next, before the engine's events.
       await new Promise(setImmediate)
       const asked = locks.withLock(key, section).catch((error) => assert.equal(error.code, 'ERR_LOCK_CLOSED'))
-      // The question leaves, and its answer finds this thread blocked.
+      // The request leaves, and its reply finds this thread blocked.
       await null
       await null
       block(20)
       const closing = locks.close({ drain: 0 })
-      // The time is over before the grant is told.
+      // The drain is over before this thread hears of the grant.
       block(5)
       await within('close()', closing)
       await sleep(5)

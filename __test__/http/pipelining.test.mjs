@@ -1,5 +1,6 @@
-// leasehold/express and responses that never get a socket: Node gives a pipelined response its socket when the one before is
-// finished, and emits neither `finish` nor `close` of a response without a socket.
+// leasehold/express and responses that never get a socket. Node gives a pipelined response its
+// socket when the previous one is finished. It emits neither `finish` nor `close` for a response
+// without a socket.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -104,7 +105,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
       t,
       lockRequest(locks, { key }, (request, response) => {
         sockets = request.socket
-        // The first one never answers, so that all others queue.
+        // The first one never answers, so all others queue.
         if (request.url !== '/0') response.end()
         answered++
       }),
@@ -118,7 +119,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
     assert.deepEqual(warnings, [])
   })
 
-  test('a connection that stays keeps no request that is over', async (t) => {
+  test('a connection that stays open keeps no ended request', async (t) => {
     const locks = open(t)
     let socket
     const url = await serve(
@@ -145,7 +146,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
       await once(server, 'listening')
       atEnd(t, () => server.close())
       server.on('upgrade', (request, socket) => {
-        // As a WebSocket library does: it reads, and closes when the other side does.
+        // Reads, and closes when the other side does, like a WebSocket library.
         socket.on('error', () => {}).resume()
         socket.once('end', () => socket.end())
         socket.once('close', closed.pass)
@@ -166,7 +167,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
     })
   }
 
-  test('a request whose connection is destroyed already is not served', async (t) => {
+  test('a request whose connection is already destroyed is not served', async (t) => {
     const locks = open(t)
     const socket = connect(1, '127.0.0.1').on('error', () => {})
     const request = new IncomingMessage(socket)

@@ -1,4 +1,5 @@
-// leasehold/remix with `until: 'body'`: what is left of the locks is held while the source makes a chunk.
+// leasehold/remix with `until: 'body'`: the remaining locks are held while the source makes a
+// chunk.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -9,10 +10,10 @@ import { free, open } from '../support/http-servers.mjs'
 import { lost } from '../support/leases.mjs'
 
 const SOON = 5_000
-/** A forced release is noticed at the next renewal, which comes after a third of that. */
+/** The holder notices a forced release at its next renewal, after a third of this time, in ms. */
 const TTL = 1_500
 
-/** A source each of whose chunks is made when `next` is called for it, with a queue of `size` chunks. */
+/** Returns a source with a queue of `size` chunks. Each call of `next` makes one chunk. */
 function source(size) {
   const chunks = []
   const cancelled = gate()

@@ -12,10 +12,12 @@ import { frameworks, free, open, pipeline, serve } from '../support/http-servers
 
 const KEY = 'key'
 const SOON = 5_000
-/** A forced release is noticed at the next renewal, which comes after a third of that. */
+/** The holder notices a forced release at its next renewal, after a third of this time, in ms. */
 const TTL = 1_500
 
-/** Compresses answers as `compression` does: it stops calling the response when that takes no more. */
+/**
+ * Compresses answers as `compression` does: it stops writing to the response while that is full.
+ */
 function compress(_request, response, next) {
   const { write, end } = response
   const gzip = createGzip()
@@ -32,7 +34,10 @@ for (const [name, listener] of Object.entries(frameworks)) {
     const start = (t, locks, handler, options) =>
       serve(t, listener(lockRequest(locks, { key: () => KEY, until: 'end', ...options }), handler))
 
-    /** Sends a request and goes away when the handler runs. Resolves with the lease when the connection is closed. */
+    /**
+     * Sends a request and goes away when the handler runs. Resolves with the lease when the
+     * connection is closed.
+     */
     async function abandon(url, begun, closed) {
       const client = new AbortController()
       const response = fetch(url, { signal: client.signal })
@@ -87,7 +92,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
           const [begun, work] = [gate(), gate()]
           const handler = async ({ lease }, response) => {
             begun.pass(lease)
-            // What a handler passes to a callback goes on when its promise has settled.
+            // Work that a handler passes to a callback goes on after its promise has settled.
             work.passed.then(() => response.end('answer of the handler'))
           }
           const options = {
@@ -133,7 +138,8 @@ for (const [name, listener] of Object.entries(frameworks)) {
       const leases = await within('the handler', begun.passed)
       await locks.forceRelease('a')
       await until('the loss', () => leases.signal.aborted)
-      // A release that the loss causes would go to the store in the turns that follow, before this question.
+      // If the loss caused a release, it would go to the store in the next turns, before this
+      // request.
       await locks.inspect('b')
       assert.equal(await locks.tryAcquire('b'), null)
       assert.equal(await locks.tryAcquire('c'), null)

@@ -1,4 +1,4 @@
-// A process that does something once, while the store cannot remember it.
+// A process that does work once while the store can't remember the id.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'

@@ -38,7 +38,7 @@ export function inHiddenTimeNamespace(folder) {
   return [...inTimeNamespace(), '--mount', 'sh', '-c', HIDE, 'sh', nothing]
 }
 
-/** A launcher of processes in a time namespace that have no /proc. */
+/** Returns a launcher of processes without /proc in a time namespace. */
 export const withoutProc = () => [
   ...inTimeNamespace(),
   '--mount',
@@ -64,7 +64,10 @@ export function afterReboot(folder, uptime = 3) {
 /** Returns why a reboot can't be simulated here, or false. */
 export const noReboot = (folder) => noTimeNamespaces || refusal('another boot', afterReboot(folder))
 
-/** Returns a launcher of processes to which `folder` is an empty file system of `size`, such as `1m`. */
+/**
+ * Returns a launcher of processes that see an empty file system of `size`, such as `1m`, at
+ * `folder`.
+ */
 export const onSmallFileSystem = (folder, size) => [
   ...['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"', 'sh'],
   ...[size, folder],

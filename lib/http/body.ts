@@ -17,17 +17,19 @@ interface Followed {
 }
 
 /**
- * How many chunks that are ready are thrown away to find out whether the source makes another one. Fewer would miss that of a
- * source with a longer queue; more would make a source that is always ready make more for nobody.
+ * How many ready chunks are thrown away to find out whether the source makes another one. If this
+ * is smaller, the work of a source with a longer queue is overlooked. If it is larger, a source
+ * that is always ready makes more chunks that nobody reads.
  */
 const MOST_READY = 64
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 
 /**
- * Follows the body of a response that has one. When the request aborts, or a lease is lost, the body fails with the reason of
- * that. Its source is then cancelled: at once if nothing is held any more, otherwise when it has made the chunk that it is
- * making, because that is work under the locks that are left.
+ * Follows the body of a response that has one. If the request aborts or a lease is lost, the body
+ * fails with the reason of the signal, and its source is cancelled. If the request aborts or no
+ * lock is left, that happens at once. Otherwise the source first finishes the chunk that it is
+ * making, because that is work under the remaining locks.
  */
 export function followBody(response: Response, held: api.Lease | api.MultiLease, request: AbortSignal): Followed {
   const reader: Reader = (response.body as ReadableStream<Uint8Array>).getReader()
@@ -37,7 +39,7 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
   })
   let isLeft = false
   let reading: ReturnType<Reader['read']> | undefined
-  /** Nobody reads on. It is over when its maker has said that it stops. */
+  /** Cancels the source. The body is over when `cancel()` of the source has settled. */
   const leave = (reason: unknown): Promise<void> => {
     isLeft = true
     return reader.cancel(reason).finally(end)
@@ -45,13 +47,13 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
   const body = new ReadableStream<Uint8Array>(
     {
       start(controller) {
-        // Only the first reason counts: a body that fails often makes its reader abort the request, too.
+        // Only the first reason counts: a reader often aborts the request because the body failed.
         const followed = new AbortController()
         const stop = ({ reason }: AbortSignal) => {
           followed.abort()
           isLeft = true
           controller.error(reason)
-          // Its maker is to stop, too; if that fails, there is nobody to tell.
+          // If cancel() of the source fails, there is nobody to tell.
           const cancel = () => void leave(reason).catch(() => {})
           if (request.aborted || isLost(held)) return cancel()
           afterChunk(reader, reading, cancel)
@@ -89,8 +91,9 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
 }
 
 /**
- * Calls `done` when the source has made the chunk that it is making, in the same turn: after that it would begin the next one.
- * Streams do not tell whether their source is at work. A read that has to wait does.
+ * Calls `done` when the source has made the chunk that it is making, and in the same turn: in the
+ * next one, the source would begin another chunk. Streams do not tell whether their source is at
+ * work, but a read that has to wait does.
  */
 function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done: () => void): void {
   if (reading !== undefined) {
@@ -101,7 +104,7 @@ function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done:
   const next = (): void => {
     let hasWaited = false
     reader.read().then((chunk) => (hasWaited || chunk.done || left-- === 0 ? done() : next()), done)
-    // A chunk that was ready is there before this.
+    // A read of a ready chunk resolves before this microtask.
     queueMicrotask(() => {
       hasWaited = true
     })

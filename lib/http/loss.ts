@@ -1,4 +1,4 @@
-// The end of everything that a request held.
+// Tells when a request has lost all its leases.
 
 import type * as api from '../../index'
 import type { LockLostError } from '../errors'
@@ -19,7 +19,10 @@ function signalsOf(held: AnyLease): AbortSignal[] {
   return 'leases' in held ? held.leases.map(({ signal }) => signal) : [held.signal]
 }
 
-/** A lease that a closed client no longer renews keeps others out until its ttl ends. */
+/**
+ * Returns false for reason `closed`: that lease is no longer renewed, but the store keeps it until
+ * its ttl ends.
+ */
 function isLoss({ aborted, reason }: AbortSignal): boolean {
   return aborted && (reason as LockLostError).reason !== 'closed'
 }

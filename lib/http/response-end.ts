@@ -9,7 +9,7 @@ export class ResponseEnd {
   readonly over: Promise<void>
 
   constructor(request: IncomingMessage, response: ServerResponse) {
-    // Adapters of platforms without sockets give a request none, or an object without events.
+    // On platforms without sockets, adapters give a request no socket, or an object without events.
     const socket: Partial<Socket> | undefined = request.socket
     this.over = new Promise((resolve) => {
       let forget = () => {}
@@ -26,7 +26,8 @@ export class ResponseEnd {
       }
       response.on('finish', end)
       response.on('close', end)
-      // Node emits no event of a response that gets no socket: a pipelined one whose turn has not come, or that of an upgrade.
+      // Node emits no event for a response without a socket: a pipelined response that has to wait,
+      // or that of an upgrade.
       if (typeof socket?.once === 'function') forget = onConnectionClose(socket as Socket, end)
     })
   }

@@ -235,7 +235,7 @@ impl Request {
         }
     }
 
-    /// Returns whose lease it begins or prolongs, and the ttl.
+    /// Returns the token and the ttl of the lease that the request begins or renews.
     pub fn lease(&self) -> Option<(Token, Ttl)> {
         match self {
             Request::Acquire(Ask { token, ttl, .. })

@@ -16,8 +16,9 @@
 //!   stay away for the longest ttl after a crash.
 //!
 //! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them; [`batches`] and [`post`]
-//! know what is asked together; [`backers`] which nodes a lease counts on; [`places`] who waits; [`debts`] what is still to be released where; [`sightings`] makes one
-//! of what the nodes see; [`reports`] of what is found out about them; [`votes`] puts in words why it failed.
+//! know what is asked together; [`backers`] on which nodes a lease depends; [`places`] who waits;
+//! [`debts`] what is still to be released where; [`sightings`] makes one of what the nodes see;
+//! [`reports`] of what is found out about them; [`votes`] puts in words why it failed.
 
 mod backers;
 mod ballot;

@@ -114,7 +114,7 @@ fn scripts_and_rules_say_the_same() {
         let mut random = fastrand::Rng::with_seed(seed);
         for round in 0..300 {
             let mut table = LeaseTable::default();
-            // Of each lock: those of different locks may be the same in the model.
+            // Keyed by lock, too: in the model, two locks may have the same fence.
             let mut fences: BTreeMap<(Key, Fence), Fence> = BTreeMap::new();
             let mut awaited: BTreeMap<u64, Key> = BTreeMap::new();
             let keys = [format!("lock:{round}"), format!("lock:{{{round}}}:b")];

@@ -35,8 +35,9 @@ pub fn boottime_offset() -> Result<i64, Incomparable> {
     })
 }
 
-/// Returns the same where the link to the own time namespace is missing. If /proc lists the other
-/// namespaces, the kernel has no time namespaces. If /proc is not mounted, nobody can tell.
+/// Returns the same if /proc has no link to the time namespace of this process. If /proc lists
+/// other namespaces, the kernel has no time namespaces, and the offset is 0. Otherwise /proc is not
+/// mounted, and the offset is unknown.
 fn without_link(has_other_namespaces: bool) -> Result<i64, Incomparable> {
     if has_other_namespaces { Ok(0) } else { Err(Incomparable) }
 }

@@ -38,7 +38,7 @@ pub struct Ballot {
     /// What each node answered.
     votes: Vec<Option<Answer>>,
     stage: Stage,
-    /// Which nodes granted it and then refused its fence, as bits.
+    /// The nodes that granted the request and then refused its fence, as bits.
     refused: u64,
     /// How many answers of nodes are still to come, of either round.
     pub awaited: usize,
@@ -163,7 +163,7 @@ impl Ballot {
             .fold(0, |bits, (node, _)| bits | 1 << node)
     }
 
-    /// Which nodes said yes, and did not refuse the fence, as bits.
+    /// Returns the nodes that said yes and did not refuse the fence, as bits.
     pub fn agreeing(&self) -> u64 {
         let yes = |vote: &Option<Answer>| vote.as_ref().is_some_and(|vote| voice(vote) == Voice::Yes);
         self.votes
@@ -233,7 +233,7 @@ impl Ballot {
         }
     }
 
-    /// A node has lost its leases with `error`: what it said of this one does not count any more.
+    /// Replaces the vote of a node that has lost its leases by `error`.
     pub fn lost(&mut self, node: usize, error: StoreError, nodes: &Nodes) -> Verdict {
         let said = self.votes[node].as_ref().and_then(|vote| vote.as_ref().ok());
         if self.is_settled() || !said.is_some_and(is_of_lease) {

@@ -1,4 +1,4 @@
-//! What a store does when something happens to its owner's file, check by check.
+//! Tests what a store does, check by check, when its owner's file is moved, deleted or changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::super::thread::{Claim, Job};
 use super::*;
 use crate::lease::{Token, Ttl};
 
-/// A store in a directory of its own, whose checks the test makes itself.
+/// A store in a directory of its own. The test runs the store's checks.
 struct Scene {
     keeper: Keeper,
     folder: PathBuf,
@@ -68,7 +68,7 @@ fn named_in(database: &Path) -> Vec<Uuid> {
     owners.collect::<Result<_, _>>().unwrap()
 }
 
-/// Makes the store's owner a former one, whose rows the store can't change at that moment.
+/// Makes the store's owner a former one while the store can't change its rows.
 fn lose_owner_while_locked(scene: &mut Scene) -> PathBuf {
     let aside = scene.folder.join("aside");
     let writer = rusqlite::Connection::open(&scene.keeper.path).unwrap();
@@ -85,7 +85,7 @@ fn an_owner_whose_file_cannot_be_looked_for_is_kept() {
     scene.acquire();
     let (owner, aside) = (scene.owner(), scene.folder.join("aside"));
     fs::rename(&scene.owners, &aside).unwrap();
-    // The system finds no way to the file, which is neither there nor missing.
+    // A link to itself: the system can't tell whether the file exists.
     std::os::unix::fs::symlink("locks.db.owners", &scene.owners).unwrap();
     scene.keeper.check();
     fs::remove_file(&scene.owners).unwrap();

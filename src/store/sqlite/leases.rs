@@ -214,7 +214,7 @@ impl<'a> Turn<'a> {
         self.act(key, |lock, turn| lock.settle(turn))
     }
 
-    /// Makes this store's owner that of all rows of a former one. Call it before any row is read.
+    /// Gives all rows of the `former` owner to this store's owner. Call it before any row is read.
     pub fn inherit(&mut self, former: Uuid) -> rusqlite::Result<()> {
         for inherit in [INHERIT_LEASES, INHERIT_WAITERS] {
             self.connection.execute(

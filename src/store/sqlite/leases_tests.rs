@@ -457,7 +457,7 @@ fn a_renewed_lease_ends_with_its_boot_though_it_was_detached_once() {
     granted(&ledger.ask(ledger.owner().id(), after, 5_000, &acquire("k", 10)));
 }
 
-/// The boots that two processes of one boot see if one of them may not read its name.
+/// The boots that two processes of one boot see if one of them may not read the boot's id.
 fn half_named() -> [(Uuid, Uuid); 2] {
     let named = Uuid::new_v4();
     [(named, Uuid::nil()), (Uuid::nil(), named)]

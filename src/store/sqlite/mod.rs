@@ -3,13 +3,13 @@
 //! - this file: the store as the engine sees it;
 //! - `thread`: the one thread that owns the file, so that the engine's never blocks;
 //! - `session`: the opened file, and one transaction in it;
-//! - `work`: what one transaction is to do, and what came of it;
+//! - `work`: the work of one transaction, and its result;
 //! - `leases`: the store contract's rules, applied to rows at one instant;
 //! - `rows`: one lock, read from rows and written back;
 //! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
-//! - `owner`: the file by which others tell that a store lives;
-//! - `owners`: which of the others still live, and which are in the way;
+//! - `owner`: the file that shows other stores that a store lives;
+//! - `owners`: which other owners live, and which keep this store from its files;
 //! - `record`: what an owner's file says of the files that its store uses;
 //! - `identity`: which files the names lead to;
 //! - `lock_file`: which clients share a store;
@@ -23,16 +23,17 @@
 //!
 //! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host
 //! share and no process can set. It begins anew at each boot, so every lease names its boot. What a
-//! process held is free in another boot. Some processes can't read the name of their boot; `peers`
-//! says what counts for them. A detached lease belongs to no process and outlives the
+//! process held is free in another boot. Some processes can't read the id of their boot; `peers`
+//! has rules for them. A detached lease belongs to no process and outlives the
 //! boot: see [`peers`](self::peers). So its commit waits for the disk, and the lease names the wall
 //! clock at which it ends. Apart from that, the wall clock only makes fences grow.
 //!
-//! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the database,
-//! in `PATH.owners/`, and the leases of its process name that file. The kernel drops the lock when the process
-//! ends in whatever way, so a store that finds a lock held also finds out whether its holder is gone. A copy of
-//! such a file frees nothing (`owners`), nor does a file that was moved away and back (`admission`). Detached
-//! leases, and those that are to outlive their process, name no file: they end by their ttl.
+//! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the
+//! database, in `PATH.owners/`, and the leases of its process name that file. The kernel drops the
+//! lock when the process ends, however it ends. So a store that finds a lock held also finds out
+//! whether its holder is gone. A copy of such a file frees no lease (`owners`). Neither does a file
+//! that was moved away and back (`admission`). Detached leases, and leases that have to outlive
+//! their process, name no file: they end by their ttl.
 //!
 //! **Waiting.** The queue is in the file. Whoever ends a lease hands it on in the same transaction. A process some of
 //! whose waiters are in the file looks every few milliseconds whether another has changed it, and does what nobody may

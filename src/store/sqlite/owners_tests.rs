@@ -129,7 +129,7 @@ fn a_second_copy_in_the_process_differs_from_this_copy_and_from_other_processes(
     let directory = fresh_directory();
     let owner = create(&directory).unwrap();
     assert!(!is_second_copy(&directory).unwrap(), "the owner is this copy's");
-    // Now the owner looks as if another copy had made it.
+    // Now the owner looks as if another copy had created it.
     owner.disown();
     assert!(is_second_copy(&directory).unwrap());
     let file = File::options().write(true).open(file_of(&directory, owner.id())).unwrap();

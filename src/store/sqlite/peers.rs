@@ -45,8 +45,8 @@ pub struct Span {
     pub owner: Uuid,
     /// The boot in which the row was written.
     pub boot: Uuid,
-    /// Whether the row is a waiter's place. If a place ends too early, nobody holds a lock that
-    /// another has.
+    /// Whether the row is a waiter's place. If a place ends too early, no two clients hold one
+    /// lock.
     pub is_place: bool,
     /// The ttl of the row.
     pub ttl: Duration,
@@ -110,9 +110,9 @@ impl<'a> Peers<'a> {
     pub fn fate_by_time(&mut self, span: Span) -> Fate {
         let Span { owner, boot, is_place, ttl, ends, .. } = span;
         let by_time = if ends <= self.now { Fate::Over } else { Fate::Lives };
-        // Some processes can't read the name of the boot. Then what has more left than it ever had
-        // is of an earlier boot. Anything else may be of this one. Even if it is not, its time is
-        // over no sooner than its ttl after this boot began.
+        // Some processes can't read the id of the boot. A row without one is of an earlier boot if
+        // it has more time left than its ttl. Any other such row may be of this boot. If it is of
+        // an earlier one all the same, it ends no sooner than its ttl after this boot began.
         let unnamed = boot.is_nil() || self.me.boot.is_nil();
         let is_possible = !(unnamed && ends.since(self.now) > ttl);
         let is_this = is_possible && self.is_this_boot(boot, owner);

@@ -20,10 +20,10 @@ pub const USUAL: &str = "PRAGMA synchronous = NORMAL";
 /// Makes each commit wait until it is on the disk.
 pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 
-/// Puts the log back into the database and empties it. Answers 0 in its first column if no other
-/// connection was in the way.
+/// Copies the log into the database and empties the log. The first column of the result is 0 if no
+/// other connection prevented that.
 pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
-/// Puts back as much of the log as possible without waiting for others.
+/// Copies as much of the log into the database as possible without waiting for other connections.
 pub const PUT_BACK_NOW: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 
 /// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs

@@ -87,7 +87,8 @@ pub struct Session {
     /// The files that the connection has open.
     files: Files,
     owners: PathBuf,
-    /// Owners whose processes were gone when this store was admitted, for the next transaction.
+    /// Owners whose processes were gone when this store was admitted. The next transaction frees
+    /// their leases.
     dead: Vec<(Uuid, File)>,
     /// Whether the database has still to get its size; see [`Session::give_size`].
     is_new: bool,
@@ -190,7 +191,7 @@ impl Session {
     ) -> Result<Done, Trouble> {
         work.dead.append(&mut self.dead);
         if !work.former.is_empty() {
-            // The rows may tell of leases that were handed to the former owners.
+            // Look at all rows again: a former owner may have been handed leases.
             self.changes = -1;
         }
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
@@ -218,7 +219,7 @@ impl Session {
         result
     }
 
-    /// Empties the log: on a small disk, it takes all the room. Returns whether it could.
+    /// Empties the log, which may fill a small disk. Returns whether that succeeded.
     fn put_log_back(&self) -> bool {
         let busy = self.connection.query_row(schema::PUT_BACK, [], |row| row.get::<_, i64>(0));
         busy.is_ok_and(|busy| busy == 0)
@@ -312,9 +313,9 @@ impl Session {
         Ok(ends.map(|ends| Instant::from_micros(ends.cast_unsigned())))
     }
 
-    /// Gives a new database file its size: on a full disk, the log could not be put back into a smaller
-    /// one. Only an admitted store may do this. Beside a removed database, two stores may have different
-    /// logs and one index of them, and the wrong log would get into the database.
+    /// Lets a new database file grow to its size: on a full disk, the log could not be copied into a
+    /// smaller file. Only an admitted store may do this. If the database was removed, two stores may
+    /// have different logs and the same index, and the wrong log would be copied.
     pub fn give_size(&mut self) {
         if self.is_new {
             self.is_new = false;
@@ -323,8 +324,8 @@ impl Session {
         }
     }
 
-    /// Has the next transaction free what dead owners have. If the files were moved away and moved
-    /// back, they may still contain rows of a former owner of this store.
+    /// Lets the next transaction free the leases of the `dead` owners. If the files were moved away
+    /// and back, they may still contain rows of a former owner of this store.
     pub fn free_first(&mut self, dead: Vec<(Uuid, File)>) {
         self.dead = dead;
     }
@@ -368,7 +369,8 @@ impl Session {
         }
     }
 
-    /// Frees what `owner` and the `former` ones still have and takes their files away, at the end.
+    /// Frees the leases of `owner` and of the `former` owners, and deletes their files. Call it at
+    /// the end.
     pub fn retire(&mut self, owner: Owner, former: Vec<Owner>, deadline: Instant) {
         let ids = former.iter().map(Owner::id).collect();
         let work = Work { former: ids, retire: true, ..Work::default() };

@@ -92,7 +92,7 @@ pub struct Keeper {
     pub(super) place: Option<Place>,
     /// Outlives the session, so that leases keep their owner when the file is opened anew.
     pub(super) owner: Option<Owner>,
-    /// Owners whose files are no longer in their places, and that rows may still name.
+    /// Owners whose files are no longer in their places. Rows may still name them.
     pub(super) former: Vec<Owner>,
     /// The files that the owner has registered. After an error, they stay registered without a
     /// session.

@@ -1,4 +1,4 @@
-//! What is done when it is decided what a request comes to.
+//! Ends requests whose outcome is decided.
 
 use super::motion::Motion;
 use super::{Council, LONGEST_PATIENCE};
@@ -20,7 +20,7 @@ impl Council {
             _ => {}
         }
         self.count(now, id, &answer);
-        // To wait as long as one has waited would be to wait ever longer.
+        // Leave out requests that held a minority: their waiting would make each next wait longer.
         if answer.is_ok() && !held {
             let took = now.since(asked);
             self.trip = (self.trip * 7 + took.min(LONGEST_PATIENCE)) / 8;
@@ -33,7 +33,7 @@ impl Council {
         let Some(Motion { ballot, .. }) = self.motions.get(&id) else { return };
         let Some((token, ttl)) = ballot.request.lease() else { return };
         match (answer, &ballot.request) {
-            // Nobody holds it here any more.
+            // No client of this process holds a detached lease.
             (Ok(Reply::Renewed { .. }), Request::Detach { .. }) => self.backers.forget(token),
             (Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted), _) => {
                 self.backers.agreed(now, token, id, ballot.agreeing(), ttl.as_duration());
@@ -55,7 +55,7 @@ impl Council {
                 }
                 self.refuse(token);
             }
-            // The token has had its day; what it has at some nodes is nobody's.
+            // The token is not used again: release what it has at some nodes.
             Err(_) => {
                 let touched = granted | self.places.touched_by(token);
                 for node in motion.ballot.doubtful() {
@@ -70,7 +70,8 @@ impl Council {
         }
     }
 
-    /// The heir is told that it is lost, and has no use for the few nodes that it has.
+    /// Releases what `heir` has at a minority of the nodes: the engine hears that the lease is
+    /// lost.
     pub(super) fn adoption_failed(&mut self, now: Instant, id: u64, key: &Key, heir: Token) {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         motion.refused = true;
@@ -79,7 +80,7 @@ impl Council {
         }
     }
 
-    /// Nobody will use what any look by `token` is yet granted.
+    /// Notes that a lease that a node still grants `token` will not be used.
     pub(super) fn refuse(&mut self, token: Token) {
         self.asking.refuse(token);
         self.places.forget(token);

@@ -1,4 +1,4 @@
-//! A ballot under way, and whose it is.
+//! A ballot under way, and the request that it belongs to.
 
 use std::time::Duration;
 
@@ -13,16 +13,18 @@ pub struct Motion {
     /// When the nodes were asked, and how long each may take.
     pub asked: Instant,
     pub timeout: Duration,
-    /// Whether it was an adoption that is over: nobody will release what a node gives it.
+    /// Whether it was a failed adoption: a lease that a node still grants it has to be released at
+    /// once.
     pub refused: bool,
-    /// Whether those nodes were asked again at which a lease in the way was about to end.
+    /// Whether the nodes at which a lease in the way was about to end were asked again.
     pub asked_again: bool,
-    /// Whether it has waited for the rest of the nodes, so that the time it took says nothing of the network.
+    /// Whether it has waited for the rest of the nodes. If so, its duration does not measure the
+    /// network.
     pub held: bool,
 }
 
 impl Motion {
-    /// The ballot of the request at `index` of `batch`, which the nodes are asked at `now`.
+    /// Creates the motion for the request at `index` of `batch`, which goes to the nodes at `now`.
     pub fn new(ballot: Ballot, batch: u64, index: usize, now: Instant, timeout: Duration) -> Self {
         let (refused, asked_again, held) = (false, false, false);
         Self { ballot, batch, index, asked: now, timeout, refused, asked_again, held }
