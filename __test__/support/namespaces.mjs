@@ -81,3 +81,12 @@ export const asFirstProcess = ['unshare', '--pid', '--fork', '--mount-proc']
 
 /** Why pid namespaces can't be made here, or false. */
 export const noPidNamespaces = refusal('a pid namespace', asFirstProcess)
+
+/** Shows `$1` as the boot's id, then runs the command that follows. */
+const RENAME = `file=$(mktemp) && printf %s "$1" > "$file" && mount --bind "$file" ${BOOT_ID} && rm "$file" && shift && exec "$@"`
+
+/** A launcher of processes that read `boot` as the boot's id, as in a container of LXC. */
+export const inContainer = (boot) => ['unshare', '--mount', 'sh', '-c', RENAME, 'sh', boot]
+
+/** Why such containers can't be made here, or false. */
+export const noContainers = refusal('a boot id', inContainer(randomUUID()))
