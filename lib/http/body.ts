@@ -1,7 +1,11 @@
 // The body of a response, followed to its end.
 
+import * as timers from 'node:timers'
 import type * as api from '../../index'
-import { isLost, lossOf } from './loss'
+import { isLost, lossOf, ttlOf } from './loss'
+
+// Taken when this is loaded: under a fake clock that stands still, a quiet source would keep its locks for ever.
+const { clearTimeout, setTimeout } = timers
 
 /** By its looks: polyfills have classes of their own. */
 export function isResponse(given: unknown): given is Response {
@@ -26,8 +30,9 @@ type Reader = ReadableStreamDefaultReader<Uint8Array>
 
 /**
  * Follows the body of a response that has one. When the request aborts, or a lease is lost, the body fails with the reason of
- * that. Its source is then cancelled: at once if nothing is held any more, otherwise when it has made the chunk that it is
- * making, because that is work under the locks that are left.
+ * that. Its source is then cancelled: at once if the request aborted or nothing is held any more, otherwise when it has made the
+ * chunk that it is making, because that is work under the locks that are left. That wait ends after the ttl of the leases: a
+ * source that sends events may never make another chunk.
  */
 export function followBody(response: Response, held: api.Lease | api.MultiLease, request: AbortSignal): Followed {
   const reader: Reader = (response.body as ReadableStream<Uint8Array>).getReader()
@@ -36,16 +41,20 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
     end = resolve
   })
   let isLeft = false
+  let left: Promise<void> | undefined
   let reading: ReturnType<Reader['read']> | undefined
   /** Nobody reads on. It is over when its maker has said that it stops. */
   const leave = (reason: unknown): Promise<void> => {
     isLeft = true
-    return reader.cancel(reason).finally(end)
+    // A second cancel() would resolve before the maker has answered the first.
+    left ??= reader.cancel(reason).finally(end)
+    return left
   }
   const body = new ReadableStream<Uint8Array>(
     {
       start(controller) {
-        // Only the first reason counts: a body that fails often makes its reader abort the request, too.
+        // Only the first reason counts: a body that fails often makes its reader abort the request, too. That abort can't be told
+        // from one of the client's own, so it does not cut the wait for a chunk short.
         const followed = new AbortController()
         const stop = ({ reason }: AbortSignal) => {
           followed.abort()
@@ -54,6 +63,8 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
           // Its maker is to stop, too; if that fails, there is nobody to tell.
           const cancel = () => void leave(reason).catch(() => {})
           if (request.aborted || isLost(held)) return cancel()
+          const timer = setTimeout(cancel, ttlOf(held)).unref()
+          over.then(() => clearTimeout(timer))
           afterChunk(reader, reading, cancel)
           lossOf(held).then(cancel)
         }
@@ -90,7 +101,7 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
 
 /**
  * Calls `done` when the source has made the chunk that it is making, in the same turn: after that it would begin the next one.
- * Streams do not tell whether their source is at work. A read that has to wait does.
+ * Streams do not tell whether their source is at work. A read that has to wait does, but it makes an idle source begin a chunk.
  */
 function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done: () => void): void {
   if (reading !== undefined) {
@@ -102,7 +113,7 @@ function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done:
     let hasWaited = false
     reader.read().then((chunk) => (hasWaited || chunk.done || left-- === 0 ? done() : next()), done)
     // A chunk that was ready is there before this.
-    queueMicrotask(() => {
+    Promise.resolve().then(() => {
       hasWaited = true
     })
   }
