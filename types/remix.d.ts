@@ -17,7 +17,8 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
    * Until when the lock is held. `handler`: until the handler's promise has settled. `body`: when that is a `Response` with a
    * body, until the body was read, cancelled, or failed, or the request's signal aborts; if the lease is lost before, the body fails.
    * Then `cancel()` of its source must settle only when its work has stopped. A `pull()` under way is waited for only if one of
-   * several keys is lost, or the client's drain ends.
+   * several keys is lost, or the client's drain ends, and for one `ttl` at most; an abort of the request after that does not end
+   * the wait sooner. A source that was idle then may begin one more chunk; check `lease.signal` first.
    * For a body that is made under the lock while it is read. An answer to `HEAD` has none: there the body is cancelled when the
    * handler's promise has settled, the lock ends with that, and the `Response` comes out without a body. Not the default, because a
    * body that nobody reads would hold the lock, and so would a slow reader. Default `handler`.
