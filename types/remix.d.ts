@@ -28,9 +28,11 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
    *
    * With `body`, a lost lease fails the body. `cancel()` of the body's source must settle only when
    * its work has stopped. `withRequestLock` waits for a `pull()` that still runs only if one of
-   * several keys is lost, or the client's drain ends. An answer to `HEAD` has no body: the body is
-   * cancelled when the handler's promise has settled, the lock is released, and the `Response`
-   * comes out without a body.
+   * several keys is lost, or the client's drain ends, and for one `ttl` at most. An abort of the
+   * request after that does not shorten the wait. An idle source may then begin one more chunk, so
+   * check `lease.signal` first. An answer to `HEAD` has no body: the body is cancelled when the
+   * handler's promise has settled, the lock is released, and the `Response` comes out without a
+   * body.
    */
   until?: 'handler' | 'body' | undefined
   /**

@@ -1,7 +1,11 @@
 // The body of a response, followed to its end.
 
+import * as timers from 'node:timers'
 import type * as api from '../../index'
-import { isLost, lossOf } from './loss'
+import { isLost, lossOf, ttlOf } from './loss'
+
+// Taken when this is loaded: under a fake clock that stands still, a quiet source would keep its locks for ever.
+const { clearTimeout, setTimeout } = timers
 
 /** By its looks: polyfills have classes of their own. */
 export function isResponse(given: unknown): given is Response {
@@ -29,7 +33,8 @@ type Reader = ReadableStreamDefaultReader<Uint8Array>
  * Follows the body of a response that has one. If the request aborts or a lease is lost, the body
  * fails with the reason of the signal, and its source is cancelled. If the request aborts or no
  * lock is left, that happens at once. Otherwise the source first finishes the chunk that it is
- * making, because that is work under the remaining locks.
+ * making, because that is work under the remaining locks. It has the ttl of the leases for that: a
+ * source that sends events may never make another chunk.
  */
 export function followBody(response: Response, held: api.Lease | api.MultiLease, request: AbortSignal): Followed {
   const reader: Reader = (response.body as ReadableStream<Uint8Array>).getReader()
@@ -38,16 +43,20 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
     end = resolve
   })
   let isLeft = false
+  let left: Promise<void> | undefined
   let reading: ReturnType<Reader['read']> | undefined
   /** Cancels the source. The body is over when `cancel()` of the source has settled. */
   const leave = (reason: unknown): Promise<void> => {
     isLeft = true
-    return reader.cancel(reason).finally(end)
+    // A second cancel() would resolve before the maker has answered the first.
+    left ??= reader.cancel(reason).finally(end)
+    return left
   }
   const body = new ReadableStream<Uint8Array>(
     {
       start(controller) {
         // Only the first reason counts: a reader often aborts the request because the body failed.
+        // Such an abort looks like one of the client, so neither shortens the wait for a chunk.
         const followed = new AbortController()
         const stop = ({ reason }: AbortSignal) => {
           followed.abort()
@@ -56,6 +65,8 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
           // If cancel() of the source fails, there is nobody to tell.
           const cancel = () => void leave(reason).catch(() => {})
           if (request.aborted || isLost(held)) return cancel()
+          const timer = setTimeout(cancel, ttlOf(held)).unref()
+          over.then(() => clearTimeout(timer))
           afterChunk(reader, reading, cancel)
           lossOf(held).then(cancel)
         }
@@ -93,7 +104,7 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
 /**
  * Calls `done` when the source has made the chunk that it is making, and in the same turn: in the
  * next one, the source would begin another chunk. Streams do not tell whether their source is at
- * work, but a read that has to wait does.
+ * work, but a read that has to wait does. It makes an idle source begin a chunk.
  */
 function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done: () => void): void {
   if (reading !== undefined) {
@@ -105,7 +116,7 @@ function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done:
     let hasWaited = false
     reader.read().then((chunk) => (hasWaited || chunk.done || left-- === 0 ? done() : next()), done)
     // A read of a ready chunk resolves before this microtask.
-    queueMicrotask(() => {
+    Promise.resolve().then(() => {
       hasWaited = true
     })
   }

@@ -7,16 +7,21 @@ type AnyLease = api.Lease | api.MultiLease
 
 /** Returns true if all leases are lost, so that nothing is left to hold. */
 export function isLost(held: AnyLease): boolean {
-  return signalsOf(held).every(isLoss)
+  return leasesOf(held).every(({ signal }) => isLoss(signal))
 }
 
 /** Resolves when all leases are lost. */
 export async function lossOf(held: AnyLease): Promise<void> {
-  await Promise.all(signalsOf(held).map(loss))
+  await Promise.all(leasesOf(held).map(({ signal }) => loss(signal)))
 }
 
-function signalsOf(held: AnyLease): AbortSignal[] {
-  return 'leases' in held ? held.leases.map(({ signal }) => signal) : [held.signal]
+/** Returns the ttl of the leases in ms, the longest if they differ. */
+export function ttlOf(held: AnyLease): number {
+  return Math.max(...leasesOf(held).map(({ ttl }) => ttl))
+}
+
+function leasesOf(held: AnyLease): readonly api.Lease[] {
+  return 'leases' in held ? held.leases : [held]
 }
 
 /**
