@@ -455,5 +455,5 @@ mod queue_tests;
 mod outliving_tests;
 
 #[cfg(test)]
-#[path = "container_tests.rs"]
-mod container_tests;
+#[path = "boots_tests.rs"]
+mod boots_tests;

@@ -1,10 +1,11 @@
-//! Rows of processes in containers that have a boot id of their own, although they share the kernel.
+//! Rows of processes that read different boot ids, although they share the kernel: they are in
+//! containers that have an id of their own, or may not read the id.
 
 use super::super::super::Ask;
 use super::super::boot;
 use super::super::kernel::Kernel;
 use super::super::owner::Owner;
-use super::tests::Ledger;
+use super::tests::{Detached, Ledger, acquire, busy, granted};
 use super::*;
 use crate::lease::Ttl;
 
@@ -36,7 +37,7 @@ impl Machine {
 
     /// Returns for how many ms the lock is still held, as the host sees it.
     fn left(&self, ms: u64) -> Option<u128> {
-        match self.on_host(ms, &acquire(Token::random(), false)) {
+        match self.on_host(ms, &request(Token::random(), false)) {
             Reply::Busy { remaining } => remaining.map(|left| left.as_millis()),
             Reply::Acquired { .. } => None,
             other => panic!("{other:?}"),
@@ -44,7 +45,7 @@ impl Machine {
     }
 }
 
-fn acquire(token: Token, outlives_process: bool) -> Request {
+fn request(token: Token, outlives_process: bool) -> Request {
     let ask = Ask::new("k".into(), token, Ttl::from_millis(1_000).unwrap(), "h".into());
     Request::Acquire(Ask { outlives_process, ..ask })
 }
@@ -52,7 +53,7 @@ fn acquire(token: Token, outlives_process: bool) -> Request {
 #[test]
 fn a_lease_of_a_live_process_in_a_container_ends_with_its_ttl() {
     let machine = Machine::new();
-    machine.in_container(50_000, &acquire(Token::random(), false));
+    machine.in_container(50_000, &request(Token::random(), false));
     assert_eq!(machine.left(50_400), Some(600));
     assert_eq!(machine.left(51_000), None);
 }
@@ -60,7 +61,7 @@ fn a_lease_of_a_live_process_in_a_container_ends_with_its_ttl() {
 #[test]
 fn a_lease_of_no_process_from_a_container_counts_until_its_ttl_is_over() {
     let machine = Machine::new();
-    machine.in_container(50_000, &acquire(Token::random(), true));
+    machine.in_container(50_000, &request(Token::random(), true));
     machine.ledger.sweep(machine.mine.id(), machine.host, 50_300);
     assert_eq!(machine.left(50_400), Some(600));
     assert_eq!(machine.left(51_000), None);
@@ -69,7 +70,7 @@ fn a_lease_of_no_process_from_a_container_counts_until_its_ttl_is_over() {
 #[test]
 fn a_detached_lease_from_a_container_is_not_prolonged_by_a_look() {
     let (machine, token) = (Machine::new(), Token::random());
-    machine.in_container(50_000, &acquire(token, false));
+    machine.in_container(50_000, &request(token, false));
     let ttl = Ttl::from_millis(2_000).unwrap();
     machine.in_container(50_000, &Request::Detach { key: "k".into(), token, ttl });
     for (ms, left) in [(50_500, Some(1_500)), (51_900, Some(100)), (52_000, None)] {
@@ -80,11 +81,11 @@ fn a_detached_lease_from_a_container_is_not_prolonged_by_a_look() {
 #[test]
 fn the_name_of_a_containers_boot_is_remembered() {
     let machine = Machine::new();
-    machine.in_container(50_000, &acquire(Token::random(), false));
+    machine.in_container(50_000, &request(Token::random(), false));
     assert_eq!(machine.left(50_100), Some(900));
     let Machine { ledger, theirs, mine, host } = machine;
     std::fs::remove_dir_all(&ledger.owners).unwrap();
-    let reply = ledger.ask(mine.id(), host, 50_200, &acquire(Token::random(), false));
+    let reply = ledger.ask(mine.id(), host, 50_200, &request(Token::random(), false));
     assert!(matches!(reply, Reply::Busy { .. }), "the directory is gone, not the process: {reply:?}");
     drop(theirs);
 }
@@ -93,6 +94,53 @@ fn the_name_of_a_containers_boot_is_remembered() {
 fn a_lease_of_no_process_whose_boot_nobody_knows_has_ended() {
     let machine = Machine::new();
     let past = Uuid::new_v4();
-    machine.ledger.ask(machine.theirs.id(), past, 50_000, &acquire(Token::random(), true));
+    machine.ledger.ask(machine.theirs.id(), past, 50_000, &request(Token::random(), true));
     assert_eq!(machine.left(100), None);
+}
+
+/// The boots that two processes of one boot see if one of them may not read the boot's id.
+fn half_named() -> [(Uuid, Uuid); 2] {
+    let named = Uuid::new_v4();
+    [(named, Uuid::nil()), (Uuid::nil(), named)]
+}
+
+#[test]
+fn a_process_that_cannot_read_the_boot_counts_the_leases_of_others_and_they_count_its() {
+    for (theirs, mine) in half_named() {
+        let (ledger, me) = (Ledger::new(), Uuid::new_v4());
+        // Its file is missing.
+        granted(&ledger.ask(Uuid::new_v4(), theirs, 50_000, &acquire("k", 1_000)));
+        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("k", 1_000))), 600_000);
+        ledger.sweep(me, mine, 50_400);
+        assert_eq!(ledger.rows(), 1);
+        granted(&ledger.ask(me, mine, 51_000, &acquire("k", 1_000)));
+
+        let holder = ledger.owner();
+        granted(&ledger.ask(holder.id(), theirs, 50_000, &acquire("l", 1_000)));
+        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000))), 1_000_000, "believed");
+        drop(holder);
+        granted(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000)));
+    }
+}
+
+#[test]
+fn a_lease_of_an_earlier_boot_is_free_also_if_one_of_the_boots_has_no_name() {
+    for (theirs, mine) in half_named() {
+        let (ledger, me) = (Ledger::new(), Uuid::new_v4());
+        granted(&ledger.ask(Uuid::new_v4(), theirs, 1_000_000, &acquire("k", 1_000)));
+        granted(&ledger.ask(me, mine, 5, &acquire("k", 1_000)));
+    }
+}
+
+#[test]
+fn a_detached_lease_ends_in_time_though_not_all_processes_can_read_the_boot() {
+    for (theirs, mine) in half_named() {
+        let lease = Detached::new(theirs, 600);
+        assert_eq!(lease.left(mine, 3_700, 100), Some(500));
+        assert_eq!(lease.left(theirs, 3_800, 200), Some(400));
+        assert_eq!(lease.left(mine, 4_200, 600), None);
+        // It goes on in the next boot.
+        let lease = Detached::new(theirs, 600);
+        assert_eq!(lease.left(mine, 5, 200), Some(600));
+    }
 }
