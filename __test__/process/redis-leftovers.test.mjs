@@ -31,16 +31,16 @@ async function untilFree(server, key) {
 
 /** Each asks for a lock of a frozen server, and gives up. */
 const WAYS = {
-  'timed out': (locks, key) => assert.rejects(locks.acquire(key, { ttl: TTL, wait: 500 })),
-  tryAcquire: (locks, key) => assert.rejects(locks.tryAcquire(key, { ttl: TTL })),
-  aborted: async (locks, key) => {
+  'that timed out': (locks, key) => assert.rejects(locks.acquire(key, { ttl: TTL, wait: 500 })),
+  'by tryAcquire()': (locks, key) => assert.rejects(locks.tryAcquire(key, { ttl: TTL })),
+  'that was aborted': async (locks, key) => {
     const controller = new AbortController()
     const asked = assert.rejects(locks.acquire(key, { ttl: TTL, wait: Infinity, signal: controller.signal }))
     await sleep(200)
     controller.abort()
     await asked
   },
-  'ended by close()': async (locks, key) => {
+  'that close() ended': async (locks, key) => {
     const asked = assert.rejects(locks.acquire(key, { ttl: TTL, wait: Infinity }))
     await sleep(200)
     await within('close() to end', locks.close(), 2_000)
@@ -49,14 +49,14 @@ const WAYS = {
 }
 
 describe('process: redis leftovers', { concurrency: 4, timeout: 240_000 }, () => {
-  for (const [how, give] of Object.entries(WAYS)) {
+  for (const [how, giveUp] of Object.entries(WAYS)) {
     test(`an acquire ${how} at a server that stays frozen for longer than the ttl is released after the thaw`, async (t) => {
       const server = await startRedis(t)
       const locks = clientOf(t, server.url())
       await locks.withLock('warm', () => {})
       const key = randomUUID()
       server.freeze()
-      await give(locks, key)
+      await giveUp(locks, key)
       await sleep(TTL + 2_000)
       server.thaw()
       const ms = await untilFree(server, key)
