@@ -65,8 +65,10 @@ export interface Lease {
    * @returns `true` if the store still held it for this lease and gave it back, `false` if it had ended there or was
    * detached before. After a drain that its section outlived, the lease counts as lost here, but the store holds it until
    * its ttl ends: the result is `true` then.
-   * @throws {StoreUnavailableError} the store could not be reached: the lease is not held any more, and its
-   * release is tried again until it would have ended by its ttl
+   * @throws {StoreUnavailableError} the store could not be reached, or refused: the lease is not held any more here, and the
+   * engine repeats the release in the background. After a refusal (missing rights, a changed password, a replica) it does so
+   * until the lease would have ended by its ttl; after silence until the store answers, also when the client is closed. The
+   * process is not kept alive by that.
    */
   release(): Promise<boolean>
   /** {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event. */

@@ -48,6 +48,21 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     t.diagnostic(`failover ${Math.round(failover)} ms`)
   })
 
+  test('the master is frozen: service is back soon after the failover', async (t) => {
+    const system = await startSentinels(t)
+    const locks = clientOf(t, system.url())
+    await locks.withLock('k', () => {})
+    const frozen = now()
+    const [{ ms: failover }, back] = await Promise.all([
+      system.freezeMaster(),
+      locks.acquire('k', { wait: 60_000 }).then(() => now()),
+    ])
+    const ms = back - frozen - failover
+    // What was asked of the frozen one has to time out first, which takes a second by default.
+    assert.ok(ms < 1_800, `service came back ${ms} ms after the failover`)
+    t.diagnostic(`failover ${failover.toFixed(0)} ms, service ${ms.toFixed(0)} ms after it`)
+  })
+
   test('minReplicas: what too few replicas have is not granted, and not renewed', async (t) => {
     const master = await startRedis(t)
     const locks = clientOf(t, master.url(), { minReplicas: 1, storeTimeout: 600 })

@@ -25,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The same for a clean-up that is overdue. Shorter ones cost work as long as a server is gone. A breaker that finds the
 /// server ends the pause; it probes only while somebody asks, so longer than its idle time is too long.
 const LONGEST_OVERDUE_PAUSE: Duration = Duration::from_secs(2);
-/// The most clean-ups that stay overdue, in a process: about 2 MB with short keys. What one more would release is left to
+/// The most clean-ups that stay overdue, in a process: about 3 MB with short keys. What one more would release is left to
 /// its ttl, which begins when the server goes on.
 pub(super) const MOST_OVERDUE: usize = 10_000;
 /// How often the release of a lease is repeated when nobody knows whether its acquire is still on its way: after a second,
