@@ -69,8 +69,10 @@ export interface Lease {
    * @returns `true` if the store still had this lease and released it, `false` if the lease had ended
    * there or was detached before. If a section outlives the client's drain, `isHeld` is false, but the
    * store keeps the lease until its ttl ends. `release()` resolves with `true` until then.
-   * @throws {StoreUnavailableError} the store could not be reached: the lease is not held any more, and its
-   * release is tried again until it would have ended by its ttl
+   * @throws {StoreUnavailableError} the store could not be reached, or refused. The lease is not held
+   * any more here, and the engine repeats the release. After a refusal (missing rights, a changed
+   * password, a replica), it does so until the lease would have ended by its ttl. Otherwise it does so
+   * until the store answers, also after the client has closed. That does not keep the process alive.
    */
   release(): Promise<boolean>
   /**

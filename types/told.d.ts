@@ -124,7 +124,7 @@ export interface StoreHealth {
   /**
    * `closed`: it is asked. `open`: it is not. `half-open`: it is not, but a probe is under way. `refusing`: it is asked, and has
    * answered at least three acquires in a row that it can't be used (see `reason`: `denied`, `full`, `readonly`, …); over
-   * when it takes one in.
+   * when it takes one in, and refuses none for a second.
    */
   state: 'closed' | 'open' | 'half-open' | 'refusing'
   /**

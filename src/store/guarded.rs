@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::breaker::{Breaker, BreakerState, Failure, Health, Limits, is_silence};
+use super::breaker::{Breaker, BreakerState, Failure, Health, Kind, Limits, is_silence};
 use super::diagnosis::Report;
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError};
 use crate::engine::clock;
@@ -46,6 +46,8 @@ pub struct Guarded {
     /// The longest time-out of what was asked then; for probes, so that they are no less patient.
     patience: Cell<Duration>,
     prober: RefCell<Option<AbortHandle>>,
+    /// Closes the breaker when the server has refused nothing for a while.
+    closer: RefCell<Option<AbortHandle>>,
     /// Has the prober probe now.
     hurry: Rc<Notify>,
     /// Told after each probe.
@@ -74,6 +76,7 @@ impl Guarded {
             asked: Cell::new(Instant::now()),
             patience: Cell::new(SHORTEST_PROBE),
             prober: RefCell::default(),
+            closer: RefCell::default(),
             hurry: Rc::default(),
             probed: Rc::default(),
             closed: Cell::new(false),
@@ -121,33 +124,43 @@ impl Guarded {
 
     async fn run(&self, batch: Vec<Request>, began: Instant, timeout: Duration) -> Vec<Answer> {
         let acquires = batch.iter().any(|request| matches!(request, Request::Acquire(_)));
+        let kinds: Vec<_> = if acquires { batch.iter().map(kind_of).collect() } else { Vec::new() };
         let answers = self.store.clone().execute(batch, timeout).await;
         self.judge(&answers, began, timeout, false);
         if acquires {
-            self.judge_acquires(&answers, began);
+            for kind in Kind::ALL {
+                let is_its = |(of, _): &(&Option<Kind>, _)| **of == Some(kind);
+                let answers: Vec<&Answer> =
+                    kinds.iter().zip(&answers).filter(is_its).map(|(_, answer)| answer).collect();
+                self.judge_acquires(kind, &answers, began);
+            }
         }
         answers
     }
 
-    /// Takes in what the store answered to a batch with acquires.
-    fn judge_acquires(&self, answers: &[Answer], began: Instant) {
-        let is_taken_in = |answer: &Answer| match answer {
+    /// Takes in what the store answered to the acquires of one kind in a batch.
+    fn judge_acquires(&self, kind: Kind, answers: &[&Answer], began: Instant) {
+        let (refuses, now) = (self.state() == BreakerState::Refusing, Instant::now());
+        let is_taken_in = |answer: &&&Answer| match answer {
             Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => true,
             // That somebody else has the lock takes no writing: it proves nothing of a server that is full.
             Ok(Reply::Busy { .. }) => self.state() == BreakerState::Closed,
             _ => false,
         };
-        let changed = if answers.iter().any(is_taken_in) {
-            let granted = answers.iter().any(|answer| matches!(answer, Ok(Reply::Acquired { .. })));
-            self.breaker.borrow_mut().accepted(granted)
-        } else {
+        let taken_in = answers.iter().any(|answer| is_taken_in(&answer));
+        let mut changed = false;
+        if refuses || !taken_in {
             let mut breaker = self.breaker.borrow_mut();
-            let now = Instant::now();
             // They are one round: those behind the one that changes something add nothing.
             let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
-            errors.any(|error| breaker.refused(began, error, now))
-        };
+            changed |= errors.any(|error| breaker.refused(kind, began, error, now));
+        }
+        if taken_in {
+            let granted = answers.iter().any(|answer| matches!(answer, Ok(Reply::Acquired { .. })));
+            changed |= self.breaker.borrow_mut().accepted(kind, granted, now);
+        }
         self.took(changed);
+        self.close_when_calm();
     }
 
     /// Takes in what the store answered.
@@ -203,9 +216,18 @@ impl Guarded {
         }
     }
 
-    fn stop_probing(&self) {
-        if let Some(prober) = self.prober.take() {
-            prober.abort();
+    /// Starts the closer, unless there is one or nothing to close.
+    fn close_when_calm(&self) {
+        let is_near = self.breaker.borrow().calm_at().is_some();
+        let mut closer = self.closer.borrow_mut();
+        if is_near && closer.is_none() && !self.closed.get() {
+            *closer = Some(spawn_local(calm_down(self.me.clone())).abort_handle());
+        }
+    }
+
+    fn stop(&self) {
+        for task in [&self.prober, &self.closer].into_iter().filter_map(RefCell::take) {
+            task.abort();
         }
     }
 
@@ -263,6 +285,29 @@ async fn probe(guarded: Weak<Guarded>, hurry: Rc<Notify>) {
     }
 }
 
+/// Closes the breaker of `guarded` as soon as its server has refused nothing for a while.
+async fn calm_down(guarded: Weak<Guarded>) {
+    loop {
+        let at = guarded.upgrade().and_then(|guarded| guarded.breaker.borrow().calm_at());
+        let Some(at) = at else { break };
+        sleep_until(at).await;
+        let Some(guarded) = guarded.upgrade() else { return };
+        let changed = guarded.breaker.borrow_mut().calm_down(Instant::now());
+        guarded.took(changed);
+    }
+    if let Some(guarded) = guarded.upgrade() {
+        guarded.closer.take();
+    }
+}
+
+/// Returns what a request asks for, if it asks for a lease.
+fn kind_of(request: &Request) -> Option<Kind> {
+    match request {
+        Request::Acquire(ask) => Some(ask.mode.into()),
+        _ => None,
+    }
+}
+
 fn wall_ms() -> u64 {
     clock::wall_us() / 1000
 }
@@ -297,14 +342,14 @@ impl Store for Guarded {
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         self.closed.set(true);
-        self.stop_probing();
+        self.stop();
         self.store.clone().close()
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        self.stop_probing();
+        self.stop();
     }
 }
 
