@@ -68,6 +68,28 @@ fn a_lease_of_no_process_from_a_container_counts_until_its_ttl_is_over() {
 }
 
 #[test]
+fn a_lease_of_no_process_counts_though_no_live_process_knows_its_boot() {
+    let (machine, container) = (Machine::new(), Uuid::new_v4());
+    machine.ledger.ask(machine.theirs.id(), container, 50_000, &request(Token::random(), true));
+    assert_eq!(machine.left(50_400), Some(600));
+    assert_eq!(machine.left(51_000), None);
+}
+
+#[test]
+fn a_detached_lease_ends_though_containers_come_and_go() {
+    let (machine, token) = (Machine::new(), Token::random());
+    let in_another =
+        |ms, request: &Request| machine.ledger.ask(machine.theirs.id(), Uuid::new_v4(), ms, request);
+    in_another(50_000, &request(token, false));
+    in_another(50_000, &Request::Detach { key: "k".into(), token, ttl: Ttl::from_millis(2_000).unwrap() });
+    for ms in [50_900, 51_800] {
+        let reply = in_another(ms, &request(Token::random(), false));
+        assert!(matches!(reply, Reply::Busy { .. }), "{reply:?}");
+    }
+    assert_eq!(machine.left(52_000), None);
+}
+
+#[test]
 fn a_detached_lease_from_a_container_is_not_prolonged_by_a_look() {
     let (machine, token) = (Machine::new(), Token::random());
     machine.in_container(50_000, &request(token, false));
@@ -79,10 +101,9 @@ fn a_detached_lease_from_a_container_is_not_prolonged_by_a_look() {
 }
 
 #[test]
-fn the_name_of_a_containers_boot_is_remembered() {
+fn a_lease_from_a_container_counts_though_the_owners_files_are_gone() {
     let machine = Machine::new();
     machine.in_container(50_000, &request(Token::random(), false));
-    assert_eq!(machine.left(50_100), Some(900));
     let Machine { ledger, theirs, mine, host } = machine;
     std::fs::remove_dir_all(&ledger.owners).unwrap();
     let reply = ledger.ask(mine.id(), host, 50_200, &request(Token::random(), false));
@@ -91,7 +112,7 @@ fn the_name_of_a_containers_boot_is_remembered() {
 }
 
 #[test]
-fn a_lease_of_no_process_whose_boot_nobody_knows_has_ended() {
+fn a_lease_of_no_process_from_an_earlier_boot_has_ended() {
     let machine = Machine::new();
     let past = Uuid::new_v4();
     machine.ledger.ask(machine.theirs.id(), past, 50_000, &request(Token::random(), true));

@@ -1,34 +1,31 @@
-//! Which rows were written in this boot of this kernel.
+//! Whether all processes that use a lock file belong to one kernel, and so share its clock.
 //!
 //! The id of the boot alone does not tell. Containers of LXC and systemd-nspawn each get a boot id of
 //! their own, although they share the kernel, its clock and its locks; other processes may not read
-//! the id. But a file that is locked on a local file system is locked by a process of this kernel. So
-//! its boot id is another name of this boot.
+//! the id. But on a local file system, there is no other kernel.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
 use super::{boot, network};
 
-/// The other names of this boot, as far as they are known.
-#[derive(Debug, Default)]
+/// What is known of the kernel; see the module.
+#[derive(Debug)]
 pub struct Kernel {
     /// The boot id that this process reads, nil if it can't.
     own: Uuid,
-    /// Whether all processes that use the lock file belong to this kernel.
     is_only: bool,
-    names: Mutex<Vec<Uuid>>,
 }
 
 impl Kernel {
-    /// Returns the kernel that uses the file system of `directory`.
+    /// Returns what is known of the kernels that use the file system of `directory`.
     pub fn of(directory: &Path) -> Self {
-        Self { own: boot::id(), is_only: network::is_local(directory), names: Mutex::default() }
+        Self { own: boot::id(), is_only: network::is_local(directory) }
     }
 
-    /// Whether all processes that use the lock file belong to this kernel.
+    /// Returns whether all processes that use the lock file belong to this kernel. Then the clock of
+    /// another boot id is that of this boot, or that of an earlier boot.
     pub fn is_only(&self) -> bool {
         self.is_only
     }
@@ -37,29 +34,12 @@ impl Kernel {
     pub fn may_have(&self, boot: Uuid) -> bool {
         self.is_only || boot::may_be_one(boot, self.own)
     }
-
-    /// Returns whether another process of this kernel is known to have the id `boot`.
-    pub fn has(&self, boot: Uuid) -> bool {
-        self.names().contains(&boot)
-    }
-
-    fn names(&self) -> MutexGuard<'_, Vec<Uuid>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Remembers that a live process has the boot id `boot`. Many boots have the nil id, so that is no
-    /// name.
-    pub fn learn(&self, boot: Uuid) {
-        if self.is_only && !boot.is_nil() && !self.has(boot) {
-            self.names().push(boot);
-        }
-    }
 }
 
 #[cfg(test)]
 impl Kernel {
     /// Returns a kernel whose processes read `own` as its boot id.
     pub fn named(own: Uuid, is_only: bool) -> Self {
-        Self { own, is_only, names: Mutex::default() }
+        Self { own, is_only }
     }
 }

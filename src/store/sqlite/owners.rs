@@ -142,25 +142,6 @@ fn is_original(_: &File) -> bool {
     true
 }
 
-/// Returns the boots that live owners in `directory` know; none if the directory can't be read.
-#[cfg(unix)]
-pub fn boots(directory: &Path) -> Vec<Uuid> {
-    let boot_of = |id| match liveness(directory, id) {
-        Liveness::Alive(file) => match Record::read(&file) {
-            Said::Record(record) => Some(record.boot),
-            Said::Nothing | Said::Garbled => None,
-        },
-        _ => None,
-    };
-    ids(directory).unwrap_or_default().into_iter().filter_map(boot_of).collect()
-}
-
-/// Returns nothing: on these systems no boot has an id.
-#[cfg(not(unix))]
-pub fn boots(_: &Path) -> Vec<Uuid> {
-    Vec::new()
-}
-
 /// Deletes the file of a dead owner. Call it when no row names the owner any more.
 pub fn bury(directory: &Path, id: Uuid, handle: File) {
     let _ = fs::remove_file(file_of(directory, id));
@@ -228,7 +209,7 @@ pub fn survey(
 }
 
 /// Returns how an owner keeps a store that uses `named` from its files, if it does. `found` tells about
-/// the owner's file at `path`. `kernel` learns how the owner's process names this boot.
+/// the owner's file at `path`.
 #[cfg(unix)]
 fn obstacle(path: &Path, found: Liveness, named: &FileIds, kernel: &Kernel) -> Option<Obstacle> {
     let unreadable = |why| Some(Obstacle::Unreadable { file: path.into(), why });
@@ -239,7 +220,6 @@ fn obstacle(path: &Path, found: Liveness, named: &FileIds, kernel: &Kernel) -> O
         Liveness::Alive(file) => match Record::read(&file) {
             // File ids of another kernel can't be compared.
             Said::Record(Record { process, boot: its, files: Some(files), .. }) => {
-                kernel.learn(its);
                 let differs = kernel.may_have(its) && !files.are_named(named);
                 differs.then_some(Obstacle::OtherFiles { pid: process.pid })
             }

@@ -19,7 +19,7 @@ pub struct Me<'a> {
     pub owner: Uuid,
     /// This run of the machine, nil if unknown.
     pub boot: Uuid,
-    /// The other names of this boot.
+    /// The kernel of the processes that use the file.
     pub kernel: &'a Kernel,
     /// Where the owners' files lie.
     pub owners: &'a Path,
@@ -85,14 +85,12 @@ pub struct Peers<'a> {
     gone: Vec<Uuid>,
     /// Their files, to be taken away after the commit.
     graves: Vec<(Uuid, File)>,
-    /// Boots that no live process is in.
-    past: Vec<Uuid>,
 }
 
 impl<'a> Peers<'a> {
     pub fn new(me: Me<'a>, now: Instant, wall_us: u64, writes: bool) -> Self {
         let seen = FxHashMap::from_iter([(me.owner, false)]);
-        Self { me, now, wall_us, writes, seen, gone: Vec::new(), graves: Vec::new(), past: Vec::new() }
+        Self { me, now, wall_us, writes, seen, gone: Vec::new(), graves: Vec::new() }
     }
 
     /// Returns whether a row counts. If a row does not count because its process is gone, the
@@ -110,13 +108,15 @@ impl<'a> Peers<'a> {
     pub fn fate_by_time(&mut self, span: Span) -> Fate {
         let Span { owner, boot, is_place, ttl, ends, .. } = span;
         let by_time = if ends <= self.now { Fate::Over } else { Fate::Lives };
-        // Some processes can't read the id of the boot. A row without one is of an earlier boot if
-        // it has more time left than its ttl. Any other such row may be of this boot. If it is of
-        // an earlier one all the same, it ends no sooner than its ttl after this boot began.
-        let unnamed = boot.is_nil() || self.me.boot.is_nil();
-        let is_possible = !(unnamed && ends.since(self.now) > ttl);
-        let is_this = is_possible && self.is_this_boot(boot, owner);
-        let may_be_this = is_this || is_possible && boot::may_be_one(boot, self.me.boot);
+        let Me { boot: own, kernel, .. } = self.me;
+        // Containers have ids of their own for this boot, and some processes can't read it. If the ids
+        // do not tell, a row with more time left than its ttl is of an earlier boot. Any other row may
+        // be of this boot. If it is of an earlier one all the same, it ends no sooner than its ttl
+        // after this boot began.
+        let is_named = boot == own && !boot.is_nil();
+        let is_possible = is_named || ends.since(self.now) <= ttl;
+        let is_this = is_possible && (boot == own || kernel.is_only());
+        let may_be_this = is_this || is_possible && boot::may_be_one(boot, own);
         match () {
             () if is_this => by_time,
             () if owner.is_nil() => {
@@ -133,31 +133,6 @@ impl<'a> Peers<'a> {
             () if may_be_this => by_time,
             () => Fate::Over,
         }
-    }
-
-    /// Returns whether a row that `owner` wrote in `boot` was written in this boot, as far as that can be
-    /// told.
-    fn is_this_boot(&mut self, boot: Uuid, owner: Uuid) -> bool {
-        let Me { kernel, owners, .. } = self.me;
-        if boot == self.me.boot || kernel.has(boot) {
-            return true;
-        }
-        if !kernel.is_only() {
-            return false;
-        }
-        // A process that lives in this boot has written the row in this boot.
-        if !owner.is_nil() && matches!(owners::liveness(owners, owner), Liveness::Alive(_)) {
-            kernel.learn(boot);
-            return true;
-        }
-        if boot.is_nil() || self.past.contains(&boot) {
-            return false;
-        }
-        owners::boots(owners).into_iter().for_each(|boot| kernel.learn(boot));
-        if !kernel.has(boot) {
-            self.past.push(boot);
-        }
-        kernel.has(boot)
     }
 
     /// Returns whether a row of no process goes on in this boot. The time that the machine was off
