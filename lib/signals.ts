@@ -18,6 +18,25 @@ interface Closable {
   close(): Promise<void>
 }
 
+/** Marks the listeners of this library, of whichever version. */
+const OURS = Symbol.for('leasehold.releaseOnSignal')
+
+const isOurs = (listener: object): boolean => OURS in listener
+
+/** The emitter of the package `signal-exit`. Its `count` is the number of its listeners to a signal. */
+type SignalExit = { readonly count?: number } | undefined
+
+/**
+ * Returns how many listeners to a signal are from the package `signal-exit` (versions 3 and 4). Many
+ * packages depend on it. It ends the process only if nobody else listens, so each would wait for the
+ * other if this library counted it.
+ */
+function countSignalExit(): number {
+  const current = Reflect.get(globalThis, Symbol.for('signal-exit emitter')) as SignalExit
+  const former = Reflect.get(process, '__signal_exit_emitter__') as SignalExit
+  return (current?.count ?? 0) + (former?.count ?? 0)
+}
+
 /** Closes its clients on one signal. */
 class Watch {
   readonly clients = new Set<Closable>()
@@ -25,6 +44,7 @@ class Watch {
 
   constructor(signal: NodeJS.Signals) {
     this.#signal = signal
+    Object.defineProperty(this.#listener, OURS, { value: true })
   }
 
   /** Listens to the signal. Listens again if other code has removed all listeners. */
@@ -40,6 +60,12 @@ class Watch {
     if (ours.watches.get(this.#signal) === this) ours.watches.delete(this.#signal)
   }
 
+  /** Returns whether no other listener decides whether the process ends. */
+  #isAlone(): boolean {
+    const others = process.listeners(this.#signal).filter((listener) => !isOurs(listener))
+    return others.length <= countSignalExit()
+  }
+
   /** Closes all clients, also clients that are added meanwhile. */
   async #drain(): Promise<void> {
     const closed = new Set<Closable>()
@@ -53,7 +79,7 @@ class Watch {
 
   readonly #listener = async (): Promise<void> => {
     // If there is another listener, it decides whether the process ends.
-    const alone = process.listenerCount(this.#signal) === 1
+    const alone = this.#isAlone()
     // A second signal ends the process at once.
     if (!(ours.isDraining && alone)) {
       ours.isDraining = true
@@ -63,6 +89,8 @@ class Watch {
       if (!alone) return
     }
     this.end()
+    // Another version of this library still drains. The last one ends the process.
+    if (process.listeners(this.#signal).some(isOurs)) return
     process.kill(process.pid, this.#signal)
     // The kernel ignores a signal that the first process of a container sends itself.
     if (process.pid === 1) process.exit(128 + constants.signals[this.#signal])

@@ -26,6 +26,20 @@ describe('releaseOnSignal', { timeout: 60_000 }, () => {
     assert.deepEqual(await ended(t, { clients: 2, removes: true }), { code: null, signal: 'SIGTERM', over: [0, 1] })
   })
 
+  test('two versions of the package close their clients, and the last one ends the process', async (t) => {
+    const options = { clients: 2, copies: true, versions: true }
+    assert.deepEqual(await ended(t, options), { code: null, signal: 'SIGTERM', over: [0, 1] })
+  })
+
+  test('the package signal-exit does not keep the process alive, and its hooks run', async (t) => {
+    const child = startChild(t, 'signals.mjs', { clients: 1, signalExit: true })
+    assert.deepEqual(await within('the end', child.ended, 10_000), { code: null, signal: 'SIGTERM' })
+    assert.deepEqual(
+      child.events.map(({ event }) => event),
+      ['over', 'exit-hook'],
+    )
+  })
+
   test('the first process of a container ends, too', { skip: noPidNamespaces }, async (t) => {
     assert.deepEqual(await ended(t, {}, { launcher: asFirstProcess }), { code: 143, signal: null, over: [0] })
   })
