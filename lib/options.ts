@@ -50,7 +50,7 @@ export interface Asked {
   readonly flags: number
   /**
    * In which trace it is, as a `traceparent` of the W3C, if it is in one: the store shows it to
-   * whoever inspects the lock.
+   * everyone who inspects the lock.
    */
   readonly trace: string | undefined
   /** Instead of a place in the queue. `wait` is then how long to go on. */

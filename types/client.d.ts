@@ -357,7 +357,7 @@ export interface LockClientOptions {
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
   prefix?: string | undefined
   /**
-   * Shown to whoever inspects a lock that this client holds; 1 to 255 bytes, without U+001F.
+   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds; 1 to 255 bytes, without U+001F.
    * Default `HOSTNAME:PID`.
    */
   name?: string | undefined

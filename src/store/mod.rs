@@ -100,7 +100,7 @@ pub struct Ask {
     pub token: Token,
     /// How long the lease lives without renewal.
     pub ttl: Ttl,
-    /// The holder's name, shown to whoever inspects the lock.
+    /// The holder's name, shown to everyone who inspects the lock.
     pub holder: Arc<str>,
     /// Which other leases it bears beside it.
     pub mode: Mode,

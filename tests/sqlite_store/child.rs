@@ -146,7 +146,8 @@ async fn hold(store: &Rc<SqliteStore>) {
     hear();
 }
 
-/// Takes turns with whoever else contends for `k`, for two seconds, in line or whenever it is free.
+/// Takes turns with the other processes that contend for `k`, for two seconds: in the queue, or by
+/// trying until it is free.
 /// Each turn adds one to the number in a file that nothing else protects, and writes when it begins
 /// and ends into a log. A turn lasts for `lasts`, or as short as can be.
 async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool, lasts: Option<Duration>) {

@@ -116,7 +116,7 @@ impl Lock {
             }
             2 | 3 => Request::Renew { key, token, ttl, fences: random.u32(..3) },
             4 => Request::Detach { key, token, ttl },
-            // The fence is set by whoever knows the fences so far.
+            // The caller sets the fence, because it knows the earlier fences.
             5 => Request::Accept { key, token, fence: Fence::NONE, count: random.u32(1..4) },
             6..9 => release(&self.key, token),
             _ => {
