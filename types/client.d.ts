@@ -357,8 +357,8 @@ export interface LockClientOptions {
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
   prefix?: string | undefined
   /**
-   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds; 1 to 255 bytes, without U+001F.
-   * Default `HOSTNAME:PID`.
+   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds: 1
+   * to 255 bytes, without U+001F. Default `HOSTNAME:PID`.
    */
   name?: string | undefined
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default 10 000. */
