@@ -14,10 +14,30 @@ const NETWORK: [(u32, &str); 7] = [
     (0x0102_1997, "9P"),
 ];
 
-/// The numbers of file systems that several kernels may mount, beside [`NETWORK`]: FUSE (which virtual
-/// machines use for shared folders), GFS2, OCFS2 and Lustre.
+/// The numbers of local file systems, as <linux/magic.h> and the sources of the kernel, ZFS and
+/// bcachefs name them: ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs, ramfs, JFS,
+/// ReiserFS, NILFS2, UBIFS, eCryptfs, NTFS3, FAT and exFAT. All others may be shared, as FUSE and
+/// virtiofs are by virtual machines, or GFS2, OCFS2, Lustre and GPFS by a cluster.
 #[cfg(target_os = "linux")]
-const SHARED: [u32; 4] = [0x6573_5546, 0x0116_1970, 0x7461_636f, 0x0bd0_0bd0];
+const LOCAL: [u32; 17] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x794c_7630,
+    0x2fc1_2fc1,
+    0xf2f5_2010,
+    0xca45_1a4e,
+    0x8584_58f6,
+    0x3153_464a,
+    0x5265_4973,
+    0x3434,
+    0x2405_1905,
+    0xf15f,
+    0x7366_746e,
+    0x4d44,
+    0x2011_bab0,
+];
 
 /// The number of the file system that `path` lies on.
 #[cfg(target_os = "linux")]
@@ -33,12 +53,11 @@ pub fn name_of(path: &Path) -> Option<&'static str> {
     NETWORK.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
 }
 
-/// Returns whether no other kernel uses the file system of `path`. Then a file that is locked there is
-/// locked by a process of this kernel.
+/// Returns whether it is certain that no other kernel uses the file system of `path`. Then a file that
+/// is locked there is locked by a process of this kernel.
 #[cfg(target_os = "linux")]
 pub fn is_local(path: &Path) -> bool {
-    number_of(path)
-        .is_some_and(|number| !SHARED.contains(&number) && NETWORK.iter().all(|(known, _)| *known != number))
+    number_of(path).is_some_and(|number| LOCAL.contains(&number))
 }
 
 /// Returns `None`: it is not known on this system.
