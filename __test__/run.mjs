@@ -177,7 +177,8 @@ const beside = together.length > 0 ? files.filter(named(BESIDE)) : []
 const waiting = files.filter(named(WAITING))
 const alone = files.filter((file) => named(ALONE)(file) && ![...beside, ...waiting].includes(file))
 console.log(`\nRedis: ${redis}`)
-const shared = stepOfNode('what can share the machine', together, 2)
+// On two cores, more than three at a time would only make each other late.
+const shared = stepOfNode('what can share the machine', together, 3)
 await Promise.all([shared, stepOfNode('what waits beside that', beside, 1, { beside: shared })])
 await stepOfNode('tests that mostly wait', waiting, 3)
 await stepOfNode('what can not', alone, 1)
