@@ -111,6 +111,28 @@ fn a_former_owner_stays_locked_until_its_rows_name_the_new_one() {
 }
 
 #[test]
+fn a_store_that_could_not_be_admitted_again_tries_with_each_check() {
+    let mut scene = Scene::new();
+    scene.acquire();
+    let former = scene.owner();
+    fs::rename(&scene.owners, scene.folder.join("aside")).unwrap();
+    // Nobody can tell which files the process of this owner uses.
+    fs::create_dir(&scene.owners).unwrap();
+    let obstacle = file_of(&scene.owners, Uuid::new_v4());
+    fs::write(&obstacle, "no record").unwrap();
+    let locked = fs::File::open(&obstacle).unwrap();
+    locked.lock().unwrap();
+    scene.keeper.check();
+    assert!(!scene.keeper.admitted);
+    assert_ne!(scene.owner(), former);
+    assert_eq!(scene.named(), [former]);
+    fs::remove_file(&obstacle).unwrap();
+    scene.keeper.check();
+    assert_eq!(scene.named(), [scene.owner()], "no store finds the holder's file");
+    scene.end();
+}
+
+#[test]
 fn an_owner_whose_file_went_while_the_store_rested_is_replaced_before_the_next_lease() {
     let mut scene = Scene::new();
     assert!(scene.ask(Request::Ping).is_ok());
