@@ -32,7 +32,7 @@ export interface Owner {
 /** Who is told, beside the owner, what becomes of a lease: a worker. */
 export interface Observer {
   renewed(lease: api.Lease): void
-  /** Called once, while release() or detach() runs, whoever called it. */
+  /** Called once, while release() or detach() runs. */
   released(lease: api.Lease): void
   lost(lease: api.Lease, error: api.LockLostError): void
 }

@@ -30,8 +30,9 @@ type SignalExit = { readonly count?: number } | undefined
 
 /**
  * Returns how many of the listeners to a signal are from the package `signal-exit` (versions 3 and
- * 4), on which many packages depend. `signal-exit` ends the process only if nobody else listens. If
- * this library counted its listeners, neither of the two would end the process.
+ * 4), on which many packages depend. `signal-exit` ends the process only if there are no other
+ * listeners. If this library counted those of `signal-exit`, neither of the two would end the
+ * process.
  */
 function countSignalExit(): number {
   const current = Reflect.get(globalThis, Symbol.for('signal-exit emitter')) as SignalExit
@@ -68,7 +69,7 @@ class Watch {
     return others.length <= countSignalExit()
   }
 
-  /** Closes all clients, also those that are added meanwhile. */
+  /** Closes all clients, also those that are added while this runs. */
   async #drain(): Promise<void> {
     const closed = new Set<Closable>()
     for (;;) {

@@ -1,5 +1,5 @@
-// The lock worker. The state machine of src/worker.rs decides what to do next. This file does it, and
-// reports the result to the machine.
+// The lock worker. The state machine of src/worker.rs decides what to do next. This file does it,
+// and reports the result to the machine.
 
 import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers'
@@ -296,8 +296,8 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       this.#section.beginAside(this.#letGo)
       this.#send(Event.Granted)
     } else {
-      // The lease was lost before this thread handled the grant. As far as the worker knows, nobody
-      // holds it.
+      // The lease was lost before this thread handled the grant. As far as the worker knows, no
+      // client holds it.
       this.#send(Event.Busy)
     }
   }

@@ -296,8 +296,8 @@ export interface CloseOptions {
 /** The events of a {@link LockClient}. */
 export interface LockClientEvents {
   /**
-   * Emitted when a lease was lost: it ended although nobody had released it. Not emitted for a
-   * lease that no caller of acquire received.
+   * Emitted when a lease was lost: it ended although its holder had not released it. Not emitted
+   * for a lease that no caller of acquire received.
    */
   lost: [lease: Lease, error: LockLostError]
   /**
@@ -357,8 +357,8 @@ export interface LockClientOptions {
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
   prefix?: string | undefined
   /**
-   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds: 1
-   * to 255 bytes, without U+001F. Default `HOSTNAME:PID`.
+   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds:
+   * 1 to 255 bytes, without U+001F. Default `HOSTNAME:PID`.
    */
   name?: string | undefined
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default 10 000. */

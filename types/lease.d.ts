@@ -71,10 +71,10 @@ export interface Lease {
    * false, but the store keeps the lease until its ttl ends. `release()` resolves with `true` until
    * then.
    * @throws {StoreUnavailableError} the store could not be reached, or refused. The lease is no
-   * longer held here, and the engine repeats the release. After a refusal (missing rights, a changed
-   * password, a replica), it repeats the release until the lease would have ended by its ttl.
-   * Otherwise it repeats the release until the store answers, also after the client has closed.
-   * This does not keep the process alive.
+   * longer held here, and the engine repeats the release. After a refusal (missing rights, a
+   * changed password, a replica), it repeats the release until the lease would have ended by its
+   * ttl. Otherwise it repeats the release until the store answers, also after the client has
+   * closed. This does not keep the process alive.
    */
   release(): Promise<boolean>
   /**
@@ -110,7 +110,7 @@ export interface MultiLease {
   assertHeld(): void
   /**
    * Renews all leases now. Rejects as {@link Lease.renew} does. If one of them can't be renewed,
-   * the others are renewed all the same.
+   * the others are still renewed.
    */
   renew(ttl?: number): Promise<void>
   /**

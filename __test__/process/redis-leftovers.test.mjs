@@ -1,5 +1,5 @@
-// Ambiguity is cleaned up (promise 8): a lease that an abandoned acquire leaves at a Redis server is
-// released, however long the server was silent, and even if it refused the release at first.
+// Ambiguity is cleaned up (promise 8): a lease that an abandoned acquire leaves at a Redis server
+// is released, however long the server was silent, and even if it refused the release at first.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -86,20 +86,20 @@ describe('process: redis leftovers', { concurrency: 4, timeout: 240_000 }, () =>
   const login = `app:${SECRET}`
   const user = { name: 'app', password: SECRET, rules: '~* &* +@all' }
   for (const [what, refuse, mend] of [
-    ['the right to scripts', [['ACL', 'SETUSER', 'app', '-evalsha']], [['ACL', 'SETUSER', 'app', '+evalsha']]],
+    ['the right to run scripts', [['ACL', 'SETUSER', 'app', '-evalsha']], [['ACL', 'SETUSER', 'app', '+evalsha']]],
     ['the right to the key', [['ACL', 'SETUSER', 'app', 'resetkeys']], [['ACL', 'SETUSER', 'app', '~*']]],
     [
-      'the password',
+      'a valid password',
       [
         ['ACL', 'SETUSER', 'app', 'resetpass', '>another'],
         ['CLIENT', 'KILL', 'USER', 'app'],
       ],
       [['ACL', 'SETUSER', 'app', `>${SECRET}`]],
     ],
-    ['the state of a master', [['REPLICAOF', '127.0.0.1', 1]], [['REPLICAOF', 'NO', 'ONE']]],
-    ['replicas', [['CONFIG', 'SET', 'min-replicas-to-write', 1]], [['CONFIG', 'SET', 'min-replicas-to-write', 0]]],
+    ['the role of a master', [['REPLICAOF', '127.0.0.1', 1]], [['REPLICAOF', 'NO', 'ONE']]],
+    ['a replica', [['CONFIG', 'SET', 'min-replicas-to-write', 1]], [['CONFIG', 'SET', 'min-replicas-to-write', 0]]],
   ]) {
-    test(`a release that was refused for lack of ${what} is repeated`, async (t) => {
+    test(`a release that was refused because ${what} is missing is repeated`, async (t) => {
       const server = await startRedis(t, { user })
       const locks = clientOf(t, server.url(login))
       const key = randomUUID()

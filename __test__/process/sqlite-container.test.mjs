@@ -1,5 +1,6 @@
-// Tests that processes in containers and processes on the host exclude each other with one lock file.
-// Containers of LXC and systemd-nspawn share the kernel of the host, but have a boot id of their own.
+// Tests that processes in containers and processes on the host exclude each other with one lock
+// file. Containers of LXC and systemd-nspawn share the kernel of the host, but have a boot id of
+// their own.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'

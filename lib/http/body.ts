@@ -64,7 +64,7 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
           followed.abort()
           isLeft = true
           controller.error(reason)
-          // If the cancel() of the source fails, nobody waits for the error.
+          // Ignore an error of the source's cancel(): no caller waits for it.
           const cancel = () => void leave(reason).catch(() => {})
           if (request.aborted || isLost(held)) return cancel()
           const timer = setTimeout(cancel, ttlOf(held)).unref()

@@ -10,8 +10,9 @@
 //!                                           Refusing ──failures in a row──▶ Open
 //! ```
 //!
-//! A refusing server still gets requests, and callers get its own errors. In a quorum, no call fails
-//! while the other servers are enough. Then only the breaker's state tells that this server refuses.
+//! A refusing server still gets requests, and callers get its own errors. In a quorum, no call
+//! fails while the other servers are enough. Then only the breaker's state tells that this server
+//! refuses.
 //!
 //! [`super::guarded`] puts a breaker around a store.
 

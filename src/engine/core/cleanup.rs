@@ -1,7 +1,7 @@
 //! Clean-up: releases of leases that an ambiguous request may have left at the store, or that a
 //! holder could not release in time. No caller waits for them.
 //!
-//! **A clean-up goes on until the store answers.** A server that hangs carries out its pending
+//! **A clean-up lasts until the store answers.** A server that hangs carries out its pending
 //! requests when it resumes, however late that is. A lease that it grants then lives for its whole
 //! ttl from that moment. So a clean-up that gets no answer has no limit in time. It has a limit in
 //! memory: at most [`MOST_OVERDUE`] clean-ups go on after the time at which the lease would have
@@ -64,7 +64,7 @@ pub struct Cleanup {
     /// Whether the store has answered a release, even by refusing it. Then the lease ends at
     /// `left.until`.
     heard: bool,
-    /// Whether the clean-up goes on after `left.until` because the store does not answer.
+    /// Whether the clean-up lasts beyond `left.until` because the store does not answer.
     overdue: bool,
     /// How often the release is still repeated after it succeeded: the acquire may arrive only
     /// then.

@@ -19,10 +19,10 @@
 //! **An owner's file stays locked as long as a row of a live lease names it.** If the file is no
 //! longer in its place, the store makes a new owner. The file of the former owner may come back: an
 //! operator may move the directory away and back. If the file were unlocked by then, it would look
-//! like the file of a dead process. So the store keeps the file locked until a transaction has given
-//! the rows to the new owner. Meanwhile, other stores do not find the file that the rows name, or
-//! find it locked. The rows count in both cases. If the store can't tell whether the file is in its
-//! place, it keeps its owner.
+//! like the file of a dead process. So the store keeps the file locked until a transaction has
+//! given the rows to the new owner. Until then, other stores do not find the file that the rows
+//! name, or find it locked. The rows count in both cases. If the store can't tell whether the file
+//! is in its place, it keeps its owner.
 
 use std::fs::File;
 use std::io;

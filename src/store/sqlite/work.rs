@@ -13,7 +13,7 @@ use crate::lease::{Instant, Key};
 pub struct Work<'a> {
     /// Requests to carry out.
     pub batches: Vec<&'a [Request]>,
-    /// Locks of which a lease may have ended.
+    /// Locks with a lease that may have ended.
     pub looks: Vec<Key>,
     /// Owners whose processes are gone.
     pub dead: Vec<(Uuid, File)>,

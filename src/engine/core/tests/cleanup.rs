@@ -1,4 +1,4 @@
-//! Tests clean-ups of which the store refuses the release or does not answer it.
+//! Tests clean-ups whose release the store refuses or does not answer.
 
 use super::*;
 use crate::engine::core::cleanup::MOST_OVERDUE;

@@ -67,8 +67,8 @@ impl Council {
         }
     }
 
-    /// Asks the nodes at which a lease in the way has ended meanwhile once more, before the request
-    /// gives way. Returns whether there are any.
+    /// Asks once more, before the request gives way: the nodes at which a lease in the way has
+    /// ended since the last answer. Returns whether there are any.
     pub(super) fn ask_again(&mut self, now: Instant, id: u64) -> bool {
         let patience = self.patience();
         let Some(motion) = self.motions.get_mut(&id) else { return false };
