@@ -6,8 +6,8 @@
 //!    ▲                            ▲                                      │
 //!    │                            └───────────── it fails, too ──────────┤
 //!    └──────────────────────────── the server answers anything ──────────┘
-//!  Closed ──it refuses acquires in a row──▶ Refusing ──it accepts one, and refuses none for 1 s──▶ Closed
-//!                                           Refusing ──failures in a row──▶ Open
+//!  Closed ──acquires in a row are refused──▶ Refusing ──one accepted, none refused for 1 s──▶ Closed
+//!                                            Refusing ──failures in a row──▶ Open
 //! ```
 //!
 //! A refusing server still gets requests, and callers get its own errors. In a quorum, no call

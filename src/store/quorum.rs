@@ -19,7 +19,8 @@
 //!
 //! - [`council`]: all requests under way; pure;
 //! - [`ballot`]: one of these requests;
-//! - [`batches`] and [`post`]: which requests are sent together;
+//! - [`batches`]: the batches of the engine that have open requests;
+//! - [`post`]: the calls to the nodes, and which requests go together;
 //! - [`backers`]: on which nodes a lease depends;
 //! - [`places`]: the waiters;
 //! - [`debts`]: the releases that nodes have not answered yet;
