@@ -1,5 +1,5 @@
-// Values that all loaded copies of this version share in one JavaScript realm. Bundlers and test
-// runners load a package more than once.
+// Shares values between all loaded copies of this version in one JavaScript realm. Bundlers and
+// test runners load a package more than once.
 
 const { version } = require('../package.json')
 
@@ -12,7 +12,7 @@ export function shared<T extends object>(name: string, make: () => T): T {
   const known = (globalThis as { [key]?: T })[key]
   if (known !== undefined) return known
   const value = make()
-  // If the global object is frozen, this returns false and throws nothing.
+  // If the global object is frozen, this returns false and does not throw.
   Reflect.defineProperty(globalThis, key, { value, configurable: true })
   return value
 }

@@ -1,10 +1,11 @@
-// Releases leases when the process or a thread exits in JavaScript. Native code does the same for
+// Releases leases when JavaScript ends the process or a thread. Native code releases them at all
 // other ends.
 
 import { shared } from './copies'
 import { bridge } from './native'
 
-// Read at load time: with a fake clock that stands still, the exit could take longer than PATIENCE.
+// Read it at load time: with a fake clock that stands still, the exit could take longer than
+// PATIENCE.
 const now = performance.now.bind(performance)
 
 /**

@@ -18,8 +18,8 @@ import { type Ticket, writeTicket } from './ticket'
 export interface Owner {
   readonly id: number
   /**
-   * Whether the client is closed and its drain is over: a lease granted after that begins no
-   * section.
+   * Whether the client has closed and its drain is over. A lease that is granted after that begins
+   * no section.
    */
   readonly isDrained: boolean
   /** Whether anybody wants to know of a loss. */
@@ -32,9 +32,7 @@ export interface Owner {
 /** Who is told, beside the owner, what becomes of a lease: a worker. */
 export interface Observer {
   renewed(lease: api.Lease): void
-  /**
-   * Its release was asked for, by whomever, or it was detached; told once, while release() runs.
-   */
+  /** Called once, while release() or detach() runs. */
   released(lease: api.Lease): void
   lost(lease: api.Lease, error: api.LockLostError): void
 }
@@ -74,8 +72,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   #controller: AbortController | undefined
   #loss: api.LockLostError | undefined
   /**
-   * How its last renewal had failed when it was lost, as native code says it; `undefined` until
-   * that has told the loss.
+   * How the last renewal failed before the loss, as native code tells it; `undefined` until native
+   * code has told the loss.
    */
   #failure: string | null | undefined
   /** Set if somebody listens. */
@@ -91,7 +89,7 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   /**
-   * Resolves with the lease, or with `null` if somebody else holds the lock and `asked` is not to
+   * Resolves with the lease, or with `null` if another client holds the lock and `asked` does not
    * wait.
    */
   static request(owner: Owner, key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
@@ -195,7 +193,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   /**
-   * What `ask` asks for, one such question after the other: two answers could not be told apart.
+   * Calls `ask` and waits for the answer, one call after the other: two answers could not be told
+   * apart.
    */
   async #renewed(ask: () => void, ttl: number | undefined): Promise<void> {
     while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
@@ -353,6 +352,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     }
   }
 
+  /** Rejects the request and releases its lease, which no caller has seen. */
   #giveBackUnseen(): void {
     this.#fail(() => errors.closed(this.#key))
     this.release().catch((error) => this.#owner.failed(error))

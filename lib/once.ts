@@ -62,8 +62,8 @@ export function parseOnce<T>(
 }
 
 /**
- * The default is `usual`, or the ttl if that is longer: a lease never ends earlier than it would
- * have.
+ * Returns how long the store remembers an id, in ms. The default is `usual`, or the ttl if that is
+ * longer: a lease never ends earlier than it would have.
  */
 export function checkKeep(given: unknown, ttl: number, usual: number): number {
   if (given === undefined) return Math.max(usual, ttl)

@@ -4,8 +4,7 @@
 import * as timers from 'node:timers'
 import { bridge } from './native'
 
-// Read at load time: with a fake clock that stands still, a test would wait for its client for
-// ever.
+// Read them at load time: with a fake clock that stands still, close() would never resolve.
 const { clearTimeout, setTimeout } = timers
 const now = performance.now.bind(performance)
 
@@ -32,7 +31,7 @@ export class Sections {
     this.#ended()
   }
 
-  /** Counts a section that keeps the process alive by itself until `letGo` is called. */
+  /** Counts a section that keeps the process alive by its own means until `letGo` is called. */
   beginAside(letGo: () => void): void {
     this.#running++
     this.#asides.add(letGo)

@@ -4,13 +4,15 @@ import { constants } from 'node:os'
 import { badType, badValue } from './arguments'
 import { shared } from './copies'
 
+/** Throws unless `given` is an array of names of signals that a process can listen to. */
 export function checkSignalNames(given: unknown): asserts given is NodeJS.Signals[] {
   if (!Array.isArray(given)) throw badType('releaseOnSignal', 'an array of signal names', given)
   for (const name of given) {
     if (typeof name !== 'string') throw badType('releaseOnSignal', 'an array of signal names', name)
     if (!Object.hasOwn(constants.signals, name))
       throw badValue(`"releaseOnSignal": no such signal: ${name.slice(0, 40)}`)
-    if (name === 'SIGKILL' || name === 'SIGSTOP') throw badValue(`"releaseOnSignal": nobody can listen to ${name}`)
+    if (name === 'SIGKILL' || name === 'SIGSTOP')
+      throw badValue(`"releaseOnSignal": no process can listen to ${name}; leave it out`)
   }
 }
 
@@ -18,18 +20,19 @@ interface Closable {
   close(): Promise<void>
 }
 
-/** Marks the listeners of this library, of whichever version. */
+/** Marks the listeners of all versions of this library. */
 const OURS = Symbol.for('leasehold.releaseOnSignal')
 
 const isOurs = (listener: object): boolean => OURS in listener
 
-/** The emitter of the package `signal-exit`. Its `count` is the number of its listeners to a signal. */
+/** The emitter of the package `signal-exit`. `count` is the number of its listeners to a signal. */
 type SignalExit = { readonly count?: number } | undefined
 
 /**
- * Returns how many listeners to a signal are from the package `signal-exit` (versions 3 and 4). Many
- * packages depend on it. It ends the process only if nobody else listens, so each would wait for the
- * other if this library counted it.
+ * Returns how many of the listeners to a signal are from the package `signal-exit` (versions 3 and
+ * 4), on which many packages depend. `signal-exit` ends the process only if there are no other
+ * listeners. If this library counted those of `signal-exit`, neither of the two would end the
+ * process.
  */
 function countSignalExit(): number {
   const current = Reflect.get(globalThis, Symbol.for('signal-exit emitter')) as SignalExit
@@ -37,7 +40,7 @@ function countSignalExit(): number {
   return (current?.count ?? 0) + (former?.count ?? 0)
 }
 
-/** Closes its clients on one signal. */
+/** Listens to one signal, and closes clients when it arrives. */
 class Watch {
   readonly clients = new Set<Closable>()
   readonly #signal: NodeJS.Signals
@@ -47,11 +50,11 @@ class Watch {
     Object.defineProperty(this.#listener, OURS, { value: true })
   }
 
-  /** Listens to the signal. Listens again if other code has removed all listeners. */
+  /** Adds the listener, also if other code has removed all listeners since the last call. */
   begin(): void {
     if (process.listeners(this.#signal).includes(this.#listener)) return
-    // Listens first: process.once() removes its listeners as it calls them, and the listener below
-    // counts them.
+    // Prepend the listener: it counts the others, and process.once() removes its own listeners as
+    // it calls them.
     process.prependListener(this.#signal, this.#listener)
   }
 
@@ -60,13 +63,13 @@ class Watch {
     if (ours.watches.get(this.#signal) === this) ours.watches.delete(this.#signal)
   }
 
-  /** Returns whether no other listener decides whether the process ends. */
+  /** Returns whether there is no other listener that decides when the process ends. */
   #isAlone(): boolean {
     const others = process.listeners(this.#signal).filter((listener) => !isOurs(listener))
     return others.length <= countSignalExit()
   }
 
-  /** Closes all clients, also clients that are added meanwhile. */
+  /** Closes all clients, also those that are added while this runs. */
   async #drain(): Promise<void> {
     const closed = new Set<Closable>()
     for (;;) {
@@ -89,7 +92,8 @@ class Watch {
       if (!alone) return
     }
     this.end()
-    // Another version of this library still drains. The last one ends the process.
+    // The clients of another version of this library still drain. The last version ends the
+    // process.
     if (process.listeners(this.#signal).some(isOurs)) return
     process.kill(process.pid, this.#signal)
     // The kernel ignores a signal that the first process of a container sends itself.
@@ -97,14 +101,17 @@ class Watch {
   }
 }
 
-/** Shared by all copies, so that no copy takes the listener of another copy for the user's. */
+/**
+ * The state that all copies share, so that no copy takes the listener of another copy for one of
+ * the user.
+ */
 const ours = shared('signals', () => ({
   watches: new Map<NodeJS.Signals, Watch>(),
-  /** Whether clients drain after a first signal. */
+  /** Whether a first signal has arrived and clients still drain. */
   isDraining: false,
 }))
 
-/** Closes `client` on each of `signals`, until {@link forgetSignals}. */
+/** Closes `client` when one of `signals` arrives, until {@link forgetSignals} is called. */
 export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signals[]): void {
   for (const signal of signals) {
     let watch = ours.watches.get(signal)
@@ -117,6 +124,7 @@ export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signal
   }
 }
 
+/** Undoes {@link closeOnSignals}. */
 export function forgetSignals(client: Closable): void {
   for (const watch of ours.watches.values()) {
     if (watch.clients.delete(client) && watch.clients.size === 0 && !ours.isDraining) watch.end()

@@ -296,8 +296,8 @@ export interface CloseOptions {
 /** The events of a {@link LockClient}. */
 export interface LockClientEvents {
   /**
-   * A lease was lost: its holder did not want that. Not told of one that no caller of acquire
-   * received.
+   * Emitted when a lease was lost: it ended although its holder had not released it. Not emitted
+   * for a lease that no caller of acquire received.
    */
   lost: [lease: Lease, error: LockLostError]
   /**
@@ -335,12 +335,12 @@ export interface LockClientOptions {
   /** Redis password, if it is not in the URL. Another than there is refused. */
   password?: string | undefined
   /**
-   * Whom to trust and who to be at a store that is reached by TLS (`rediss://`,
-   * `rediss-sentinel://`).
+   * The certificates for a store that is reached by TLS (`rediss://`, `rediss-sentinel://`): those
+   * to trust, and those to present.
    */
   tls?: TlsOptions | undefined
   /**
-   * User name at the sentinels, if they want one. Only for `redis-sentinel://`, as
+   * The user name at the sentinels, if they want one. Only for `redis-sentinel://`, as is
    * `sentinelPassword`.
    */
   sentinelUsername?: string | undefined
@@ -357,14 +357,15 @@ export interface LockClientOptions {
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
   prefix?: string | undefined
   /**
-   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds: 1
-   * to 255 bytes, without U+001F. Default `HOSTNAME:PID`.
+   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds:
+   * 1 to 255 bytes, without U+001F. Default `HOSTNAME:PID`.
    */
   name?: string | undefined
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default 10 000. */
   ttl?: number | undefined
   /**
-   * How long {@link LockClient.acquire} waits: 0 to 2 147 483 647, or `Infinity`. Default 10 000.
+   * How long {@link LockClient.acquire} waits, in ms: 0 to 2 147 483 647, or `Infinity`. Default 10
+   * 000.
    */
   wait?: number | undefined
   /**
@@ -388,9 +389,9 @@ export interface LockClientOptions {
   drain?: number | undefined
   /**
    * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
-   * for at most `drain` ms. If nothing else listens to the signal, the process then ends by it. The
-   * first process of a container (pid 1) exits with code 128 plus the signal's number instead. A
-   * second signal ends the process at once. Main thread only. Default none.
+   * for at most `drain` ms. If no other code listens to the signal, the process then ends by it.
+   * Only the first process of a container (pid 1) exits with code 128 plus the signal's number
+   * instead. A second signal ends the process at once. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
 }

@@ -39,8 +39,8 @@ export type Locked<K> = [K] extends [string]
 export type Next = (error?: unknown) => void
 
 /**
- * The response that belongs to a request: what that names as its `res`, as those of Express do, or
- * that of node:http.
+ * The response that belongs to a request: the type of its `res` if it has one, as in Express, and
+ * that of node:http otherwise.
  */
 export type ResponseOf<Request> = 'res' extends keyof Request
   ? Extract<NonNullable<Request['res']>, object>
@@ -56,8 +56,9 @@ export interface LockRequestOptions<
   key: (request: Request) => K | PromiseLike<K>
   /**
    * Says until when the lock is held. `response`: until the response is finished or its connection
-   * closed. `end`: also until a handler has called `response.end()` or `response.destroy()`, so
-   * work that outlives its client keeps the lock. Default `response`.
+   * has closed. `end`: until then, and until a handler has called `response.end()` or
+   * `response.destroy()`, so that work which outlives its client keeps the lock. Default
+   * `response`.
    *
    * With `end`, a handler that calls neither holds the lock until `maxHold` or the end of the
    * process. If one of several keys is lost, the others are held until the handler ends its

@@ -11,13 +11,13 @@ export interface OnceOptions {
    */
   keep?: number | undefined
   /**
-   * How long the lease lives without renewal, that is, how long a crash keeps others from trying.
-   * Default: the client's.
+   * How long the lease lives without renewal, in ms. If a process crashes, others can't try for
+   * this long. Default: the client's.
    */
   ttl?: number | undefined
   /**
-   * For how long a store that fails is asked again: 0 to 2 147 483 647, or `Infinity`. Default: the
-   * client's.
+   * How long the call tries again if the store fails, in ms: 0 to 2 147 483 647, or `Infinity`.
+   * Default: the client's.
    */
   wait?: number | undefined
   /**
@@ -26,8 +26,8 @@ export interface OnceOptions {
    */
   onFailure?: 'forget' | 'keep' | undefined
   /**
-   * Ends the asking: the call rejects with {@link LockAbortedError}. Not heard any more once `fn`
-   * runs.
+   * Ends the attempts to get the lock: the call rejects with {@link LockAbortedError}. Once `fn`
+   * runs, the signal has no effect.
    */
   signal?: AbortSignal | undefined
 }
@@ -40,10 +40,11 @@ export type OnceOutcome<T> =
       /** What it returned. */
       value: T
       /**
-       * Whether the store remembers the id for `keep`. `false` has three causes. The lease was lost
-       * before the store had the id, or the client's drain ended while the store could not be
-       * reached: another client may then have run `fn`, too, or may still do so, and the client's
-       * `'error'` event tells why. Or `fn` released or detached the lease itself.
+       * Whether the store remembers the id for `keep`. It is `false` in three cases. The lease was
+       * lost before the store had the id. The client's drain ended while the store could not be
+       * reached. Or `fn` released or detached the lease itself. In the first two cases, another
+       * client may have run `fn`, too, or may still run it, and the client's `'error'` event has
+       * the cause.
        */
       kept: boolean
     }
@@ -84,8 +85,8 @@ export interface ScheduleEvents {
   /** This process has the tick, and the job begins. */
   run: [tick: Date, lease: Lease]
   /**
-   * This process had the tick, and did not run the job, since that of another tick did not end in
-   * time. Nobody runs it.
+   * This process had the tick, but did not run the job, because the job of another tick did not end
+   * in time. No other process runs it.
    */
   skipped: [tick: Date]
   /**
@@ -104,8 +105,8 @@ export interface ScheduleEvents {
 /** What {@link LockClient.schedule} takes beside the job. The same in all processes. */
 export interface ScheduleOptions {
   /**
-   * The time zone of the pattern, such as `Europe/Berlin`. Default `UTC`, wherever the process
-   * runs.
+   * The time zone of the pattern, such as `Europe/Berlin`. Default `UTC`, whatever the time zone of
+   * the process is.
    */
   timeZone?: string | undefined
   /**

@@ -37,8 +37,8 @@ async function compete(t, store, { keys, contenders, clients: count }) {
 
 /**
  * Breaks one lock again and again while contenders of several clients acquire it in turn. Returns
- * the most µs that a fence was ahead of the wall clock, the number of breaks, and the number of
- * leases.
+ * by how many µs a fence was ahead of the wall clock at most, the number of breaks, and the number
+ * of leases.
  */
 async function storm(t, store, { clients: count, breakers }) {
   const clients = Array.from({ length: count }, () => store.client(t))

@@ -14,7 +14,7 @@ import { lost } from '../support/leases.mjs'
 const SOON = 5_000
 /** The holder notices a forced release at its next renewal, after a third of this time, in ms. */
 const TTL = 1_500
-/** Of leases whose whole ttl a test waits for. */
+/** The ttl of leases that a test lets run out, in ms. */
 const SHORT_TTL = 600
 
 /** Returns a source with a queue of `size` chunks. Each call of `next` makes one chunk. */
@@ -39,10 +39,13 @@ function source(size) {
   return { stream, chunks, cancelled: cancelled.passed, isAtWork, next: () => chunks.at(-1).pass() }
 }
 
-/** Sources that never make another chunk: one sends events that don't come, the other waits for such an event in `pull()`. */
+/**
+ * Sources that never make a chunk: one has no `pull()`, and the other waits in `pull()` for an
+ * event that never comes.
+ */
 const QUIET = { 'without pull()': undefined, 'with a pull() that waits': () => new Promise(() => {}) }
 
-/** A source of that kind, whose `cancel()` settles when `stop` is called. */
+/** Returns a source with that `pull()`. Its `cancel()` settles when `stop` is called. */
 function quiet(pull) {
   const [cancelled, stopped] = [gate(), gate()]
   const cancel = (reason) => {
@@ -102,7 +105,7 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
     })
 
     for (const ready of [0, 1, 2]) {
-      test(`while nobody reads, with ${ready} chunks in the queue: held until the next one is made`, async (t) => {
+      test(`while nobody reads, with ${ready} chunks in the queue: the lock is held until the next chunk is made`, async (t) => {
         const [locks, other] = both(t)
         const body = source(2)
         const { held, reader } = await serve(locks, key, body.stream)
@@ -135,7 +138,7 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
     for (const [kind, pull] of Object.entries(QUIET)) {
       for (const reads of [true, false]) {
         const who = reads ? 'a reader waits' : 'nobody reads'
-        test(`a source ${kind} that makes no chunk is cancelled after the ttl, ${who}`, async (t) => {
+        test(`a source ${kind} that makes no chunk is cancelled after the ttl, while ${who}`, async (t) => {
           const [locks, other] = both(t, SHORT_TTL)
           const body = quiet(pull)
           const { client, held, reader } = await serve(locks, key, body.stream)
@@ -146,7 +149,7 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
           client.abort()
           assert.equal(await other.tryAcquire('b'), null, 'the source may still work')
           assert.ok(lost(reason)(await within('the cancel', body.cancelled, SOON)))
-          assert.ok(now() - start >= SHORT_TTL - 1, 'the abort that followed did not cut the wait short')
+          assert.ok(now() - start >= SHORT_TTL - 1, 'the later abort did not shorten the wait')
           body.stop()
           await free(other, 'b', SOON)
         })
@@ -190,7 +193,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
   })
 
   for (const [kind, pull] of Object.entries(QUIET)) {
-    test(`the request is aborted: a source ${kind} is cancelled at once, and also if a key is lost then`, async (t) => {
+    test(`the request is aborted: a source ${kind} is cancelled at once, and a later loss of a key changes nothing`, async (t) => {
       const locks = open(t, { ttl: TTL })
       const body = quiet(pull)
       const { client, held, reader } = await serve(locks, ['a', 'b'], body.stream)
@@ -206,7 +209,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     })
   }
 
-  test('a key is lost, and the client closes: a quiet source is cancelled, and close() ends with it', async (t) => {
+  test('a key is lost, and the client closes: a quiet source is cancelled, and then close() resolves', async (t) => {
     const locks = open(t, { ttl: SHORT_TTL })
     const body = quiet()
     const { client, held } = await serve(locks, ['a', 'b'], body.stream)
@@ -233,7 +236,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     await free(locks, 'b', SOON)
   })
 
-  test('the reader cancels, and the request aborts: held until cancel() of the source has settled', async (t) => {
+  test('the reader cancels, and the request aborts: the lock is held until cancel() of the source has settled', async (t) => {
     const locks = open(t)
     const body = quiet()
     const { client, reader } = await serve(locks, 'a', body.stream)
@@ -246,12 +249,12 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     await free(locks, 'a', SOON)
   })
 
-  test('a quiet source is cancelled also under a fake clock that stands still', async (t) => {
+  test('a quiet source is also cancelled under a fake clock that stands still', async (t) => {
     const locks = open(t, { ttl: SHORT_TTL })
     const body = quiet()
     const { held } = await serve(locks, ['a', 'b'], body.stream)
     const loss = once(held.signal, 'abort')
-    // Its timer is real: it was set before.
+    // This timer is real: it was set before the fake clock.
     const cancelled = within('the cancel', body.cancelled, SOON)
     t.mock.timers.enable()
     try {

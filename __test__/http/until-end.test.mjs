@@ -16,7 +16,8 @@ const SOON = 5_000
 const TTL = 1_500
 
 /**
- * Compresses answers as `compression` does: it stops writing to the response while that is full.
+ * Compresses answers as the package `compression` does: it stops writing to the response while the
+ * response is full.
  */
 function compress(_request, response, next) {
   const { write, end } = response
@@ -35,7 +36,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       serve(t, listener(lockRequest(locks, { key: () => KEY, until: 'end', ...options }), handler))
 
     /**
-     * Sends a request and goes away when the handler runs. Resolves with the lease when the
+     * Sends a request, and disconnects when the handler runs. Resolves with the lease when the
      * connection is closed.
      */
     async function abandon(url, begun, closed) {
@@ -87,7 +88,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
 
     for (const how of ['a forced release', 'maxHold']) {
       for (const form of ['middleware', 'handler']) {
-        test(`lost by ${how} while a ${form} works: its answer goes out, and nothing rejects`, async (t) => {
+        test(`the lease is lost by ${how} while a ${form} works: its answer goes out, and nothing rejects`, async (t) => {
           const locks = open(t)
           const [begun, work] = [gate(), gate()]
           const handler = async ({ lease }, response) => {
@@ -160,7 +161,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       assert.ok(ms < 2_500, `${ms} ms`)
     })
 
-    test('a big answer through another middleware counts, though its client left before it was written', async (t) => {
+    test('a big answer through another middleware ends the lock, though its client left before the answer was written', async (t) => {
       const locks = open(t)
       const [closed, sent] = [gate(), gate()]
       const locked = lockRequest(locks, { key: () => KEY, until: 'end' })
@@ -189,7 +190,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY, SOON)
     })
 
-    test('what a later middleware puts around end() stays there', async (t) => {
+    test('the wrapper of end() of a later middleware stays in place', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, (_request, response) => {
         const { end } = response

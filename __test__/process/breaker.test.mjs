@@ -120,9 +120,9 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
 
   for (const [what, room, kinds] of [
     ['at the edge of its memory', 20_000, ['exclusive']],
-    ['that is full and grants shared leases all the same', 0, ['exclusive', 'shared']],
+    ['that is full but grants shared leases', 0, ['exclusive', 'shared']],
   ]) {
-    test(`a server ${what} is told as refusing once`, async (t) => {
+    test(`a server ${what} is reported as refusing once`, async (t) => {
       const server = await startRedis(t)
       const locks = clientOf(t, server.url())
       const few = locks.semaphore('few', 5)
@@ -135,7 +135,7 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
       const ask = async (kind, name) => {
         for (let i = 0; asking; i++) {
           try {
-            // Each leaves a fence behind, so the server has less and less memory.
+            // Each acquire leaves a fence behind, so the server has less and less memory.
             const lease = await (kind === 'shared' ? few.acquire() : locks.tryAcquire(`${name}-${i}`))
             counts.granted++
             await sleep(5)

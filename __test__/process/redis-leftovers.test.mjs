@@ -1,5 +1,5 @@
-// Promise 8, ambiguity is cleaned up: what a given-up request leaves at a Redis server is released, however long the server
-// was silent, and although it refused the release at first.
+// Ambiguity is cleaned up (promise 8): a lease that an abandoned acquire leaves at a Redis server
+// is released, however long the server was silent, and even if it refused the release at first.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -11,7 +11,10 @@ import { atEnd } from '../support/endings.mjs'
 import { startRedis } from '../support/servers.mjs'
 
 const TTL = 5_000
-/** Within this time of the thaw, or of the end of a refusal, the lock has to be free. It is much less than the ttl. */
+/**
+ * How soon after the thaw, or after the end of a refusal, the lock has to be free, in ms: much
+ * sooner than the ttl.
+ */
 const SOON = 2_500
 const SECRET = 'hunter2-is-a-secret'
 
@@ -21,7 +24,10 @@ const clientOf = (t, store, options = {}) => {
   return client
 }
 
-/** Waits until an acquire of the lock was executed, and then until the lock is free. Returns how long both took. */
+/**
+ * Waits until the server has carried out an acquire of the lock, and then until the lock is free.
+ * Returns how long both took, in ms.
+ */
 async function untilFree(server, key) {
   const began = now()
   await until('the acquire to be executed', () => server.ask('EXISTS', `{lock:${key}}:fence`))
@@ -29,7 +35,7 @@ async function untilFree(server, key) {
   return now() - began
 }
 
-/** Each asks for a lock of a frozen server, and gives up. */
+/** Ways to send an acquire to a frozen server and to give it up. */
 const WAYS = {
   'that timed out': (locks, key) => assert.rejects(locks.acquire(key, { ttl: TTL, wait: 500 })),
   'by tryAcquire()': (locks, key) => assert.rejects(locks.tryAcquire(key, { ttl: TTL })),
@@ -65,7 +71,7 @@ describe('process: redis leftovers', { concurrency: 4, timeout: 240_000 }, () =>
     })
   }
 
-  test('what a server that stays silent may still do keeps no process alive', async (t) => {
+  test('the clean-up at a server that stays silent does not keep the process alive', async (t) => {
     const server = await startRedis(t)
     const child = startChild(t, 'leftover.mjs', { store: server.url(), ttl: 300 })
     await child.next('ready')
@@ -80,20 +86,20 @@ describe('process: redis leftovers', { concurrency: 4, timeout: 240_000 }, () =>
   const login = `app:${SECRET}`
   const user = { name: 'app', password: SECRET, rules: '~* &* +@all' }
   for (const [what, refuse, mend] of [
-    ['the right to scripts', [['ACL', 'SETUSER', 'app', '-evalsha']], [['ACL', 'SETUSER', 'app', '+evalsha']]],
+    ['the right to run scripts', [['ACL', 'SETUSER', 'app', '-evalsha']], [['ACL', 'SETUSER', 'app', '+evalsha']]],
     ['the right to the key', [['ACL', 'SETUSER', 'app', 'resetkeys']], [['ACL', 'SETUSER', 'app', '~*']]],
     [
-      'the password',
+      'a valid password',
       [
         ['ACL', 'SETUSER', 'app', 'resetpass', '>another'],
         ['CLIENT', 'KILL', 'USER', 'app'],
       ],
       [['ACL', 'SETUSER', 'app', `>${SECRET}`]],
     ],
-    ['the state of a master', [['REPLICAOF', '127.0.0.1', 1]], [['REPLICAOF', 'NO', 'ONE']]],
-    ['replicas', [['CONFIG', 'SET', 'min-replicas-to-write', 1]], [['CONFIG', 'SET', 'min-replicas-to-write', 0]]],
+    ['the role of a master', [['REPLICAOF', '127.0.0.1', 1]], [['REPLICAOF', 'NO', 'ONE']]],
+    ['a replica', [['CONFIG', 'SET', 'min-replicas-to-write', 1]], [['CONFIG', 'SET', 'min-replicas-to-write', 0]]],
   ]) {
-    test(`a release that was refused for lack of ${what} is repeated`, async (t) => {
+    test(`a release that was refused because ${what} is missing is repeated`, async (t) => {
       const server = await startRedis(t, { user })
       const locks = clientOf(t, server.url(login))
       const key = randomUUID()
@@ -104,8 +110,8 @@ describe('process: redis leftovers', { concurrency: 4, timeout: 240_000 }, () =>
       assert.equal(await server.ask('EXISTS', `lock:${key}`), 1)
       for (const words of mend) await server.ask(...words)
       const ms = await untilFree(server, key)
-      assert.ok(ms < SOON, `free ${ms.toFixed(0)} ms after it was mended`)
-      t.diagnostic(`free ${ms.toFixed(0)} ms after it was mended`)
+      assert.ok(ms < SOON, `free ${ms.toFixed(0)} ms after the cause was removed`)
+      t.diagnostic(`free ${ms.toFixed(0)} ms after the cause was removed`)
     })
   }
 })

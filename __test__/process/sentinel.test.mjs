@@ -57,7 +57,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     await until('it to be frozen', () => !master.isRunning)
     const back = locks.acquire('k', { wait: 60_000 }).then(() => now())
     const ms = (await back) - (await failover)
-    // What was asked of the frozen one has to time out first, which takes a second by default.
+    // The requests to the frozen master have to time out first, which takes 1 s by default.
     assert.ok(ms < 1_800, `service came back ${ms} ms after the failover`)
     t.diagnostic(`service ${ms.toFixed(0)} ms after the failover`)
   })

@@ -1,4 +1,4 @@
-// The option releaseOnSignal with other copies of the package, with other listeners, and in
+// Tests the option releaseOnSignal with other copies of the package, with other listeners, and in
 // containers.
 
 import assert from 'node:assert/strict'
@@ -9,8 +9,8 @@ import { asFirstProcess, noPidNamespaces } from '../support/namespaces.mjs'
 
 describe('releaseOnSignal', { timeout: 60_000 }, () => {
   /**
-   * Starts a process that signals itself. Resolves with the sections that ended, and the process's
-   * end.
+   * Starts a process that signals itself. Resolves with the way in which the process ended, and
+   * with the sections that had ended before.
    */
   async function ended(t, options, how) {
     const child = startChild(t, 'signals.mjs', { clients: 1, ...options }, how)
@@ -40,7 +40,7 @@ describe('releaseOnSignal', { timeout: 60_000 }, () => {
     )
   })
 
-  test('the first process of a container ends, too', { skip: noPidNamespaces }, async (t) => {
+  test('the first process of a container exits', { skip: noPidNamespaces }, async (t) => {
     assert.deepEqual(await ended(t, {}, { launcher: asFirstProcess }), { code: 143, signal: null, over: [0] })
   })
 })

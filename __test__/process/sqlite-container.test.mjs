@@ -1,5 +1,6 @@
-// Containers of LXC and systemd-nspawn have a boot id of their own, although they share the kernel of
-// the host. Their processes and those of the host exclude each other on one lock file.
+// Tests that processes in containers and processes on the host exclude each other with one lock
+// file. Containers of LXC and systemd-nspawn share the kernel of the host, but have a boot id of
+// their own.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -12,7 +13,7 @@ import { inContainer, noContainers } from '../support/namespaces.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 describe('sqlite: containers with boot ids of their own', { timeout: 60_000, skip: noContainers }, () => {
-  /** Starts a client on the host and one in a container, where the boot has the id `boot`. */
+  /** Starts a client on the host and another one in a container that reads the boot id `boot`. */
   async function startBoth(t, boot) {
     const path = join(temporaryFolder(t), 'locks.db')
     const startClient = async (launcher) => {
@@ -27,7 +28,7 @@ describe('sqlite: containers with boot ids of their own', { timeout: 60_000, ski
     ['another id', randomUUID()],
     ['no id', ''],
   ]) {
-    test(`${title}: a stopped holder has its lock for its ttl and no longer`, async (t) => {
+    test(`${title}: a stopped holder keeps its lock for the ttl and no longer`, async (t) => {
       const { outside, inside } = await startBoth(t, boot)
       const key = randomUUID()
       const ttl = 1_000
@@ -41,7 +42,7 @@ describe('sqlite: containers with boot ids of their own', { timeout: 60_000, ski
       assert.ok(ms >= ttl && ms < 5_000, `${ms} ms`)
     })
 
-    test(`${title}: a holder knows that the files were replaced before others get its lock`, async (t) => {
+    test(`${title}: when the files are replaced, the holder knows it before another client gets its lock`, async (t) => {
       const { outside, inside, path } = await startBoth(t, boot)
       const key = randomUUID()
       assert.equal((await inside.ask('acquire', { key, ttl: 20_000 })).held, true)
@@ -51,7 +52,7 @@ describe('sqlite: containers with boot ids of their own', { timeout: 60_000, ski
     })
   }
 
-  test('what leasehold run holds there is held on the host', async (t) => {
+  test('a lock that leasehold run holds in a container is also held on the host', async (t) => {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
     const [launcher, ...args] = inContainer(randomUUID())
     const command = [process.execPath, CLI, 'run', 'k', '--store', store, '--', 'sh', '-c', 'echo begun; cat']
@@ -59,7 +60,7 @@ describe('sqlite: containers with boot ids of their own', { timeout: 60_000, ski
     await run.says(/begun/)
     const host = startChild(t, 'client.mjs', { store })
     await host.next('ready')
-    // Each looks at the rows in another way.
+    // The request for each key reads the rows in a different way.
     for (const key of ['another', 'k']) {
       assert.equal((await host.ask('tryAcquire', { key })).held, key === 'another')
     }

@@ -12,8 +12,8 @@ export class Balancer {
   #agent = new Agent({ keepAlive: true, maxSockets: Infinity })
   #next = 0
   /**
-   * Identifies the servers of this balancer, in the header `x-servers`. Another test's server may get the
-   * port of one that has ended. It has to answer 503.
+   * Identifies the servers of this balancer, in the header `x-servers`. A server of another test
+   * may get the port of a server that has ended. That server answers 503, because its id differs.
    */
   servers = randomUUID()
   /** The ports of the servers. */

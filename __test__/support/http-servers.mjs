@@ -64,7 +64,7 @@ export const free = (locks, key, timeout) =>
   until(`the lock ${key} to be free`, async () => (await locks.inspect(key)) === null, timeout)
 
 /**
- * Sends requests for the paths on one connection, without waiting for an answer. Returns the
+ * Sends requests for `paths` on one connection, without waiting for the answers. Returns the
  * connection.
  */
 export function pipeline(url, paths) {

@@ -1,5 +1,5 @@
-// Linux namespaces: processes whose clock counts from another instant, and a machine that seems to
-// have rebooted.
+// Launchers that use Linux namespaces: for processes whose clock counts from another instant, for a
+// machine that seems to have rebooted, for containers, and for small file systems.
 
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
@@ -38,7 +38,7 @@ export function inHiddenTimeNamespace(folder) {
   return [...inTimeNamespace(), '--mount', 'sh', '-c', HIDE, 'sh', nothing]
 }
 
-/** Returns a launcher of processes without /proc in a time namespace. */
+/** Returns a launcher of processes in a time namespace and without /proc. */
 export const withoutProc = () => [
   ...inTimeNamespace(),
   '--mount',
@@ -73,20 +73,20 @@ export const onSmallFileSystem = (folder, size) => [
   ...[size, folder],
 ]
 
-/** Why small file systems can't be made here, or false. */
+/** Why no small file system can be made here, or false. */
 export const noSmallFileSystem = refusal('a file system', onSmallFileSystem(tmpdir(), '1m'))
 
-/** A launcher of the first process of a pid namespace, as in a container. */
+/** A launcher that makes the process the first one of a pid namespace, as in a container. */
 export const asFirstProcess = ['unshare', '--pid', '--fork', '--mount-proc']
 
-/** Why pid namespaces can't be made here, or false. */
+/** Why no pid namespace can be made here, or false. */
 export const noPidNamespaces = refusal('a pid namespace', asFirstProcess)
 
-/** Shows `$1` as the boot's id, then runs the command that follows. */
+/** Shows `$1` as the boot's id, and then runs the command that follows. */
 const RENAME = `file=$(mktemp) && printf %s "$1" > "$file" && mount --bind "$file" ${BOOT_ID} && rm "$file" && shift && exec "$@"`
 
-/** A launcher of processes that read `boot` as the boot's id, as in a container of LXC. */
+/** Returns a launcher of processes that read `boot` as the boot's id, as in a container of LXC. */
 export const inContainer = (boot) => ['unshare', '--mount', 'sh', '-c', RENAME, 'sh', boot]
 
-/** Why such containers can't be made here, or false. */
+/** Why no container with its own boot id can be made here, or false. */
 export const noContainers = refusal('a boot id', inContainer(randomUUID()))

@@ -33,7 +33,7 @@ async function hold(locks: LockClient, { ticket, grace, target }: Takeover): Pro
   // loss.
   const lease = await acquirer.adopt(ticket, asked)
   const isGone = await isGoneWithin(target, Math.max(0, end - performance.now()))
-  // If the guard was killed, too, it has not killed the command.
+  // The guard kills the command when `grace` is over, unless the guard was killed, too.
   if (!isGone) {
     kill(target, 'SIGKILL')
     await isGoneWithin(target, KILLED_WITHIN)

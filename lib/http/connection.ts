@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
 
 /**
- * The callbacks for the close of each connection. A client may pipeline any number of requests.
- * With one listener for each of them, Node would warn of a leak.
+ * Maps each connection to the callbacks for its close. A client may pipeline any number of
+ * requests. With one listener for each request, Node would warn of a leak.
  */
 const callbacks = new WeakMap<Socket, Set<() => void>>()
 

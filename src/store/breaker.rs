@@ -1,18 +1,20 @@
-//! A circuit breaker: whether a server that has failed again and again is worth asking. Pure: it is told what happened and when.
+//! A circuit breaker: stops the requests to a server that has failed several times in a row. Pure:
+//! the caller passes in what happened, and when.
 //!
 //! ```text
 //!  Closed ──failures in a row──▶ Open ──pause over, a probe is sent──▶ HalfOpen
 //!    ▲                            ▲                                      │
 //!    │                            └───────────── it fails, too ──────────┤
 //!    └──────────────────────────── the server answers anything ──────────┘
-//!  Closed ──acquires in a row that it refuses──▶ Refusing ──it takes one in, and refuses none for a second──▶ Closed
-//!                                                Refusing ──failures in a row─▶ Open
+//!  Closed ──acquires in a row are refused──▶ Refusing ──one accepted, none refused for 1 s──▶ Closed
+//!                                            Refusing ──failures in a row──▶ Open
 //! ```
 //!
-//! A server that refuses is there, and goes on being asked: who asks is told why by the server itself. But in a quorum nobody
-//! would hear of it as long as the others are enough.
+//! A refusing server still gets requests, and callers get its own errors. In a quorum, no call
+//! fails while the other servers are enough. Then only the breaker's state tells that this server
+//! refuses.
 //!
-//! [`super::guarded`] puts it around a store.
+//! [`super::guarded`] puts a breaker around a store.
 
 mod refusals;
 
@@ -157,7 +159,7 @@ impl Breaker {
         self.state
     }
 
-    /// Rounds of failures since the last answer, or of refusals.
+    /// Returns the number of rounds of failures since the last answer, or of refusals.
     pub fn failures(&self) -> u32 {
         if self.state == BreakerState::Refusing { self.refusals.rounds() } else { self.failures }
     }
@@ -190,11 +192,11 @@ impl Breaker {
         !before.lets_through()
     }
 
-    /// An acquire of that `kind`, which was sent at `began`, failed with `error` at `now`. Says whether that changed the state,
-    /// or why it is what it is.
+    /// Notes that an acquire of that `kind`, sent at `began`, failed with `error` at `now`. Returns
+    /// whether that changed the state or its reason.
     pub fn refused(&mut self, kind: Kind, began: Instant, error: &StoreError, now: Instant) -> bool {
         let reason = match error.kind {
-            // Who waits for replicas keeps those behind it waiting, until their time is over.
+            // A request that waits for replicas blocks the requests behind it until they time out.
             StoreErrorKind::TimedOut if self.refusals.reason == Some(StoreErrorKind::Unreplicated) => {
                 StoreErrorKind::Unreplicated
             }
@@ -212,8 +214,9 @@ impl Breaker {
         true
     }
 
-    /// The server took an acquire of that `kind` in at `now`, and wrote down that it did; `granted` if it has granted it,
-    /// which alone is something that replicas have to have. Says whether that changed the state.
+    /// Notes that the server accepted an acquire of that `kind` at `now`, and wrote it down.
+    /// `granted` tells whether the server granted the lease: only grants have to reach the
+    /// replicas. Returns whether that changed the state.
     pub fn accepted(&mut self, kind: Kind, granted: bool, now: Instant) -> bool {
         if !granted && self.refusals.reason == Some(StoreErrorKind::Unreplicated) {
             return false;
@@ -226,13 +229,14 @@ impl Breaker {
         self.calm_down(now)
     }
 
-    /// When the breaker closes, unless the server refuses more until then; `None` if it does not refuse, or has taken no
-    /// acquire in since.
+    /// Returns when the breaker closes if the server refuses no more acquires until then. Returns
+    /// `None` if the server does not refuse, or has not yet accepted an acquire of each kind that
+    /// it refused.
     pub fn calm_at(&self) -> Option<Instant> {
         (self.state == BreakerState::Refusing).then(|| self.refusals.end(self.limits.rounds)).flatten()
     }
 
-    /// Closes the breaker if it is time to. Says whether that changed the state.
+    /// Closes the breaker if it is time to do so. Returns whether that changed the state.
     pub fn calm_down(&mut self, now: Instant) -> bool {
         let is_over = self.calm_at().is_some_and(|at| at <= now);
         if is_over {

@@ -407,7 +407,7 @@ fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
         assert!(world.ask(acquire()).await.is_ok());
         assert_eq!(world.states(), [BreakerState::Refusing], "it may refuse the next one");
         sleep(Duration::from_millis(1_000)).await;
-        assert_eq!(world.states(), [BreakerState::Refusing, BreakerState::Closed], "though nobody asks");
+        assert_eq!(world.states(), [BreakerState::Refusing, BreakerState::Closed], "without a request");
         assert!(world.guarded.closer.borrow().is_none());
         // It goes while it refuses.
         world.fake.mood.set(Mood::Loads);

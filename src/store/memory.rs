@@ -39,7 +39,7 @@ pub struct LeaseTable {
     /// The largest fence of leases that have ended. One number serves all keys, so that the table
     /// can forget a key. See [`rules`](super::rules).
     floor: Fence,
-    /// How fast locks may be broken.
+    /// Limits how fast locks are broken.
     pace: Pace,
     /// At which instant the next sweep is due.
     sweep_at: Instant,
@@ -231,7 +231,7 @@ impl MemoryStore {
         }
     }
 
-    /// Tells the waiters that were handed leases.
+    /// Notifies the waiters that were handed leases.
     fn tell(&self) {
         let notices = self.table.borrow_mut().take_notices();
         if let Some(listener) = self.listener.get() {
@@ -366,7 +366,8 @@ mod tests {
     }
 
     /// Breaks a lock with a waiter every 40 µs, for one second. Returns how many µs the last fence
-    /// was ahead of the wall clock, the number of breaks, and how long they had to wait in all.
+    /// was ahead of the wall clock, the number of breaks, and the total time that the breaks had to
+    /// wait.
     fn storm(table: &mut LeaseTable) -> (i64, u32, Duration) {
         let (mut now, mut breaks, mut waited, mut last) = (at(10_000), 0, Duration::ZERO, Fence::NONE);
         let wall = |now: Instant| WALL + now.as_micros();

@@ -147,9 +147,8 @@ async fn hold(store: &Rc<SqliteStore>) {
 }
 
 /// Takes turns with the other processes that contend for `k`, for two seconds: in the queue, or by
-/// trying until it is free.
-/// Each turn adds one to the number in a file that nothing else protects, and writes when it begins
-/// and ends into a log. A turn lasts for `lasts`, or as short as can be.
+/// trying until it is free. Each turn adds one to the number in a file that nothing else protects,
+/// and writes into a log when it begins and ends. If `lasts` is given, each turn takes that long.
 async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool, lasts: Option<Duration>) {
     const CONTENDERS: u64 = 4;
     let bells: Rc<Vec<Notify>> = Rc::new((0..CONTENDERS).map(|_| Notify::new()).collect());

@@ -87,7 +87,7 @@ fn a_directory_of_owners_that_cannot_be_entered_for_a_moment_frees_nothing() {
         set_mode(&owners, mode);
         let other = SqliteStore::open(path.clone());
         stays_busy(&other, "k").await;
-        // Its file still shows whether it lives.
+        // The holder's file still shows whether the holder lives.
         holder.kill();
         granted(&other, "k", Token::random(), 60_000).await;
     });

@@ -1,7 +1,9 @@
-//! The server's scripts against the contract's rules: whatever is asked, both say the same, at every instant.
+//! Compares the server's scripts with the contract's rules: both get the same requests, and must
+//! give the same answers at every instant.
 //!
-//! The sequences are random. A failure prints the seed; `LEASEHOLD_SEED=n cargo test --test store_redis model` runs the
-//! same again. Where time passes, it is the same only as far as the machine is as quick as it was.
+//! The sequences are random. A failure prints the seed; `LEASEHOLD_SEED=n cargo test --test
+//! store_redis model` runs the same sequence again. A test in which time passes repeats it only if
+//! the machine is as fast as it was.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,10 +22,10 @@ use crate::server::Server;
 /// How long a notice may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many requests the two have to answer alike, in each test.
+/// How many requests the server and the rules have to answer alike, in each test.
 const REQUESTS: usize = 10_000;
 
-/// An answer but for which numbers the fences are, and for times.
+/// An answer without the numbers of the fences and without the times.
 #[derive(Debug, PartialEq)]
 enum Said {
     Plainly(Reply),
@@ -34,7 +36,7 @@ enum Said {
     Held(bool, Vec<(Option<String>, bool)>, Vec<(String, bool)>),
 }
 
-/// The times that are told, in order.
+/// Returns the times in a reply, in order.
 fn times(reply: &Reply) -> Vec<Duration> {
     match reply {
         Reply::Queued { remaining, .. } | Reply::Busy { remaining } => remaining.iter().copied().collect(),
@@ -72,7 +74,7 @@ fn said(reply: Reply) -> (Said, Vec<Fence>) {
     }
 }
 
-/// The seed of a test: that of `LEASEHOLD_SEED`, or another one each time.
+/// Returns the seed of a test: that of `LEASEHOLD_SEED`, or a random one.
 fn seed() -> u64 {
     let given = std::env::var("LEASEHOLD_SEED").ok();
     given.map_or_else(|| fastrand::u64(..), |text| text.parse().expect("LEASEHOLD_SEED is a number"))
@@ -82,13 +84,13 @@ fn wall_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros().try_into().unwrap()
 }
 
-/// One lock, and the tokens that are used for it.
+/// A lock, and the tokens that the requests for it use.
 struct Lock {
     key: String,
     tokens: Vec<Token>,
-    /// The ttls that are asked for, in ms.
+    /// The range of the ttls in the requests, in ms.
     ttls: Range<u32>,
-    /// Whether it is only asked for, exclusively, and released.
+    /// Whether there are only exclusive acquires and releases of the lock.
     plain: bool,
 }
 
@@ -100,7 +102,7 @@ impl Lock {
     fn random_request(&mut self, random: &mut fastrand::Rng) -> Request {
         let key: Key = self.key.as_str().into();
         let ttl = Ttl::from_millis(random.u32(self.ttls.clone())).unwrap();
-        // A token is of one holder, whose name does not change.
+        // Each token belongs to one holder, whose name does not change.
         let number = random.usize(..self.tokens.len());
         let (token, holder) = (self.tokens[number], format!("holder {number}").into());
         match if self.plain { random.u8(6..18) } else { random.u8(..18) } {
@@ -108,7 +110,7 @@ impl Lock {
             0 => inspect(&self.key),
             1 => {
                 let heir = Token::random();
-                // Otherwise the heir is not heard of again.
+                // Otherwise no later request uses the heir.
                 if random.bool() {
                     self.tokens[number] = heir;
                 }
@@ -133,17 +135,20 @@ impl Lock {
     }
 }
 
-/// The rules, and what a server has said that does not differ from what they say.
+/// The rules, and what the answers of the server have shown so far.
 struct Rules {
     table: LeaseTable,
-    /// The fences that the server gave where the rules gave those. Fences of different locks may be the same in the rules.
+    /// Maps the fences of the rules to the fences of the server. In the rules, different locks may
+    /// have the same fences.
     fences: BTreeMap<(Key, Fence), Fence>,
-    /// The largest that the rules gave, which share one floor between all locks, and that the server gave for each.
+    /// The largest fence of the rules, which have one floor for all locks.
     top: Fence,
+    /// The largest fence of the server for each lock.
     tops: BTreeMap<Key, Fence>,
+    /// The lock of each place in a queue.
     awaited: BTreeMap<u64, Key>,
     history: BTreeMap<Key, Vec<String>>,
-    /// How far apart the times of the two may be.
+    /// How far apart the times of the server and of the rules may be.
     tolerance: Duration,
 }
 
@@ -160,12 +165,14 @@ impl Rules {
         }
     }
 
-    /// The request as the rules, and as the server are to be asked; the `place` of each in its batch is another one.
+    /// Returns the request for the rules and the request for the server. `place` is the position of
+    /// the request in its batch.
     fn pair(&self, place: usize, request: Request) -> (Request, Request) {
         match request {
             Request::Accept { key, token, count, .. } => {
-                // Beyond every block of fences that either has reserved or reserves in the same batch; the server's
-                // fences follow its clock. No two leases have the same.
+                // The fence is larger than all fences that the rules or the server have reserved,
+                // or reserve in the same batch. The server's fences follow its clock. No two leases
+                // get the same fence.
                 let place = u64::try_from(place).unwrap() + 1;
                 let server = self.tops.get(&key).map_or_else(wall_us, |top| top.0);
                 let accept = |fence| Request::Accept { key: key.clone(), token, fence, count };
@@ -175,6 +182,8 @@ impl Rules {
         }
     }
 
+    /// Notes that the server gave the fence `server` where the rules gave `rules`. Returns false if
+    /// it gave another one before.
     fn knows(&mut self, key: &Key, rules: Fence, server: Fence) -> bool {
         self.top = self.top.max(rules);
         let top = self.tops.entry(key.clone()).or_insert(server);
@@ -182,7 +191,7 @@ impl Rules {
         *self.fences.entry((key.clone(), rules)).or_insert(server) == server
     }
 
-    /// Asks the rules at `now`.
+    /// Returns the reply of the rules to `request` at `now`.
     fn expect(&mut self, request: &Request, now: Instant) -> Reply {
         if let Request::Acquire(Ask { key, place: Some(Place { number }), .. }) = request {
             self.awaited.insert(*number, key.clone());
@@ -190,7 +199,7 @@ impl Rules {
         self.table.apply(request.clone(), now, 1).expect("rules have no errors")
     }
 
-    /// Compares what the rules `expected` with what the server answered.
+    /// Compares the reply that the rules `expected` with the answer of the server.
     fn compare(
         &mut self,
         (asked, sent): (Request, Request),
@@ -207,10 +216,10 @@ impl Rules {
         let (expected, rules) = said(expected);
         let (answer, server) = said(answer);
         if answer != expected || rules.len() != server.len() || late.len() != soon.len() {
-            return differ("they say different things");
+            return differ("the server and the rules give different answers");
         }
         if late.iter().zip(&soon).any(|(late, soon)| late.abs_diff(*soon) > self.tolerance) {
-            return differ("they tell different times");
+            return differ("the server and the rules give different times");
         }
         let mut pairs: Vec<_> = rules.into_iter().zip(server).collect();
         if let (Request::Accept { fence, .. }, Request::Accept { fence: other, .. }, true) =
@@ -220,13 +229,13 @@ impl Rules {
         }
         for (rules, server) in pairs {
             if !self.knows(&key, rules, server) {
-                return Err(format!("they tell different fences:\n{}", self.history[&key].join("\n")));
+                return Err(format!("they give different fences:\n{}", self.history[&key].join("\n")));
             }
         }
         Ok(())
     }
 
-    /// Compares the notices that the rules send with those that came.
+    /// Compares the notices of the rules with the notices of the server.
     async fn compare_notices(&mut self, notices: &mut Notices) -> Result<(), String> {
         let expected = self.table.take_notices();
         let mut came = BTreeMap::new();
@@ -254,7 +263,7 @@ impl Rules {
         }
     }
 
-    /// Asks both at `now` and compares what they say.
+    /// Sends `requests` to the server, applies them to the rules at `now`, and compares both.
     async fn exchange(
         &mut self,
         store: &Rc<RedisStore>,
@@ -273,8 +282,8 @@ impl Rules {
     }
 }
 
-/// Rounds in which no lease ends by itself, each shorter than the least of the times in the rules: there the rules' time
-/// stands still.
+/// Runs rounds in which no lease ends by itself. Each round is shorter than the shortest time in
+/// the rules, so the clock of the rules stands still.
 async fn rounds(seed: u64) -> Result<(), String> {
     let server = Server::start(&[]);
     let store = server.store();
@@ -297,22 +306,25 @@ async fn rounds(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// How long a request may take to be carried out, and so how far apart the ends of a lease may be.
+/// How long the server may take to carry out a request. The ends of a lease may be that far apart.
 const SPREAD: Duration = Duration::from_millis(100);
 
-/// When leases and places of one lock may end, by the rules' clock. Those that are gone earlier do no harm.
+/// When leases and places of one lock may end, by the clock of the rules. Some of them may have
+/// ended earlier, which does no harm.
 #[derive(Default)]
 struct Ends(Vec<Instant>);
 
 impl Ends {
-    /// Whether nothing may end while a request is on its way that is sent at `now`. What ends at the rules does so up to
-    /// [`SPREAD`] later at the server, which counts in milliseconds.
+    /// Returns whether no lease or place may end while a request is under way that is sent at
+    /// `now`. What ends in the rules ends up to [`SPREAD`] later at the server, which counts in
+    /// milliseconds.
     fn are_far(&self, now: Instant) -> bool {
         let margin = SPREAD + Duration::from_millis(5);
         self.0.iter().all(|end| *end > now + margin || *end + margin < now)
     }
 
-    /// Takes in what there is after requests that were carried out at `now`.
+    /// Notes the ends of the leases that exist after requests at `now`, and of a new place if one
+    /// was `queued`.
     fn note(&mut self, rules: &mut Rules, lock: &Lock, now: Instant, queued: bool) {
         self.0.retain(|end| *end + 2 * SPREAD > now);
         if let Ok(Reply::Inspected(Some(info))) = rules.table.apply(inspect(&lock.key), now, 1) {
@@ -324,8 +336,8 @@ impl Ends {
     }
 }
 
-/// Many locks, whose leases and waiters come to their ends. A batch that took so long that nobody knows what had ended by
-/// then is not looked at, and the test begins anew.
+/// Runs requests for many locks whose leases and waiters end by time. If a batch takes so long that
+/// it is unknown what had ended by then, its answers are not compared, and the test begins again.
 async fn in_time(seed: u64) -> Result<(), String> {
     let server = Server::start(&[]);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -335,7 +347,8 @@ async fn in_time(seed: u64) -> Result<(), String> {
         let (store, mut rules) = (server.store(), Rules::new(SPREAD + Duration::from_millis(5)));
         let mut notices = Notices::of(&store);
         all(&store, vec![Request::Ping]).await;
-        // Most of them are asked for so seldom that waiters lose their places while the holder keeps its lease.
+        // Most locks get requests so seldom that waiters lose their places while the holder keeps
+        // its lease.
         let is_rare = |n: usize| !n.is_multiple_of(3);
         let mut locks: Vec<_> = (0..360)
             .map(|n| {
@@ -348,7 +361,8 @@ async fn in_time(seed: u64) -> Result<(), String> {
         let began = std::time::Instant::now();
         let now = || Instant::from_micros(u64::try_from(began.elapsed().as_micros()).unwrap() + 1);
         'part: for _ in 0..80 {
-            // The others are asked for together, and each of those alone: the scripts have a quicker way for one lock.
+            // Requests for the frequent locks go out together. A request for a rare lock goes out
+            // alone, because the scripts have a faster path for one lock.
             let often = (0..locks.len()).filter(|n| !is_rare(*n)).collect();
             let rarely = (0..locks.len()).filter(|n| is_rare(*n) && random.u8(..30) == 0);
             let alone = rarely.flat_map(|n| [vec![n], vec![n]]).collect::<Vec<_>>();
@@ -383,12 +397,12 @@ async fn in_time(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a request asks for a place in the queue.
+/// Returns whether a request asks for a place in the queue.
 fn waits(request: &Request) -> bool {
     matches!(request, Request::Acquire(Ask { place: Some(_), .. }))
 }
 
-/// Runs one of the tests with a seed, which a failure tells.
+/// Runs one of the tests with a seed. A failure prints the seed.
 fn check<T: Future<Output = Result<(), String>>>(test: fn(u64) -> T) {
     let seed = seed();
     if let Err(differ) = run(test(seed)) {
@@ -406,7 +420,7 @@ fn scripts_and_rules_say_the_same_as_leases_and_places_end() {
     check(in_time);
 }
 
-/// That the tests find something is shown by rules that are wrong.
+/// Shows that the tests find mistakes, with rules that are wrong on purpose.
 #[cfg(feature = "mutants")]
 mod wrong {
     use leasehold::mutants::{self, Mutant};

@@ -1,12 +1,15 @@
-//! Clean-up: releases that nobody waits for but that have to happen, of what an ambiguous request may have left at the
-//! store, and of what a holder could not give back in time.
+//! Clean-up: releases of leases that an ambiguous request may have left at the store, or that a
+//! holder could not release in time. No caller waits for them.
 //!
-//! **A clean-up ends when the store has answered it.** A server that hangs carries out what it was sent when it goes on,
-//! however late that is, and the lease lives from then on. So a clean-up that meets silence has no end in time. It has
-//! one in memory: [`MOST_OVERDUE`] of them outlast the time in which the lease would have ended at a server that works.
+//! **A clean-up lasts until the store answers.** A server that hangs carries out its pending
+//! requests when it resumes, however late that is. A lease that it grants then lives for its whole
+//! ttl from that moment. So a clean-up that gets no answer has no limit in time. It has a limit in
+//! memory: at most [`MOST_OVERDUE`] clean-ups go on after the time at which the lease would have
+//! ended at a working server.
 //!
-//! **A store that refuses has answered.** What was sent before the refused release has been carried out by then, so the
-//! lease ends by itself a ttl later. Until then the release is repeated, for an administrator may be mending just that.
+//! **A refusal is an answer.** By then, the store has carried out all requests that were sent
+//! before the refused release. So the lease ends by itself, one ttl later at the latest. Until
+//! then, the clean-up repeats the release: an administrator may remove the cause of the refusal.
 
 use std::time::Duration;
 
@@ -18,20 +21,24 @@ use crate::lease::{Instant, Key, Token};
 use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Request, StoreError, StoreErrorKind};
 
-/// The first pause before a release that failed is tried again; it doubles up to [`LONGEST_PAUSE`].
+/// The first pause before a failed release is sent again. It doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause between two attempts to release.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// The same for a clean-up that is overdue. Shorter ones cost work as long as a server is gone. A breaker that finds the
-/// server ends the pause; it probes only while somebody asks, so longer than its idle time is too long.
+/// The longest pause between two attempts of an overdue clean-up. If this is smaller, the attempts
+/// cost more work while a server is gone. If it is larger, a lock may be held for longer after the
+/// server is back. It must be shorter than the breaker's idle time (10 s): the breaker probes a
+/// server only for that long after the last request, and ends the pause when the server answers.
 const LONGEST_OVERDUE_PAUSE: Duration = Duration::from_secs(2);
-/// The most clean-ups that stay overdue, in a process: about 3 MB with short keys. What one more would release is left to
-/// its ttl, which begins when the server goes on.
+/// The most overdue clean-ups in a process; they take about 3 MB with short keys. If this is
+/// smaller, more leases are left to their ttl, which begins when the server resumes. If it is
+/// larger, a long outage takes more memory.
 pub(super) const MOST_OVERDUE: usize = 10_000;
-/// How often the release of a lease is repeated when nobody knows whether its acquire is still on its way: after a second,
-/// and after three more.
+/// How often the release of a lease is repeated when its acquire may still be under way: one second
+/// after the first answer, and three seconds after that. If this is smaller, an acquire that
+/// arrives late holds the lock for its ttl. If it is larger, clean-ups send more requests.
 const REPEATS: u32 = 2;
-/// The pause before the first repetition; the second comes three times as long after that.
+/// The pause before the first repetition. The pause before the second one is three times as long.
 const FIRST_REPEAT: Duration = Duration::from_secs(1);
 
 /// A lease or a place that a token may have at the store.
@@ -40,32 +47,36 @@ pub struct Leftover {
     pub store: StoreId,
     pub key: Key,
     pub token: Token,
-    /// When it has ended by itself at a store that works.
+    /// When the lease has ended by itself at a store that works.
     pub until: Instant,
-    /// Whether the request that makes it may still be on its way.
+    /// Whether the request that creates the lease may still be under way.
     pub straggler: bool,
 }
 
 /// One clean-up. See the module.
 pub struct Cleanup {
     left: Leftover,
-    /// How long it lives at most from when the store carries out the request that makes it.
+    /// The longest time that the lease may live after the store has carried out the request that
+    /// creates it.
     life: Duration,
     timeout: Duration,
     failures: u32,
-    /// Whether the store has answered a release, in whatever way. Then `left.until` is when it ends.
+    /// Whether the store has answered a release, even by refusing it. Then the lease ends at
+    /// `left.until`.
     heard: bool,
-    /// Whether it outlasts `left.until` because the store is silent.
+    /// Whether the clean-up lasts beyond `left.until` because the store does not answer.
     overdue: bool,
-    /// How often it is to be repeated after it was done, because what it cleans up after may arrive only then.
+    /// How often the release is still repeated after it succeeded: the acquire may arrive only
+    /// then.
     repeats: u32,
-    /// Whether it is among its client's outstanding requests: until it was done once, or is overdue.
+    /// Whether the clean-up counts as an outstanding request of its client: until the first release
+    /// succeeds, or until the clean-up is overdue.
     counted: bool,
     pub(super) wake: Option<Instant>,
 }
 
 impl Core {
-    /// Releases it, now and again until the store has answered.
+    /// Sends the release now, and repeats it until the store has answered.
     pub(super) fn clean_up(&mut self, left: Leftover) {
         if mutants::is(Mutant::NoCleanUp) {
             return;
@@ -74,13 +85,13 @@ impl Core {
         self.wake_cleanup(id);
     }
 
-    /// The same, after a release that has just failed.
+    /// Does the same as [`Core::clean_up`] after a release that has just failed.
     pub(super) fn clean_up_later(&mut self, left: Leftover) {
         let id = self.remember_cleanup(left);
         self.retry_cleanup(id);
     }
 
-    /// The same, after one that was done but may have come too soon.
+    /// Does the same after a release that succeeded but may have come too early.
     pub(super) fn clean_up_again(&mut self, left: Leftover) {
         let id = self.remember_cleanup(left);
         self.repeat_cleanup(id);
@@ -126,7 +137,7 @@ impl Core {
     pub(super) fn cleaned_up(&mut self, id: u64, answer: Answer) {
         match answer {
             Err(error) if is_silent(&error) => self.retry_cleanup(id),
-            // What lies there is no lease.
+            // The key holds other data, so there is no lease to release.
             Err(error) if error.kind == StoreErrorKind::WrongType => self.forget_cleanup(id),
             Err(_) => {
                 self.heard_of_cleanup(id);
@@ -139,7 +150,7 @@ impl Core {
         }
     }
 
-    /// Does without a pause what has met a store's silence: one of the store's servers is back.
+    /// Ends the pauses of the clean-ups of `store` that failed before: one of its servers is back.
     pub(super) fn clean_up_after_an_outage(&mut self, store: StoreId) {
         let waits =
             |cleanup: &Cleanup| cleanup.left.store == store && cleanup.failures > 0 && cleanup.wake.is_some();
@@ -151,8 +162,8 @@ impl Core {
         }
     }
 
-    /// The store answers again, so it has carried out what it was sent before: a lease that came of that lives from now
-    /// on at the latest.
+    /// Notes that the store has answered. By then, it has carried out all requests that were sent
+    /// before. So a lease that one of them created has begun by now.
     fn heard_of_cleanup(&mut self, id: u64) {
         let now = self.now;
         let Some(cleanup) = self.cleanups.get_mut(&id).filter(|cleanup| !cleanup.heard) else { return };
@@ -163,7 +174,8 @@ impl Core {
         }
     }
 
-    /// It is done; what is still on its way may change that.
+    /// Schedules the next repetition after a release that succeeded: an acquire that is still under
+    /// way may create the lease again. Forgets the clean-up if no repetition is left.
     fn repeat_cleanup(&mut self, id: u64) {
         let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
         let at = self.now + FIRST_REPEAT * 3u32.pow(REPEATS - cleanup.repeats);
@@ -198,7 +210,7 @@ impl Core {
         }
     }
 
-    /// The end of its client waits for it no longer.
+    /// Lets the end of its client no longer wait for the clean-up.
     fn stop_waiting_for_cleanup(&mut self, id: u64) {
         let Some(cleanup) = self.cleanups.get_mut(&id) else { return };
         if std::mem::take(&mut cleanup.counted) {
@@ -220,7 +232,7 @@ impl Core {
     }
 }
 
-/// Returns true if the error says nothing about what the store has carried out, or will.
+/// Returns true if the error does not tell whether the store has carried out the request, or will.
 fn is_silent(error: &StoreError) -> bool {
     use StoreErrorKind::{Quorum, TimedOut, Unreachable};
     matches!(error.kind, Unreachable | TimedOut | Quorum)

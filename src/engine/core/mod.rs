@@ -125,7 +125,7 @@ pub struct Core {
     adoptions: FxHashMap<OpId, Adoption>,
     tenures: FxHashMap<OpId, Tenure>,
     cleanups: FxHashMap<u64, Cleanup>,
-    /// How many of them are overdue.
+    /// The number of overdue clean-ups.
     overdue: usize,
     /// Whose acquire may yet arrive at a store, after its lease was released.
     doubts: Doubts,

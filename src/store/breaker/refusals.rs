@@ -1,11 +1,13 @@
-//! Acquires that a server refuses although it is there: when that is worth telling, and when it is over.
+//! Counts the acquires that a server refuses although it is there. Decides when the breaker reports
+//! the server as refusing, and when the refusals are over.
 //!
-//! Each kind of acquire counts by itself. A full Redis refuses exclusive leases and grants shared ones: it lets a script
-//! go on that has begun to write, and the script for shared leases begins with a write that needs no memory. So only an
-//! acquire of the kind that was refused shows that the server can be used again.
+//! Each kind of acquire is counted separately. A full Redis refuses exclusive leases and grants
+//! shared ones: once a script has written, Redis lets it go on, and the script for shared leases
+//! begins with a write that needs no memory. So only an accepted acquire of the refused kind shows
+//! that the server is usable again.
 //!
-//! At the edge of its memory a server refuses most acquires and grants some. So one that it takes in ends nothing unless
-//! [`CALM`] passes without a refusal.
+//! A server at the edge of its memory refuses most acquires and grants some. So an accepted acquire
+//! ends the refusals only if the server has refused none for [`CALM`].
 
 use std::time::Duration;
 
@@ -14,11 +16,12 @@ use tokio::time::Instant;
 use crate::lease::Mode;
 use crate::store::StoreErrorKind;
 
-/// How long after the last refusal a server is said to be usable again. If it is shorter, a server at the edge of its
-/// memory is told as refusing and usable in turn, several times a second. If it is longer, it is told later.
+/// How long after its last refusal a server is reported as usable again. If this is smaller, a
+/// server at the edge of its memory is reported as refusing and as usable in turn, several times a
+/// second. If it is larger, a server that works again is reported later.
 pub const CALM: Duration = Duration::from_secs(1);
 
-/// What an acquire asks for, as far as a server may refuse one and grant the other.
+/// The kind of lease that an acquire asks for. A server may refuse one kind and grant the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An exclusive lease.
@@ -28,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Both.
+    /// All kinds.
     pub const ALL: [Kind; 2] = [Kind::Exclusive, Kind::Shared];
 }
 
@@ -42,24 +45,25 @@ impl From<Mode> for Kind {
 #[derive(Debug, Default)]
 pub struct Refusals {
     of: [Refused; 2],
-    /// Why it refused last.
+    /// The reason of the last refusal.
     pub reason: Option<StoreErrorKind>,
 }
 
-/// Acquires of one kind that were refused since one was not.
+/// The refusals of one kind since the server last accepted an acquire of it while it was usable.
 #[derive(Debug, Default)]
 struct Refused {
     rounds: u32,
-    /// When the first of the last round was refused.
+    /// When the first acquire of the last round was refused.
     round: Option<Instant>,
-    /// When the last one was refused.
+    /// When the last acquire was refused.
     last: Option<Instant>,
-    /// Whether one was taken in since.
+    /// Whether an acquire was accepted since the last refusal.
     accepted: bool,
 }
 
 impl Refusals {
-    /// An acquire that was sent at `began` was refused at `now`. Returns true if the server gave another reason before.
+    /// Notes that an acquire that was sent at `began` was refused at `now`. Returns true if the
+    /// last refusal had another reason.
     pub fn add(&mut self, kind: Kind, began: Instant, reason: StoreErrorKind, now: Instant) -> bool {
         let refused = &mut self.of[kind as usize];
         if refused.round.is_none_or(|ended| began >= ended) {
@@ -70,7 +74,7 @@ impl Refusals {
         self.reason.replace(reason) != Some(reason)
     }
 
-    /// An acquire was taken in, by a server that is usable.
+    /// Notes that a usable server accepted an acquire.
     pub fn forget(&mut self, kind: Kind) {
         self.of[kind as usize] = Refused::default();
         if self.rounds() == 0 {
@@ -78,18 +82,18 @@ impl Refusals {
         }
     }
 
-    /// An acquire was taken in, by a server that refuses.
+    /// Notes that a refusing server accepted an acquire.
     pub fn accept(&mut self, kind: Kind) {
         self.of[kind as usize].accepted = true;
     }
 
-    /// Returns how many acquires in a row, of the kind with more of them, were refused.
+    /// Returns the number of rounds of refusals in a row, of the kind that has more of them.
     pub fn rounds(&self) -> u32 {
         self.of.iter().map(|refused| refused.rounds).max().unwrap_or(0)
     }
 
-    /// Returns when they are over, unless there are more; `None` as long as no acquire was taken in of a kind that was
-    /// refused at least `rounds` times.
+    /// Returns when the refusals are over if no other acquire is refused until then. Returns `None`
+    /// until an acquire of each kind that was refused in at least `rounds` rounds is accepted.
     pub fn end(&self, rounds: u32) -> Option<Instant> {
         let refused = || self.of.iter().filter(|refused| refused.rounds >= rounds);
         let last = self.of.iter().filter_map(|refused| refused.last).max()?;

@@ -1,10 +1,10 @@
 //! Limits how fast locks are broken, so that fences do not run ahead of the wall clock.
 //!
-//! The process of a broken lease may still hand it on, with the fences that were reserved with it.
-//! So no later lease may get these fences: they are lost. If a lock with waiters is broken 20,000
-//! times per second, it loses more than a million fences per second. The wall clock only counts a
-//! million microseconds per second. If fences are ahead of the clock, they go back when the process
-//! restarts.
+//! The process of a broken lease may still hand it on to its own waiters, with the fences that were
+//! reserved with it. So no later lease may get these fences: they are lost. If a lock with waiters
+//! is broken 20,000 times per second, it loses more than a million fences per second. The wall
+//! clock only counts a million microseconds per second. If fences are ahead of the clock, they go
+//! back when the process restarts.
 //!
 //! The limit uses the monotonic clock. If the wall clock is set back, all fences are ahead of it,
 //! but locks can still be broken.

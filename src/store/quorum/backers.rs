@@ -1,5 +1,5 @@
-//! Counts which nodes back each granted lease. If a node loses all its leases, the quorum knows
-//! which of its own leases lose their majority. Pure.
+//! Tracks which nodes back each granted lease. If a node loses all its leases, the quorum knows
+//! which of its own leases have no majority any more. Pure.
 
 use std::time::Duration;
 

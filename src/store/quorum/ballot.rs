@@ -233,7 +233,7 @@ impl Ballot {
         }
     }
 
-    /// Replaces the vote of a node that has lost its leases by `error`.
+    /// Replaces the vote of a node that has lost its leases with `error`.
     pub fn lost(&mut self, node: usize, error: StoreError, nodes: &Nodes) -> Verdict {
         let said = self.votes[node].as_ref().and_then(|vote| vote.as_ref().ok());
         if self.is_settled() || !said.is_some_and(is_of_lease) {
@@ -247,7 +247,7 @@ impl Ballot {
         self.count_accepted(nodes)
     }
 
-    /// A node answered whether it accepts the lease's fence.
+    /// Handles a node's answer to the lease's fence.
     pub fn accepted(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Verdict {
         let Stage::Accepting(round) = &mut self.stage else { return Verdict::Open };
         if round.said[node] != Said::Asked {

@@ -41,7 +41,7 @@ struct Draft {
 struct Sent {
     node: usize,
     tags: Vec<Tag>,
-    /// Whether the answers count that tell of leases.
+    /// Whether answers about leases count.
     trusted: bool,
 }
 
@@ -74,8 +74,8 @@ impl Post {
         self.send(Draft { node, timeout, requests, tags });
     }
 
-    /// Forgets an answered call. Returns its node, the meaning of each answer, and whether the
-    /// answers count that tell of leases.
+    /// Forgets an answered call. Returns its node, the meaning of each answer, and whether answers
+    /// about leases count.
     pub fn answered(&mut self, call: u64) -> Option<(usize, Vec<Tag>, bool)> {
         self.sent.remove(&call).map(|Sent { node, tags, trusted }| (node, tags, trusted))
     }

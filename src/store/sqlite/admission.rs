@@ -13,16 +13,16 @@
 //! lost. Then the store unlocks its owner's file, and the waiting stores go on. That also frees
 //! what it had in the old files, in case they come back.
 //!
-//! A store that has had nothing in the files for a while closes them and records that. Nothing
-//! wakes it any more.
+//! A store that has had no leases or waiters in the files for a while closes them and records that.
+//! Nothing wakes it any more.
 //!
 //! **An owner's file stays locked as long as a row of a live lease names it.** If the file is no
 //! longer in its place, the store makes a new owner. The file of the former owner may come back: an
 //! operator may move the directory away and back. If the file were unlocked by then, it would look
-//! like the file of a dead process. So the store keeps it open until a transaction has given its
-//! rows to the new owner. Meanwhile, other stores do not find the file that the rows name, or find
-//! it locked. The rows count in both cases. If the store can't tell where the file is, it keeps its
-//! owner.
+//! like the file of a dead process. So the store keeps the file locked until a transaction has
+//! given the rows to the new owner. Until then, other stores do not find the file that the rows
+//! name, or find it locked. The rows count in both cases. If the store can't tell whether the file
+//! is in its place, it keeps its owner.
 
 use std::fs::File;
 use std::io;
@@ -170,8 +170,8 @@ impl Keeper {
             Obstacle::OtherFiles { pid } => format!(
                 "the lock file {path} or its -wal or -shm was moved, replaced or removed while process {pid} was \
                  using it, or that process sees the files on another device, as with two mounts of a network \
-                 file system; locks are granted again when that process has noticed, after about 0.1 s; if it \
-                 is stopped, resume or end it; if there are two mounts, use only one"
+                 file system; locks are granted again when that process has noticed, after about 0.1 s; if \
+                 that process is stopped, resume or end it; if there are two mounts, use only one"
             ),
             Obstacle::Unreadable { file, why } => format!(
                 "can't tell whether another process uses the lock file {path}, because {} can't be read ({why}); \

@@ -1,5 +1,5 @@
-//! Rows of processes that read different boot ids, although they share the kernel: they are in
-//! containers that have an id of their own, or may not read the id.
+//! Tests rows of processes that share the kernel but read different boot ids: some are in
+//! containers with a boot id of their own, and some may not read the id.
 
 use super::super::super::Ask;
 use super::super::boot;
@@ -9,8 +9,8 @@ use super::tests::{Detached, Ledger, acquire, busy, granted};
 use super::*;
 use crate::lease::Ttl;
 
-/// A lock file on a local file system; a process in a container, whose record names its boot; and a
-/// process on the host, to which the boot has another name.
+/// A lock file on a local file system, and two processes that use it: one in a container, and one
+/// on the host, which reads another boot id.
 struct Machine {
     ledger: Ledger,
     theirs: Owner,
@@ -35,7 +35,8 @@ impl Machine {
         self.ledger.ask(self.mine.id(), self.host, ms, request)
     }
 
-    /// Returns for how many ms the lock is still held, as the host sees it.
+    /// Returns how many ms the lock is still held, as the process on the host sees it; `None` if it
+    /// is free.
     fn left(&self, ms: u64) -> Option<u128> {
         match self.on_host(ms, &request(Token::random(), false)) {
             Reply::Busy { remaining } => remaining.map(|left| left.as_millis()),
@@ -119,7 +120,7 @@ fn a_lease_of_no_process_from_an_earlier_boot_has_ended() {
     assert_eq!(machine.left(100), None);
 }
 
-/// The boots that two processes of one boot see if one of them may not read the boot's id.
+/// Returns the boot ids that two processes read in one boot, if one of them may not read the id.
 fn half_named() -> [(Uuid, Uuid); 2] {
     let named = Uuid::new_v4();
     [(named, Uuid::nil()), (Uuid::nil(), named)]
@@ -129,7 +130,7 @@ fn half_named() -> [(Uuid, Uuid); 2] {
 fn a_process_that_cannot_read_the_boot_counts_the_leases_of_others_and_they_count_its() {
     for (theirs, mine) in half_named() {
         let (ledger, me) = (Ledger::new(), Uuid::new_v4());
-        // Its file is missing.
+        // The owner's file is missing.
         granted(&ledger.ask(Uuid::new_v4(), theirs, 50_000, &acquire("k", 1_000)));
         assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("k", 1_000))), 600_000);
         ledger.sweep(me, mine, 50_400);
@@ -138,7 +139,7 @@ fn a_process_that_cannot_read_the_boot_counts_the_leases_of_others_and_they_coun
 
         let holder = ledger.owner();
         granted(&ledger.ask(holder.id(), theirs, 50_000, &acquire("l", 1_000)));
-        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000))), 1_000_000, "believed");
+        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000))), 1_000_000, "its whole ttl");
         drop(holder);
         granted(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000)));
     }
@@ -160,7 +161,7 @@ fn a_detached_lease_ends_in_time_though_not_all_processes_can_read_the_boot() {
         assert_eq!(lease.left(mine, 3_700, 100), Some(500));
         assert_eq!(lease.left(theirs, 3_800, 200), Some(400));
         assert_eq!(lease.left(mine, 4_200, 600), None);
-        // It goes on in the next boot.
+        // In the next boot, the lease lives on.
         let lease = Detached::new(theirs, 600);
         assert_eq!(lease.left(mine, 5, 200), Some(600));
     }

@@ -97,7 +97,8 @@ impl FileNames {
 pub struct Files {
     names: Arc<FileNames>,
     pub ids: FileIds,
-    /// Keep the system from giving the ids to new files after SQLite has closed these files.
+    /// Handles that keep the system from giving the ids to new files after SQLite has closed these
+    /// files.
     _pins: Arc<[Pin]>,
 }
 
@@ -157,15 +158,15 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
     path.into()
 }
 
-/// A handle that pins a file's id: while it is open, the system gives the id to no new file. It is
-/// opened with `O_PATH`, so closing it drops no POSIX lock of this process.
+/// A handle that pins the id of a file: while the handle is open, the system gives the id to no new
+/// file. The handle is opened with `O_PATH`, so closing it drops no POSIX lock of this process.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[derive(Debug)]
 struct Pin(#[allow(dead_code, reason = "being open is its use")] OwnedFd);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl Pin {
-    /// Returns a pin of the file at `path`; `None` if that file is not `id`.
+    /// Returns a pin of the file at `path`; `None` if that file does not have the id `id`.
     fn of(path: &Path, id: FileId) -> io::Result<Option<Self>> {
         use rustix::fs::{Mode, OFlags};
         use rustix::io::Errno;

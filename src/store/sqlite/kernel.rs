@@ -1,8 +1,8 @@
-//! Whether all processes that use a lock file belong to one kernel, and so share its clock.
+//! Tells whether all processes that use a lock file run on one kernel, and so share its clock.
 //!
-//! The id of the boot alone does not tell. Containers of LXC and systemd-nspawn each get a boot id of
-//! their own, although they share the kernel, its clock and its locks; other processes may not read
-//! the id. But on a local file system, there is no other kernel.
+//! The boot id does not tell this by itself. Containers of LXC and systemd-nspawn each get a boot
+//! id of their own, although they share the kernel, its clock and its locks. Some processes may not
+//! read the id. But a local file system is used by one kernel only.
 
 use std::path::Path;
 
@@ -10,27 +10,28 @@ use uuid::Uuid;
 
 use super::{boot, network};
 
-/// What is known of the kernel; see the module.
+/// What this process knows of the kernels that use a lock file. See the module.
 #[derive(Debug)]
 pub struct Kernel {
-    /// The boot id that this process reads, nil if it can't.
+    /// The boot id that this process reads; nil if it can't read one.
     own: Uuid,
+    /// Whether no other kernel uses the lock file.
     is_only: bool,
 }
 
 impl Kernel {
-    /// Returns what is known of the kernels that use the file system of `directory`.
+    /// Finds out whether other kernels may use the file system of `directory`.
     pub fn of(directory: &Path) -> Self {
         Self { own: boot::id(), is_only: network::is_local(directory) }
     }
 
-    /// Returns whether all processes that use the lock file belong to this kernel. Then the clock of
-    /// another boot id is that of this boot, or that of an earlier boot.
+    /// Returns whether all processes that use the lock file run on this kernel. If so, a row with
+    /// another boot id is of this boot or of an earlier boot of this machine.
     pub fn is_only(&self) -> bool {
         self.is_only
     }
 
-    /// Returns whether a live process with the boot id `boot` may belong to this kernel.
+    /// Returns whether a live process with the boot id `boot` may run on this kernel.
     pub fn may_have(&self, boot: Uuid) -> bool {
         self.is_only || boot::may_be_one(boot, self.own)
     }

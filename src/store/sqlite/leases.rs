@@ -225,7 +225,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Frees what an owner had whose process is gone.
+    /// Frees the leases and waiters of an owner whose process is gone.
     pub fn free(&mut self, owner: Uuid, handle: File) {
         self.peers.bury(owner, handle);
     }

@@ -10,23 +10,25 @@
 //! - `schema`: the file's layout, and which files are refused;
 //! - `owner`: the file that shows other stores that a store lives;
 //! - `owners`: which other owners live, and which keep this store from its files;
-//! - `record`: what an owner's file says of the files that its store uses;
+//! - `record`: what an owner's file records about the files that its store uses;
 //! - `identity`: which files the names lead to;
 //! - `lock_file`: which clients share a store;
-//! - `admission`: when a store may use them, and what happens when they are replaced;
-//! - `usage`: what this store has in them;
+//! - `admission`: when a store may use the files, and what happens when they are replaced;
+//! - `usage`: what this store has in the files;
 //! - `syscalls`, `probe`: locks that belong to the open file and not to the process;
 //! - `peers`: which owners live, as far as one transaction knows;
-//! - `boot`: which run of the machine this is;
+//! - `boot`: which boot of the machine this is;
+//! - `kernel`: whether other kernels use the file;
+//! - `network`: the kind of file system that the file is on;
 //! - `directory`: where the default file lies, and when it is refused;
 //! - `failure`: SQLite's errors in the contract's words.
 //!
 //! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host
-//! share and no process can set. It begins anew at each boot, so every lease names its boot. What a
-//! process held is free in another boot. Some processes can't read the id of their boot; `peers`
-//! has rules for them. A detached lease belongs to no process and outlives the
-//! boot: see [`peers`](self::peers). So its commit waits for the disk, and the lease names the wall
-//! clock at which it ends. Apart from that, the wall clock only makes fences grow.
+//! share and no process can set. It begins anew at each boot, so every lease names its boot. The
+//! leases of a process are free in another boot. Some processes can't read the id of their boot;
+//! [`peers`](self::peers) has rules for them. A detached lease belongs to no process and outlives
+//! the boot. So its commit waits for the disk, and the lease names the wall clock at which it ends.
+//! Apart from that, the wall clock only makes fences grow.
 //!
 //! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the
 //! database, in `PATH.owners/`, and the leases of its process name that file. The kernel drops the

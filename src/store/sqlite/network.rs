@@ -1,8 +1,9 @@
-//! Which kind of file system a file lies on.
+//! Finds out which kind of file system a file is on.
 
 use std::path::Path;
 
-/// The numbers of file systems, as <linux/magic.h> and the kernel's sources of CIFS name them.
+/// The numbers of network file systems, as <linux/magic.h> and the kernel's sources of CIFS name
+/// them.
 #[cfg(target_os = "linux")]
 const NETWORK: [(u32, &str); 7] = [
     (0x6969, "NFS"),
@@ -16,8 +17,9 @@ const NETWORK: [(u32, &str); 7] = [
 
 /// The numbers of local file systems, as <linux/magic.h> and the sources of the kernel, ZFS and
 /// bcachefs name them: ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs, ramfs, JFS,
-/// ReiserFS, NILFS2, UBIFS, eCryptfs, NTFS3, FAT and exFAT. All others may be shared, as FUSE and
-/// virtiofs are by virtual machines, or GFS2, OCFS2, Lustre and GPFS by a cluster.
+/// ReiserFS, NILFS2, UBIFS, eCryptfs, NTFS3, FAT and exFAT. Other file systems may have several
+/// kernels: virtual machines share FUSE and virtiofs, and clusters share GFS2, OCFS2, Lustre and
+/// GPFS.
 #[cfg(target_os = "linux")]
 const LOCAL: [u32; 17] = [
     0xef53,
@@ -39,34 +41,34 @@ const LOCAL: [u32; 17] = [
     0x2011_bab0,
 ];
 
-/// The number of the file system that `path` lies on.
+/// Returns the number of the file system that `path` is on.
 #[cfg(target_os = "linux")]
 fn number_of(path: &Path) -> Option<u32> {
     Some(rustix::fs::statfs(path).ok()?.f_type as u32)
 }
 
-/// Returns the name of the network file system that `path` lies on, if it is known to lie on one.
-/// Blocks if the file system hangs, so ask for a file that has just been read.
+/// Returns the name of the network file system that `path` is on; `None` if it is on no known one.
+/// Blocks if the file system hangs, so ask for a file that was just read.
 #[cfg(target_os = "linux")]
 pub fn name_of(path: &Path) -> Option<&'static str> {
     let number = number_of(path)?;
     NETWORK.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
 }
 
-/// Returns whether it is certain that no other kernel uses the file system of `path`. Then a file that
-/// is locked there is locked by a process of this kernel.
+/// Returns whether certainly no other kernel uses the file system of `path`. If so, each lock on a
+/// file there belongs to a process of this kernel.
 #[cfg(target_os = "linux")]
 pub fn is_local(path: &Path) -> bool {
     number_of(path).is_some_and(|number| LOCAL.contains(&number))
 }
 
-/// Returns `None`: it is not known on this system.
+/// Returns `None`: the name is unknown on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn name_of(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// Returns `false`: it is not known on this system.
+/// Returns `false`: this system does not tell.
 #[cfg(not(target_os = "linux"))]
 pub fn is_local(_: &Path) -> bool {
     false

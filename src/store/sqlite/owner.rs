@@ -1,8 +1,8 @@
 //! A store's sign of life: a file that it keeps locked.
 //!
 //! The operating system drops the lock when the process ends, however it ends and in whatever pid
-//! namespace it runs. A pid proves neither. The file names itself in its record, so that other
-//! processes can tell it from an unlocked copy.
+//! namespace it runs. A pid can't show that for certain. The record in the file names the file
+//! itself, so that other processes can tell it from an unlocked copy.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -92,8 +92,8 @@ impl Owner {
         }
     }
 
-    /// Returns whether the file is shorter or longer than its record: another program has written
-    /// into it.
+    /// Returns whether the file is shorter or longer than its record, because another program has
+    /// written into it.
     #[cfg(unix)]
     pub fn is_damaged(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.len() != record::LENGTH as u64)

@@ -180,8 +180,7 @@ fn is_older(file: &File, age: Duration) -> bool {
 }
 
 /// Looks at all owners in `directory` except `except`. Stops at the first one that uses, or may
-/// use, files other than `named`. `kernel` is the one that uses the
-/// file system.
+/// use, files other than `named`. `kernel` tells which owners may run on this kernel.
 ///
 /// # Errors
 /// If the directory can't be read.
@@ -208,8 +207,8 @@ pub fn survey(
     Ok(survey)
 }
 
-/// Returns how an owner keeps a store that uses `named` from its files, if it does. `found` tells about
-/// the owner's file at `path`.
+/// Returns how an owner keeps a store that uses `named` from its files; `None` if it does not.
+/// `found` is the liveness of the owner, whose file is at `path`.
 #[cfg(unix)]
 fn obstacle(path: &Path, found: Liveness, named: &FileIds, kernel: &Kernel) -> Option<Obstacle> {
     let unreadable = |why| Some(Obstacle::Unreadable { file: path.into(), why });

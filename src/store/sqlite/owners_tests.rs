@@ -91,10 +91,10 @@ fn an_owner_that_cannot_read_the_boot_is_an_obstacle_and_meets_obstacles() {
         obstacle(&path, liveness(&directory, owner.id()), &named, &Kernel::named(boot, is_only)).is_some()
     };
     assert!(is_obstacle(here, here, false));
-    assert!(is_obstacle(Uuid::nil(), here, false), "it can't read the boot");
-    assert!(is_obstacle(here, Uuid::nil(), false), "this process can't");
-    assert!(!is_obstacle(there, here, false), "its files may be those of another kernel");
-    assert!(is_obstacle(there, here, true), "it is in a container with a boot id of its own");
+    assert!(is_obstacle(Uuid::nil(), here, false), "the owner can't read the boot");
+    assert!(is_obstacle(here, Uuid::nil(), false), "this process can't read the boot");
+    assert!(!is_obstacle(there, here, false), "the owner may run on another kernel");
+    assert!(is_obstacle(there, here, true), "the owner is in a container with a boot id of its own");
     drop(owner);
     fs::remove_dir_all(directory).unwrap();
 }

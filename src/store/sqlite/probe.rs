@@ -25,8 +25,9 @@ pub fn locks_belong_to_open_files(directory: &Path) -> bool {
     known_or(known.get_or_insert_default(), FileId::of(&found).device, || try_out(directory))
 }
 
-/// Returns the known answer for `device`, or asks for it. After an error, returns false, and the
-/// next call asks again: the process may have no descriptor left for a moment.
+/// Returns the answer for `device`, and asks only if it is not known. After an error, returns false
+/// and remembers nothing, so the next call asks again: the process may have too few descriptors at
+/// the moment.
 fn known_or(known: &mut FxHashMap<u64, bool>, device: u64, ask: impl FnOnce() -> io::Result<bool>) -> bool {
     if let Some(answer) = known.get(&device) {
         return *answer;

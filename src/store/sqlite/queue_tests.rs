@@ -261,7 +261,7 @@ fn a_place_ends_by_time_though_its_process_lives_and_cannot_read_the_boot() {
     let (a, b, c) = (Token::random(), Token::random(), Token::random());
     ledger.ask(mine.id(), here, 0, &ask("k", a, Mode::Exclusive, 60_000, None));
     ledger.ask(theirs.id(), Uuid::nil(), 1, &wait("k", b, 1));
-    // The waiter polls no more.
+    // The waiter stops polling.
     let late = WAITER_LIFE.as_millis() as u64 + 1;
     for ms in [late / 2, late - 1, late] {
         ledger.ask(mine.id(), here, ms, &wait("k", c, 2));

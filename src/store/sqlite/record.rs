@@ -48,7 +48,7 @@ pub struct Record {
     /// Records of older versions have none.
     pub itself: Option<FileId>,
     pub process: ProcessId,
-    /// The boot of the kernel that the file ids are of.
+    /// The boot of the kernel that gave the file ids.
     pub boot: Uuid,
     /// The files that the store uses; `None` if it has nothing in them.
     pub files: Option<FileIds>,
@@ -81,7 +81,7 @@ impl Record {
         let mut bytes = self.to_string().into_bytes();
         bytes.resize(LENGTH, b'\n');
         file.write_all_at(&bytes, 0)?;
-        // Somebody else may have written beyond the end.
+        // Another program may have written beyond the end.
         file.set_len(LENGTH as u64)
     }
 

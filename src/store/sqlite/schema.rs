@@ -90,8 +90,8 @@ impl From<rusqlite::Error> for Refusal {
     }
 }
 
-/// Makes the database behind `connection` a lock file, if it is one already or is still empty. Returns
-/// whether it was empty.
+/// Prepares the database behind `connection` as a lock file, if it is empty or already a lock file.
+/// Returns whether it was empty.
 pub fn prepare(connection: &Connection) -> Result<bool, Refusal> {
     let is_new = is_empty(connection)?;
     if is_new {

@@ -90,7 +90,7 @@ pub struct Session {
     /// Owners whose processes were gone when this store was admitted. The next transaction frees
     /// their leases.
     dead: Vec<(Uuid, File)>,
-    /// Whether the database has still to get its size; see [`Session::give_size`].
+    /// Whether the database file still has to grow to its full size; see [`Session::give_size`].
     is_new: bool,
     boot: Uuid,
     kernel: Arc<Kernel>,
@@ -219,7 +219,7 @@ impl Session {
         result
     }
 
-    /// Empties the log, which may fill a small disk. Returns whether that succeeded.
+    /// Empties the log, which may fill a small disk. Returns whether the log is empty now.
     fn put_log_back(&self) -> bool {
         let busy = self.connection.query_row(schema::PUT_BACK, [], |row| row.get::<_, i64>(0));
         busy.is_ok_and(|busy| busy == 0)
@@ -313,9 +313,10 @@ impl Session {
         Ok(ends.map(|ends| Instant::from_micros(ends.cast_unsigned())))
     }
 
-    /// Lets a new database file grow to its size: on a full disk, the log could not be copied into a
-    /// smaller file. Only an admitted store may do this. If the database was removed, two stores may
-    /// have different logs and the same index, and the wrong log would be copied.
+    /// Lets a new database file grow to the size of the database. If the disk were full before
+    /// that, the log could not be copied into the file. Only an admitted store may do this: if the
+    /// database was removed, two stores may have different logs and the same index, and the wrong
+    /// log would be copied.
     pub fn give_size(&mut self) {
         if self.is_new {
             self.is_new = false;
@@ -374,7 +375,7 @@ impl Session {
     pub fn retire(&mut self, owner: Owner, former: Vec<Owner>, deadline: Instant) {
         let ids = former.iter().map(Owner::id).collect();
         let work = Work { former: ids, retire: true, ..Work::default() };
-        // If it fails, the next one who looks finds the file unlocked, and does it.
+        // If this fails, the next store that looks finds the files unlocked, and does the same.
         if self.transact(&owner, work, deadline).is_ok() {
             self.shorten_log(&owner);
             former.into_iter().chain([owner]).for_each(Owner::retire);

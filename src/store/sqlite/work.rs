@@ -13,7 +13,7 @@ use crate::lease::{Instant, Key};
 pub struct Work<'a> {
     /// Requests to carry out.
     pub batches: Vec<&'a [Request]>,
-    /// Locks of which a lease may have ended.
+    /// Locks with a lease that may have ended.
     pub looks: Vec<Key>,
     /// Owners whose processes are gone.
     pub dead: Vec<(Uuid, File)>,
@@ -27,7 +27,7 @@ pub struct Work<'a> {
 
 impl Work<'_> {
     /// Returns the same work without batches, looks and dead owners. The next transaction that
-    /// looks finds the dead owners again.
+    /// looks for dead owners finds these again.
     pub fn bare(&self) -> Self {
         let Self { former, sweep, retire, .. } = self;
         Self { former: former.clone(), sweep: *sweep, retire: *retire, ..Self::default() }

@@ -75,7 +75,8 @@ pub async fn exclusion_counts_from_the_last_renewal(place: &dyn Fixture) {
 pub async fn exclusion_among_many_contenders_on_two_handles(place: &dyn Fixture) {
     let (stores, key, inside, last) =
         ([place.open(), place.open()], fresh_key("k"), Cell::new(0), Cell::new(Fence(0)));
-    // One after the other: in the engine no two stores of a process make a lock file at once.
+    // Open one store after the other: the engine never lets two stores of a process create a lock
+    // file at the same time.
     for store in &stores {
         assert_eq!(ask(store, Request::Ping).await, Reply::Ready);
     }

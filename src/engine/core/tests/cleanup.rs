@@ -1,4 +1,4 @@
-//! Clean-ups that a store does not answer, or refuses.
+//! Tests clean-ups whose release the store refuses or does not answer.
 
 use super::*;
 use crate::engine::core::cleanup::MOST_OVERDUE;
@@ -9,7 +9,7 @@ fn refused(kind: StoreErrorKind) -> Answer {
 }
 
 impl World {
-    /// Answers everything with `answer` for `ms`. Returns how many releases were sent.
+    /// Answers every request with `answer` for `ms`. Returns the number of releases that were sent.
     fn answer_all_for(&mut self, ms: u64, answer: fn() -> Answer) -> usize {
         let (end, mut releases) = (self.now + Duration::from_millis(ms), 0);
         loop {
@@ -29,7 +29,7 @@ impl World {
         releases
     }
 
-    /// Gives up an acquire that the store has not answered. Returns the request.
+    /// Sends an acquire that times out. Returns its request.
     fn give_up(&mut self) -> Request {
         self.acquire(Wait::Never);
         let batch = self.only_batch();
@@ -45,7 +45,7 @@ fn a_store_that_is_silent_for_longer_than_the_lease_lives_is_asked_until_it_answ
     let mut world = World::new();
     let acquire = world.give_up();
     world.answer_all_for(10 * u64::from(TTL), timed_out);
-    // It goes on now, and first carries out what it was sent.
+    // The store resumes, and first carries out the pending acquire.
     world.ask(acquire.clone()).unwrap();
     assert_eq!(world.table.len(), 1);
     let thawed = world.now;
@@ -53,7 +53,8 @@ fn a_store_that_is_silent_for_longer_than_the_lease_lives_is_asked_until_it_answ
     assert!(world.now.since(thawed) <= Duration::from_secs(2), "{:?}", world.now.since(thawed));
     world.exchange();
     assert!(world.table.is_empty());
-    // Or it carries it out after that release: then the next one ends it.
+    // The store may also carry out the acquire after that release. Then the next release ends the
+    // lease.
     world.ask(acquire).unwrap();
     world.pass_until_due();
     world.exchange();

@@ -8,10 +8,10 @@ use super::{Council, SHORTEST_PATIENCE};
 use crate::lease::Instant;
 use crate::store::{Ask, Notice, Request};
 
-/// If a lease in the way ends within this time, a request with too few nodes waits for it: the
-/// lease does not end at all nodes at the same time, and no node tells that it ended. If this is
+/// If a lease in the way ends within this time, a request with too few nodes waits for the end:
+/// leases do not end at all nodes at the same time, and no node sends a notice of it. If this is
 /// smaller, the request gives up nodes that it could keep. If it is larger, it keeps them from
-/// others longer.
+/// other requests for longer.
 const NEAR: Duration = Duration::from_millis(5);
 
 impl Council {
@@ -67,8 +67,8 @@ impl Council {
         }
     }
 
-    /// Asks once more, before the request gives way, the nodes at which a lease in the way has
-    /// ended since. Returns whether there are any.
+    /// Asks once more, before the request gives way: the nodes at which a lease in the way has
+    /// ended since the last answer. Returns whether there are any.
     pub(super) fn ask_again(&mut self, now: Instant, id: u64) -> bool {
         let patience = self.patience();
         let Some(motion) = self.motions.get_mut(&id) else { return false };

@@ -16,9 +16,9 @@ pub struct Motion {
     /// Whether it was a failed adoption: a lease that a node still grants it has to be released at
     /// once.
     pub refused: bool,
-    /// Whether the nodes at which a lease in the way was about to end were asked again.
+    /// Whether the request has asked again the nodes at which a lease in its way was about to end.
     pub asked_again: bool,
-    /// Whether it has waited for the rest of the nodes. If so, its duration does not measure the
+    /// Whether the request has waited for more nodes. If so, its duration does not measure the
     /// network.
     pub held: bool,
 }
