@@ -72,9 +72,9 @@ export interface Lease {
    * then.
    * @throws {StoreUnavailableError} the store could not be reached, or refused. The lease is no
    * longer held here, and the engine repeats the release. After a refusal (missing rights, a
-   * changed password, no memory left, a replica), it repeats the release until the lease would have ended by its
-   * ttl. Otherwise it repeats the release until the store answers, also after the client has
-   * closed. This does not keep the process alive.
+   * changed password, no memory left, a replica), it repeats the release until the lease would have
+   * ended by its ttl. Otherwise it repeats the release until the store answers, also after the
+   * client has closed. This does not keep the process alive.
    */
   release(): Promise<boolean>
   /**
