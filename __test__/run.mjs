@@ -24,16 +24,25 @@ import { findRedis, installRedis } from './support/redis-server.mjs'
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const HERE = join(ROOT, '__test__')
 const PARTS = ['behaviour', 'worker', 'http', 'package', 'process', 'browser', 'chaos']
-/** Those that have the machine to themselves. */
+/** The parts that run while no other tests run. */
 const ALONE = ['process', 'browser', 'chaos']
-/** Of these, what mostly waits for grace periods, drains and ttls, and measures nothing: several at a time. */
+/**
+ * The files of these parts that mostly wait for grace periods, drains and ttls, and measure
+ * nothing. Several of them run at a time.
+ */
 const WAITING = 'cli crash detach drain ends fake-clock rolling schedule sharing sqlite threads traces'
   .split(' ')
   .map((name) => `process/${name}`)
-/** Of these, what waits for the clock for a minute: it runs beside those that share the machine, if some of them run at all. */
+/**
+ * The files of these parts that wait for the clock for a minute. They run beside the parts that
+ * share the machine, if any of those run.
+ */
 const BESIDE = ['process/ticks.test.mjs']
 
-/** On Node 20 also that of a whole file, whose tests of LEASEHOLD_TEST_SECONDS may run one after the other. */
+/**
+ * The longest time that a test may take, in ms. On Node 20 it also limits a whole file, whose tests
+ * of LEASEHOLD_TEST_SECONDS may run one after the other.
+ */
 const MOST_MS = 300_000 + Number(process.env.LEASEHOLD_TEST_SECONDS ?? 0) * 20_000
 
 const given = process.argv.slice(2)
@@ -100,7 +109,7 @@ delete env.LEASEHOLD_URL
 delete env.REDIS_URL
 delete env.NODE_ENV
 
-/** The test programs in tests/: those of cargo's --test. */
+/** Returns the names of the test programs in tests/, for cargo's --test. */
 function rustTests() {
   const entries = readdirSync(join(ROOT, 'tests'), { withFileTypes: true })
   const isProgram = (entry) =>
@@ -109,7 +118,10 @@ function rustTests() {
 }
 
 const results = []
-/** Runs a command. What it says is shown as it says it, or, of one that runs `beside` another, when both have ended. */
+/**
+ * Runs a command and shows its output at once. If the command runs `beside` another one, shows its
+ * output when both have ended.
+ */
 async function step(what, command, args, { beside } = {}) {
   const heading = `\n── ${what}`
   if (!beside) console.log(heading)
@@ -131,12 +143,13 @@ const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
 const whole = chosen.length === 0
 
 if (whole && !skipRust) {
-  // They wait for clocks and servers more than they work.
+  // The tests mostly wait for clocks and servers.
   env.RUST_TEST_THREADS ??= '6'
-  // With the deliberate mistakes, which are made only where a test asks for them: to build it all twice takes minutes.
+  // Build with the deliberate mistakes, which are made only where a test asks for them: to build
+  // everything twice takes minutes.
   const cargo = ['test', '--quiet', '--features', 'mutants']
   await step('Rust: build', 'cargo', [...cargo, '--no-run'])
-  // The simulation keeps the processor busy while the others wait for servers.
+  // The simulation keeps a processor busy while the other tests wait for servers.
   const others = rustTests().filter((name) => name !== 'simulation')
   const units = ['--lib', ...others.flatMap((name) => ['--test', name])]
   const simulation = step('Rust: simulation', 'cargo', [...cargo, '--test', 'simulation'])
@@ -157,18 +170,19 @@ async function stepOfNode(what, files, atOnce, options) {
   await step(`Node ${process.version}: ${count} of ${what}`, process.execPath, ['--test', ...words, ...files], options)
 }
 
-// What measures time, counts turns or breaks servers goes one file at a time: a machine of two cores runs the servers and
-// children beside it. All else mostly waits.
+// Tests that measure time, count turns or break servers run one file at a time: on a machine of two
+// cores, their servers and children run beside them. All other tests mostly wait.
 const named = (names) => (file) => names.some((name) => relative(HERE, file).replaceAll(sep, '/').startsWith(name))
 const together = files.filter((file) => !named(ALONE)(file))
 const beside = together.length > 0 ? files.filter(named(BESIDE)) : []
 const waiting = files.filter(named(WAITING))
 const alone = files.filter((file) => named(ALONE)(file) && ![...beside, ...waiting].includes(file))
 console.log(`\nRedis: ${redis}`)
-const shared = stepOfNode('what can share the machine', together, 2)
-await Promise.all([shared, stepOfNode('what waits beside that', beside, 1, { beside: shared })])
-await stepOfNode('what mostly waits', waiting, 3)
-await stepOfNode('what can not', alone, 1)
+// On two cores, more than three at a time would only make each other late.
+const shared = stepOfNode('tests that share the machine', together, 3)
+await Promise.all([shared, stepOfNode('tests that wait beside them', beside, 1, { beside: shared })])
+await stepOfNode('tests that mostly wait', waiting, 3)
+await stepOfNode('tests that run alone', alone, 1)
 
 console.log('\n── summary')
 for (const { what, ok, seconds, signal } of results) {

@@ -13,8 +13,9 @@ import { type Callback, callWith, runWith, type Work } from './section'
 import type { Sections } from './sections'
 import type { Ticket } from './ticket'
 
-/** Whose locks they are. */
+/** The client that an acquirer asks for. */
 export interface Host extends Owner {
+  /** Set by the client. See {@link Owner.isDrained}. */
   isDrained: boolean
   /** Functions that the client calls when it begins to close. */
   readonly pauses: Pauses
@@ -62,7 +63,10 @@ export class Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, flags: this.defaults.flags | Flag.OutlivesProcess })
   }
 
-  /** What acquire() and tryAcquire() do, of what was checked already. A worker has the lease observed. */
+  /**
+   * Acquires one lock with options that were checked before. Resolves with `null` if another client
+   * holds it and `asked` does not wait. A worker passes an observer of the lease.
+   */
   request(key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     const host = this.#host
     host.checkOpen(key)
@@ -84,7 +88,7 @@ export class Acquirer {
     return followed(calling, (telling) => Lease.adopt(host, ticket, telling))
   }
 
-  /** Runs `work` as a section under the lease that was detached into `ticket`. */
+  /** Adopts the lease that was detached into `ticket`, and runs `work` under it as a section. */
   withAdopted<T>(ticket: Ticket, asked: Asked, work: Work<Lease, T>): Promise<T> {
     const section = { ...asked, flags: asked.flags | Flag.Section }
     return runWith(this.#host, async () => this.adopt(ticket, section), work)
@@ -138,7 +142,10 @@ export class Acquirer {
     return MultiLease.request(host, keys, asked)
   }
 
-  /** For both forms: who declares a `done` is called back. What they are is up to the types in index.d.ts. */
+  /**
+   * Runs both forms of withLock(). If the work declares a `done` parameter, it is called with a
+   * callback. The types in index.d.ts tell what the arguments are.
+   */
   withLock(key: string | readonly string[], second: unknown, third?: unknown): Promise<unknown> | undefined {
     // Of one that is neither, the message has to be about a function.
     const isAlone = third === undefined && !isPlain(second)

@@ -1,4 +1,5 @@
-// Asking for a key of which only one is to have it, ever: whoever finds it taken goes away. So "taken" has to be true.
+// Acquires a key that only one client may ever get. The others give up when they find it taken, so
+// the answer "taken" has to be true.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
@@ -9,12 +10,12 @@ import { Flag } from './native'
 import { type Pauses, type Retry, trying } from './retry'
 import type { Sections } from './sections'
 
-/** What is asked through. */
+/** What a claim uses of its client. */
 export interface Desk {
   readonly acquirer: Acquirer
   readonly pauses: Pauses
   readonly sections: Sections
-  /** What the client is called at the store. */
+  /** The name of the client at the store. */
   readonly name: string
   readonly isQuorum: boolean
   inspect(key: string): Promise<api.LockInfo | null>
@@ -23,34 +24,46 @@ export interface Desk {
 export interface Claim {
   readonly key: string
   readonly ttl: number
-  /** How long to try again when the store fails, in ms or `Infinity`. */
+  /** How long to try again after an error of the store, in ms or `Infinity`. */
   readonly wait: number
   readonly signal: AbortSignal | undefined
 }
 
-/** How a store that fails is tried again: soon, since somebody may be waiting for the tick of a clock. */
+/**
+ * The pauses between the tries if the store fails. They are short, because a schedule may have to
+ * run at a certain time.
+ */
 const RETRY: Retry = { retries: Number.POSITIVE_INFINITY, minDelay: 25, maxDelay: 500, factor: 2, jitter: 0.5 }
 
-/** How long what a split vote leaves at the nodes of a quorum takes to be cleaned up, with plenty to spare. */
+/**
+ * How long the clean-up after a split vote in a quorum takes at most, in ms. If this is smaller, a
+ * lock that nobody holds may count as taken. If it is larger, a client finds out later that the
+ * lock is taken.
+ */
 const SPLIT_MS = 50
 
 const TAKEN = 'taken'
 
 /**
- * The lease, or `null` if somebody else has it for sure. Rejects if that could not be found out: then nobody here has it, and
- * what the store may have granted is given back.
+ * Resolves with the lease, or with `null` if another client certainly has it. Rejects if that could
+ * not be found out: then no code of this process runs under the lease, and a lease that the store
+ * may have granted is released.
  */
 export async function claim(desk: Desk, { key, ttl, wait, signal }: Claim): Promise<Lease | null> {
   const { acquirer, pauses } = desk
   const { defaults } = acquirer
   const asked = { ...defaults, ttl, wait: -1, flags: defaults.flags | Flag.Section, signal }
-  /** An acquire failed, and may have been carried out all the same: until its clean-up has come through, it is in the way. */
+  /**
+   * The error of an acquire that the store may have carried out. Until the clean-up has released
+   * its lease, that lease is in the way.
+   */
   let doubt: unknown
   const ask = async (): Promise<Lease | null> => {
     try {
       return await acquirer.request(key, asked)
     } catch (error) {
-      // It ended before it was handed over, because this thread was blocked. Nobody did anything with it.
+      // The lease ended before it was handed over, because this thread was blocked. No code has run
+      // under it.
       if (error instanceof LockLostError) return null
       if (mayPass(error)) doubt = error
       throw error
@@ -60,13 +73,14 @@ export async function claim(desk: Desk, { key, ttl, wait, signal }: Claim): Prom
     const lease = await ask()
     if (lease !== null) return lease
     const info = await desk.inspect(key)
-    // It has ended since; or the votes of a quorum were split, and nobody got it.
+    // The lease has ended since, or the votes of a quorum were split and nobody got the lock.
     if (info === null) return null
     const isKept = info.remaining === null || info.remaining > ttl
     if (isKept) return TAKEN
     if (doubt !== undefined && info.holder === desk.name) throw doubt
     if (!desk.isQuorum) return TAKEN
-    // Where votes are split most nodes are held as well, each by another; but not for long.
+    // After a split vote, too, most nodes hold the lock, each for another client. That does not
+    // last long.
     await sleep(SPLIT_MS)
     const then = await desk.inspect(key)
     return then !== null && then.fence === info.fence ? TAKEN : null

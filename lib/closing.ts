@@ -24,7 +24,7 @@ export class Closing {
   readonly #client: Leaving
   #resolve: () => void = () => {}
   #drain: Drain | undefined
-  /** The shortest drain that anybody asked for before there was one, in ms. */
+  /** The shortest drain that callers asked for before the drain began, in ms. */
   #limit = Number.POSITIVE_INFINITY
 
   constructor(host: Host, client: Leaving) {

@@ -26,9 +26,10 @@ export function lockRequest(
   const { key, until = 'response', onBusy, onUnavailable } = options
   if (until !== 'response' && until !== 'end') throw badValue('The "until" option must be "response" or "end"')
 
-  /** Serves the request; throws what goes wrong. */
+  /** Serves the request under its locks. Throws what the handler throws, and other errors. */
   async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
-    // From the beginning: what comes later may put a function of its own around end(), which does not always call this one.
+    // Wrap end() before later middleware does: the wrapper of that middleware may not call the
+    // function that it wraps.
     const over = until === 'end' ? Promise.all([end.over, handlerEnd(response)]) : end.over
     const keys = await key(request)
     if (end.signal.aborted) return
@@ -46,7 +47,8 @@ export function lockRequest(
       })
       if (outcome !== 'gone' && 'refusal' in outcome) await refuse(outcome.refusal, request, response, next)
     } catch (error) {
-      // The handlers answer. The lease's signal and the client's 'lost' event have told them of the loss.
+      // The handler has run, so it answers the request. The lease's signal and the client's 'lost'
+      // event have reported the loss.
       if (!(error instanceof LockLostError && hasServed)) throw error
     }
   }

@@ -17,7 +17,10 @@ import { type Ticket, writeTicket } from './ticket'
 /** Whose lease it is. */
 export interface Owner {
   readonly id: number
-  /** Whether the client is closed, and has given up waiting for its sections: a lease that comes now begins none. */
+  /**
+   * Whether the client has closed and its drain is over. A lease that is granted after that begins
+   * no section.
+   */
   readonly isDrained: boolean
   /** Whether anybody wants to know of a loss. */
   hearsLosses(): boolean
@@ -29,7 +32,7 @@ export interface Owner {
 /** Who is told, beside the owner, what becomes of a lease: a worker. */
 export interface Observer {
   renewed(lease: api.Lease): void
-  /** Its release was asked for, by whomever, or it was detached; told once, while release() runs. */
+  /** Called once, while release() or detach() runs. */
   released(lease: api.Lease): void
   lost(lease: api.Lease, error: api.LockLostError): void
 }
@@ -68,7 +71,10 @@ export class Lease implements api.Lease, Slot, Abortable {
   #runsOut = false
   #controller: AbortController | undefined
   #loss: api.LockLostError | undefined
-  /** How its last renewal had failed when it was lost, as native code says it; `undefined` until that has told the loss. */
+  /**
+   * How the last renewal failed before the loss, as native code tells it; `undefined` until native
+   * code has told the loss.
+   */
   #failure: string | null | undefined
   /** Set if somebody listens. */
   #following: Following | undefined
@@ -82,7 +88,10 @@ export class Lease implements api.Lease, Slot, Abortable {
     this.#observer = observer
   }
 
-  /** Resolves with the lease, or with `null` if somebody else holds the lock and `asked` is not to wait. */
+  /**
+   * Resolves with the lease, or with `null` if another client holds the lock and `asked` does not
+   * wait.
+   */
   static request(owner: Owner, key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     const { ttl, wait, maxHold, most, flags, trace, signal } = asked
     if (signal?.aborted) throw errors.aborted(key, signal.reason)
@@ -167,7 +176,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     const renew = async () => {
       this.assertHeld()
       const ask = () => {
-        // It may have been let run out while it waited for another renewal.
+        // The drain may have ended while this call waited for another renewal.
         this.assertHeld()
         bridge.renew(this.#slot, ttl ?? 0)
       }
@@ -183,7 +192,10 @@ export class Lease implements api.Lease, Slot, Abortable {
     return writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#asked.most })
   }
 
-  /** What `ask` asks for, one such question after the other: two answers could not be told apart. */
+  /**
+   * Calls `ask` and waits for the answer, one call after the other: two answers could not be told
+   * apart.
+   */
   async #renewed(ask: () => void, ttl: number | undefined): Promise<void> {
     while (this.#renewal !== undefined) await this.#renewal.promise.catch(ignore)
     if (!this.#isAlive) throw this.#ended()
@@ -340,6 +352,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     }
   }
 
+  /** Rejects the request and releases its lease, which no caller has seen. */
   #giveBackUnseen(): void {
     this.#fail(() => errors.closed(this.#key))
     this.release().catch((error) => this.#owner.failed(error))

@@ -57,7 +57,10 @@ interface NativeModule {
   WorkerMachine: new () => WorkerMachine
 }
 
-/** What a record says about its slot. In the comments: its two values, and whether it is the slot's last one. */
+/**
+ * The kinds of records about a slot. The comments name the two values of a record, and tell whether
+ * it is the last record of its slot.
+ */
 export const Kind = {
   /** fence */
   Acquired: 0,
@@ -93,10 +96,16 @@ export const Kind = {
   Listed: 16,
 } as const
 
-/** How native code numbers where a lease is. Beyond `Released` it is lost, for `lossReasons[phase - FirstLoss]`. */
+/**
+ * The states of a lease, numbered as in native code. From `FirstLoss` on, the lease is lost, for
+ * `lossReasons[phase - FirstLoss]`.
+ */
 export const Phase = { Pending: 0, Held: 1, Stalled: 2, Released: 3, FirstLoss: 4, Missing: 6, Closed: 8 } as const
 
-/** How many hold a lock at a time, as an acquire says it: 0 one, alone; n up to n, together; or all who like to. */
+/**
+ * How many clients may hold a lock at a time, as native code numbers it: 0 for one exclusive
+ * holder, n for up to n holders, `Readers` for any number.
+ */
 export const Most = { Exclusive: 0, Readers: 4_294_967_295 } as const
 
 /**
@@ -129,8 +138,8 @@ export const slots: (Slot | undefined)[] = []
 export let bridge: Bridge
 
 /**
- * Loads the native module, once for all copies of this version: they have one engine, and one SQLite
- * that knows all open files. Each copy makes its own bridge to the module.
+ * Loads the native module once for all copies of this version, so that they share one engine and
+ * one SQLite that knows all open files. Each copy makes its own bridge to the module.
  */
 const load = (): NativeModule => shared('native', requireAddon)
 
@@ -138,13 +147,16 @@ function requireAddon(): NativeModule {
   try {
     return require('../native.cjs')
   } catch (cause) {
-    // Not needed, and so not loaded, where all is well.
+    // Load this module only if the addon is missing.
     const { missingAddon } = require('./missing-addon') as typeof import('./missing-addon')
     throw missingAddon(cause)
   }
 }
 
-/** Makes the bridge on the first call; not on import, so that importing never fails. Says whether it did. */
+/**
+ * Makes the bridge on the first call, so that an import never fails. Returns whether this call made
+ * it.
+ */
 export function open(): boolean {
   if (bridge !== undefined) return false
   bridge = new Bridge(new (load().Bridge)(wake), wake)

@@ -61,7 +61,10 @@ export function parseOnce<T>(
   return { key: marker, ttl, wait, signal, keep, onFailure, work: fn as (lease: Lease) => T }
 }
 
-/** The default is `usual`, or the ttl if that is longer: a lease never ends earlier than it would have. */
+/**
+ * Returns how long the store remembers an id, in ms. The default is `usual`, or the ttl if that is
+ * longer: a lease never ends earlier than it would have.
+ */
 export function checkKeep(given: unknown, ttl: number, usual: number): number {
   if (given === undefined) return Math.max(usual, ttl)
   checkMs('keep', given, MIN_TTL)
@@ -114,8 +117,9 @@ async function attempted<T>(desk: Desk, deed: Deed<T>, lease: Lease): Promise<T>
 }
 
 /**
- * Makes the store remember, and returns whether it does for sure. Tries again as long as the lease is
- * held, so that no other client runs the work, and as long as the client waits for its sections.
+ * Makes the store remember the id, and returns true if the store confirmed that. Tries again while
+ * the lease is held, because no other client runs the work then, and until the client's drain is
+ * over.
  */
 async function keepMark({ sections }: Desk, { keep, failed }: Deed<unknown>, lease: Lease): Promise<boolean> {
   for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {

@@ -48,7 +48,10 @@ export interface Asked {
   /** See {@link Most}. */
   readonly most: number
   readonly flags: number
-  /** In which trace it is, as a `traceparent` of the W3C, if it is in one: the store shows it to whoever inspects the lock. */
+  /**
+   * The `traceparent` (W3C) of the current trace, if there is one. The store shows it to everyone
+   * who inspects the lock.
+   */
   readonly trace: string | undefined
   /** Instead of a place in the queue. `wait` is then how long to go on. */
   readonly retry: Retry | undefined

@@ -38,7 +38,8 @@ export function withRequestLock(
       const outcome = await underLock({ locks, keys, options: asked, gone: signal }, async (lease) => {
         const result = await handler(lease, ...args)
         if (until === 'handler' || !isResponse(result) || result.body === null) return result
-        // Servers throw away the body of an answer to that, and do not say so: the lock would be held for ever.
+        // A server throws away the body of an answer to HEAD and does not report that, so the lock
+        // would be held for ever.
         if (method === 'HEAD') return dropBody(result)
         const { response, over } = followBody(result, lease, signal)
         deliver(response)

@@ -4,7 +4,7 @@
 import * as timers from 'node:timers'
 import { bridge } from './native'
 
-// Taken when this is loaded: with a fake clock that stands still, a test would wait for its client for ever.
+// Read them at load time: with a fake clock that stands still, close() would never resolve.
 const { clearTimeout, setTimeout } = timers
 const now = performance.now.bind(performance)
 
@@ -14,7 +14,7 @@ export class Sections {
   #held = 0
   #isLetGo = false
   #idle: (() => void) | undefined
-  /** What to call when the process may end while sections still run. */
+  /** Functions to call when the process may end while sections still run. */
   readonly #asides = new Set<() => void>()
 
   /**
@@ -31,12 +31,13 @@ export class Sections {
     this.#ended()
   }
 
-  /** Counts a section that keeps the process alive in its own way, until `letGo` is called. */
+  /** Counts a section that keeps the process alive by its own means until `letGo` is called. */
   beginAside(letGo: () => void): void {
     this.#running++
     this.#asides.add(letGo)
   }
 
+  /** Ends a section that {@link beginAside} began with the same `letGo`. */
   endAside(letGo: () => void): void {
     this.#asides.delete(letGo)
     this.#ended()

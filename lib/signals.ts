@@ -4,13 +4,15 @@ import { constants } from 'node:os'
 import { badType, badValue } from './arguments'
 import { shared } from './copies'
 
+/** Throws unless `given` is an array of names of signals that a process can listen to. */
 export function checkSignalNames(given: unknown): asserts given is NodeJS.Signals[] {
   if (!Array.isArray(given)) throw badType('releaseOnSignal', 'an array of signal names', given)
   for (const name of given) {
     if (typeof name !== 'string') throw badType('releaseOnSignal', 'an array of signal names', name)
     if (!Object.hasOwn(constants.signals, name))
       throw badValue(`"releaseOnSignal": no such signal: ${name.slice(0, 40)}`)
-    if (name === 'SIGKILL' || name === 'SIGSTOP') throw badValue(`"releaseOnSignal": nobody can listen to ${name}`)
+    if (name === 'SIGKILL' || name === 'SIGSTOP')
+      throw badValue(`"releaseOnSignal": no process can listen to ${name}; leave it out`)
   }
 }
 
@@ -18,19 +20,41 @@ interface Closable {
   close(): Promise<void>
 }
 
-/** The clients that a signal closes, and the one listener that does it. */
+/** Marks the listeners of all versions of this library. */
+const OURS = Symbol.for('leasehold.releaseOnSignal')
+
+const isOurs = (listener: object): boolean => OURS in listener
+
+/** The emitter of the package `signal-exit`. `count` is the number of its listeners to a signal. */
+type SignalExit = { readonly count?: number } | undefined
+
+/**
+ * Returns how many of the listeners to a signal are from the package `signal-exit` (versions 3 and
+ * 4), on which many packages depend. `signal-exit` ends the process only if there are no other
+ * listeners. If this library counted those of `signal-exit`, neither of the two would end the
+ * process.
+ */
+function countSignalExit(): number {
+  const current = Reflect.get(globalThis, Symbol.for('signal-exit emitter')) as SignalExit
+  const former = Reflect.get(process, '__signal_exit_emitter__') as SignalExit
+  return (current?.count ?? 0) + (former?.count ?? 0)
+}
+
+/** Listens to one signal, and closes clients when it arrives. */
 class Watch {
   readonly clients = new Set<Closable>()
   readonly #signal: NodeJS.Signals
 
   constructor(signal: NodeJS.Signals) {
     this.#signal = signal
+    Object.defineProperty(this.#listener, OURS, { value: true })
   }
 
-  /** Listens to the signal, also if somebody has removed all its listeners meanwhile. */
+  /** Adds the listener, also if other code has removed all listeners since the last call. */
   begin(): void {
     if (process.listeners(this.#signal).includes(this.#listener)) return
-    // First, so that it still finds the listeners that process.once() takes away as it calls them.
+    // Prepend the listener: it counts the others, and process.once() removes its own listeners as
+    // it calls them.
     process.prependListener(this.#signal, this.#listener)
   }
 
@@ -39,7 +63,13 @@ class Watch {
     if (ours.watches.get(this.#signal) === this) ours.watches.delete(this.#signal)
   }
 
-  /** Closes all clients, also those that join meanwhile. */
+  /** Returns whether there is no other listener that decides when the process ends. */
+  #isAlone(): boolean {
+    const others = process.listeners(this.#signal).filter((listener) => !isOurs(listener))
+    return others.length <= countSignalExit()
+  }
+
+  /** Closes all clients, also those that are added while this runs. */
   async #drain(): Promise<void> {
     const closed = new Set<Closable>()
     for (;;) {
@@ -52,7 +82,7 @@ class Watch {
 
   readonly #listener = async (): Promise<void> => {
     // If there is another listener, it decides whether the process ends.
-    const alone = process.listenerCount(this.#signal) === 1
+    const alone = this.#isAlone()
     // A second signal ends the process at once.
     if (!(ours.isDraining && alone)) {
       ours.isDraining = true
@@ -62,19 +92,26 @@ class Watch {
       if (!alone) return
     }
     this.end()
+    // The clients of another version of this library still drain. The last version ends the
+    // process.
+    if (process.listeners(this.#signal).some(isOurs)) return
     process.kill(process.pid, this.#signal)
-    // The kernel keeps the first process of a container from ending by its own signal.
+    // The kernel ignores a signal that the first process of a container sends itself.
     if (process.pid === 1) process.exit(128 + constants.signals[this.#signal])
   }
 }
 
-/** What all copies share, so that none takes the listener of another one for the user's. */
+/**
+ * The state that all copies share, so that no copy takes the listener of another copy for one of
+ * the user.
+ */
 const ours = shared('signals', () => ({
   watches: new Map<NodeJS.Signals, Watch>(),
-  /** Whether clients are draining after a first signal. */
+  /** Whether a first signal has arrived and clients still drain. */
   isDraining: false,
 }))
 
+/** Closes `client` when one of `signals` arrives, until {@link forgetSignals} is called. */
 export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signals[]): void {
   for (const signal of signals) {
     let watch = ours.watches.get(signal)
@@ -87,6 +124,7 @@ export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signal
   }
 }
 
+/** Undoes {@link closeOnSignals}. */
 export function forgetSignals(client: Closable): void {
   for (const watch of ours.watches.values()) {
     if (watch.clients.delete(client) && watch.clients.size === 0 && !ours.isDraining) watch.end()

@@ -24,7 +24,7 @@ export class Tenure {
   readonly #work: Work
   readonly #controller = new AbortController()
   #timer: NodeJS.Timeout | undefined
-  /** Settled when what startWork() returned is; never rejects. */
+  /** Resolves when the promise of startWork() has settled; never rejects. */
   #done: Promise<void> = Promise.resolve()
 
   constructor(lease: api.Lease, work: Work) {

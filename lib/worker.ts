@@ -1,5 +1,5 @@
-// The lock worker: drives the state machine of src/worker.rs. That one decides what is done when; this one does it,
-// and says how it ended.
+// The lock worker. The state machine of src/worker.rs decides what to do next. This file does it,
+// and reports the result to the machine.
 
 import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers'
@@ -46,9 +46,9 @@ const Effect = {
   Rest: 7,
 } as const
 
-// Taken when this is loaded: a fake clock may stand still.
-const later = setImmediate
-const turn = (): Promise<void> => new Promise((resolve) => void later(resolve))
+// Read it at load time: a fake clock may stand still.
+const realSetImmediate = setImmediate
+const nextTurn = (): Promise<void> => new Promise((resolve) => void realSetImmediate(resolve))
 
 export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.LockWorker {
   readonly workerId: string
@@ -58,25 +58,31 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
   /** The one given, or its own, which is closed whenever it comes to rest. */
   #client: LockClient | undefined
   #closing: Promise<void> = Promise.resolve()
-  /** What happened and is not handled yet: listeners may start and stop the worker while they are told of something. */
+  /**
+   * Events that are not handled yet: a listener may start or stop the worker while an event is
+   * handled.
+   */
   readonly #happened: number[] = []
   #handling = false
   #keepingAlive = false
-  /** Where the work of the tenure is counted as a section, until its lease is released or lost. */
+  /** The sections that count the work of the tenure, until its lease is released or lost. */
   #section: Sections | undefined
   /** Whether the worker was started, and not stopped since. */
   #isWanted = false
   /** Whether the work that the worker ends has outlived `stopTimeout`. */
   #isOverdue = false
-  /** Whether its client was closed, and has given up waiting for the work. */
+  /**
+   * Whether the client's drain ended before the work did, so that the work no longer keeps the
+   * process alive.
+   */
   #isLetGo = false
   #lease: Lease | null = null
   #tenure: Tenure | undefined
   /** Why the work of the tenure is ended, if it is not a stop. */
   #end: { reason: api.StopReason; cause: unknown } | undefined
-  /** Puts an end to asking for the lock, and to resting. */
+  /** Aborts the requests for the lock, and the pauses between them. */
   #campaign = new AbortController()
-  /** Who waits for it to come to rest. */
+  /** Resolves the promises of stop() when the worker has stopped. */
   #stopped: (() => void)[] = []
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
 
@@ -235,7 +241,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     }
   }
 
-  /** Asks for the lock: the lease, or what happened instead. */
+  /** Asks for the lock. Resolves with the lease, or with the events to send instead. */
   async #ask(wait: number): Promise<Lease | number[]> {
     const { signal } = this.#campaign
     try {
@@ -251,14 +257,17 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       if (error instanceof LockAbortedError) return [Event.Unavailable]
       this.#report(error)
       if (!(error instanceof LockClosedError)) return [Event.Unavailable]
-      // Only in the next turn: a listener may start the worker again whenever it is idle.
-      await turn()
-      // No use in going on: a closed client stays closed.
+      // A closed client stays closed, so the worker stops. It stops in the next turn of the event
+      // loop: otherwise a listener that starts an idle worker again would block the loop.
+      await nextTurn()
       return [Event.Stop, Event.Unavailable]
     }
   }
 
-  /** Waits its turn, for however long; says meanwhile if the store is away, which the queue would bear in silence. */
+  /**
+   * Waits in the queue without a limit. A queued request does not report that the store can't be
+   * reached, so this checks the store at each `retryInterval`, and reports its errors.
+   */
   async #queue(): Promise<Lease | number[]> {
     const { signal } = this.#campaign
     const watch = setInterval(() => {
@@ -274,19 +283,21 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     }
   }
 
-  // In one go: as soon as others can see the lease, the machine knows of it, and so of its end.
+  // Store the lease and send the event in one turn: others can see the lease from now on, so the
+  // machine must know of it, and of its end.
   readonly #answered = (answer: Lease | number[]): void => {
     if (Array.isArray(answer)) {
       this.#send(...answer)
     } else if (answer.isHeld) {
       this.#lease = answer
       this.#end = undefined
-      // Before anybody hears of the lease: a listener may close the client.
+      // Count the section before the events: a listener may close the client.
       this.#section = LockClient.hostOf(this.#client as LockClient).sections
       this.#section.beginAside(this.#letGo)
       this.#send(Event.Granted)
     } else {
-      // Lost again before this thread came to it: nobody has it now, as far as we know.
+      // The lease was lost before this thread handled the grant. As far as the worker knows, no
+      // client holds it.
       this.#send(Event.Busy)
     }
   }
@@ -314,14 +325,14 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     this.#isOverdue = false
   }
 
-  /** The client waits for the work no longer, and the process need not either. */
+  /** Lets the process end before the work does, because the client's drain is over. */
   readonly #letGo = (): void => {
     this.#isLetGo = true
     this.#keepAlive(false)
     this.#tenure?.letGo()
   }
 
-  /** The work of the tenure has ended, and its lease is released or lost. */
+  /** Ends the section, because the work has ended and its lease is released or lost. */
   #endSection(): void {
     this.#section?.endAside(this.#letGo)
     this.#section = undefined

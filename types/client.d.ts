@@ -186,8 +186,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
   adopt(ticket: string, options?: AdoptOptions): Promise<Lease>
 
   /**
-   * Adopts a lease as {@link adopt} does, runs `fn` under it, and releases it. `fn` is a section, as
-   * that of {@link withLock}: if the client closes, the lease stays held until `fn` has ended.
+   * Adopts a lease as {@link adopt} does, runs `fn` under it, and then releases it. `fn` is a
+   * section, as with {@link withLock}: if the client closes, the lease is held until `fn` ends or
+   * the client's `drain` is over.
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @returns what `fn` returned
@@ -265,11 +266,11 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * {@link tryAcquire} or {@link adopt}; their holder gets a {@link LockLostError} of reason
    * `closed`.
    *
-   * **Sections keep their locks until they end**: {@link withLock} in both forms,
-   * {@link withAdopted}, a request under `lockRequest` or `withRequestLock`, {@link once}, the job of a {@link schedule}, and the work
-   * of a worker, which the client stops. If a section still runs after `drain` ms, its lease's
-   * `signal` aborts with reason `closed`, and `isHeld` turns false. The client stops renewing that
-   * lease. The end of the section releases it, or its ttl ends it.
+   * **Sections keep their locks until they end**: {@link withLock} in both forms, {@link
+   * withAdopted}, a request under `lockRequest` or `withRequestLock`, {@link once}, the job of a
+   * {@link schedule}, and the work of a worker, which the client stops. If a section still runs
+   * after `drain` ms, its lease's `signal` aborts with reason `closed`, and `isHeld` turns false.
+   * The client stops renewing that lease. The end of the section releases it, or its ttl ends it.
    *
    * Resolves when all leases are released or `drain` is over. If the store can't be reached, it
    * resolves at most 500 ms after that. A second call returns the same promise. If its `drain` ends
@@ -295,7 +296,10 @@ export interface CloseOptions {
 
 /** The events of a {@link LockClient}. */
 export interface LockClientEvents {
-  /** A lease was lost: its holder did not want that. Not told of one that no caller of acquire received. */
+  /**
+   * Emitted when a lease was lost: it ended although its holder had not released it. Not emitted
+   * for a lease that no caller of acquire received.
+   */
   lost: [lease: Lease, error: LockLostError]
   /**
    * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
@@ -331,9 +335,15 @@ export interface LockClientOptions {
   username?: string | undefined
   /** Redis password, if it is not in the URL. Another than there is refused. */
   password?: string | undefined
-  /** Whom to trust and who to be at a store that is reached by TLS (`rediss://`, `rediss-sentinel://`). */
+  /**
+   * The certificates for a store that is reached by TLS (`rediss://`, `rediss-sentinel://`): those
+   * to trust, and those to present.
+   */
   tls?: TlsOptions | undefined
-  /** User name at the sentinels, if they want one. Only for `redis-sentinel://`, as `sentinelPassword`. */
+  /**
+   * The user name at the sentinels, if they want one. Only for `redis-sentinel://`, as is
+   * `sentinelPassword`.
+   */
   sentinelUsername?: string | undefined
   /** Password at the sentinels, if they want one. */
   sentinelPassword?: string | undefined
@@ -347,11 +357,17 @@ export interface LockClientOptions {
   minReplicas?: number | undefined
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
   prefix?: string | undefined
-  /** Shown to whoever inspects a lock that this client holds; 1 to 255 bytes, without U+001F. Default `HOSTNAME:PID`. */
+  /**
+   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds:
+   * 1 to 255 bytes, without U+001F. Default `HOSTNAME:PID`.
+   */
   name?: string | undefined
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default 10 000. */
   ttl?: number | undefined
-  /** How long {@link LockClient.acquire} waits: 0 to 2 147 483 647, or `Infinity`. Default 10 000. */
+  /**
+   * How long {@link LockClient.acquire} waits, in ms: 0 to 2 147 483 647, or `Infinity`. Default 10
+   * 000.
+   */
   wait?: number | undefined
   /**
    * Renewal goes on while the JavaScript thread is blocked, but no longer than this, so that a hung process
@@ -374,9 +390,9 @@ export interface LockClientOptions {
   drain?: number | undefined
   /**
    * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
-   * for at most `drain` ms. If nothing else listens to the signal, the process then ends by it; the
-   * first process of a container exits with 128 and the signal's number. A second signal ends the
-   * process at once. Main thread only. Default none.
+   * for at most `drain` ms. If no other code listens to the signal, the process then ends by it.
+   * Only the first process of a container (pid 1) exits with code 128 plus the signal's number
+   * instead. A second signal ends the process at once. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
 }

@@ -10,7 +10,9 @@ export type { Refusal, RequestKeys, RequestLockOptions } from './http'
 declare global {
   namespace Express {
     interface Request {
-      /** The lease under which the request is served, if `lockRequest()` was given one key for it. */
+      /**
+       * The lease under which the request is served, if `lockRequest()` was given one key for it.
+       */
       lease?: Lease
       /** The leases, if it was given several. */
       leases?: MultiLease
@@ -36,7 +38,10 @@ export type Locked<K> = [K] extends [string]
 /** Goes on with the next handler, or to the handler of errors. */
 export type Next = (error?: unknown) => void
 
-/** The response that belongs to a request: what that names as its `res`, as those of Express do, or that of node:http. */
+/**
+ * The response that belongs to a request: the type of its `res` if it has one, as in Express, and
+ * that of node:http otherwise.
+ */
 export type ResponseOf<Request> = 'res' extends keyof Request
   ? Extract<NonNullable<Request['res']>, object>
   : ServerResponse
@@ -50,11 +55,14 @@ export interface LockRequestOptions<
   /** Which lock a request needs. What it throws goes to the handler of errors. */
   key: (request: Request) => K | PromiseLike<K>
   /**
-   * Until when the lock is held. `response`: until the response is finished or its connection closed. `end`: also until a handler
-   * has called `response.end()` or `response.destroy()`, so work that outlives its client keeps the lock. A handler that calls
-   * neither then holds the lock until `maxHold` or the end of the process. If one of several keys is lost, the others are held until
-   * the handler ends its response. Put `lockRequest` after middleware that wraps the response, such as `compression`. Default
+   * Says until when the lock is held. `response`: until the response is finished or its connection
+   * has closed. `end`: until then, and until a handler has called `response.end()` or
+   * `response.destroy()`, so that work which outlives its client keeps the lock. Default
    * `response`.
+   *
+   * With `end`, a handler that calls neither holds the lock until `maxHold` or the end of the
+   * process. If one of several keys is lost, the others are held until the handler ends its
+   * response. Put `lockRequest` after middleware that wraps the response, such as `compression`.
    */
   until?: 'response' | 'end' | undefined
   /**

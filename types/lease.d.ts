@@ -19,7 +19,10 @@ export interface Lease {
   readonly fence: number
   /** How long it lives without renewal. */
   readonly ttl: number
-  /** Whether it is held now. Read from the clock, so it is true even right after a blocked event loop. */
+  /**
+   * Whether the lease is held now. This is read from the clock, so it is right even just after the
+   * event loop was blocked.
+   */
   readonly isHeld: boolean
   /**
    * How much longer it is held without another renewal; 0 when it is not held. Counted from before the request was
@@ -60,22 +63,30 @@ export interface Lease {
    */
   detach(ttl?: number): Promise<string>
   /**
-   * Gives it back. A second call returns the same promise. A rejection that nobody handles does no harm.
+   * Releases the lock. A second call returns the same promise. A rejection that nobody handles does
+   * no harm.
    *
-   * @returns `true` if the store still held it for this lease and gave it back, `false` if it had ended there or was
-   * detached before. After a drain that its section outlived, the lease counts as lost here, but the store holds it until
-   * its ttl ends: the result is `true` then.
-   * @throws {StoreUnavailableError} the store could not be reached: the lease is not held any more, and its
-   * release is tried again until it would have ended by its ttl
+   * @returns `true` if the store still had this lease and released it, `false` if the lease had
+   * ended there or was detached before. If a section outlives the client's drain, `isHeld` is
+   * false, but the store keeps the lease until its ttl ends. `release()` resolves with `true` until
+   * then.
+   * @throws {StoreUnavailableError} the store could not be reached, or refused. The lease is no
+   * longer held here, and the engine repeats the release. After a refusal (missing rights, a
+   * changed password, no memory left, a replica), it repeats the release until the lease would have
+   * ended by its ttl. Otherwise it repeats the release until the store answers, also after the
+   * client has closed. This does not keep the process alive.
    */
   release(): Promise<boolean>
-  /** {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event. */
+  /**
+   * {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event.
+   */
   [Symbol.asyncDispose](): Promise<void>
 }
 
 /**
- * Leases of several locks, held as one. When one of them is lost, the others are released. Inspecting or serializing
- * it never shows a token.
+ * Leases of several locks, held as one. If one of them is lost, the others are released, but under
+ * a section (`withLock`, a request lock) only when the section ends. Inspecting or serializing a
+ * `MultiLease` never shows a token.
  */
 export interface MultiLease {
   /** Which locks: sorted, each once. */
@@ -88,22 +99,31 @@ export interface MultiLease {
   readonly isHeld: boolean
   /** How much longer all of them are held without another renewal; 0 when they are not. */
   readonly remaining: number
-  /** Aborts with a {@link LockLostError} as soon as one of them is lost; not when they are released. */
+  /**
+   * Aborts with a {@link LockLostError} as soon as one of the leases is lost; not when they are
+   * released.
+   */
   readonly signal: AbortSignal
   /**
    * @throws {LockLostError} one of them was lost
    * @throws {LockError} `ERR_LOCK_RELEASED`: one of them was released or detached
    */
   assertHeld(): void
-  /** Renews all of them now. Throws as {@link Lease.renew}; those that could be renewed are, then, too. */
+  /**
+   * Renews all leases now. Rejects as {@link Lease.renew} does. If one of them can't be renewed,
+   * the others are still renewed.
+   */
   renew(ttl?: number): Promise<void>
   /**
-   * Gives all of them back. A second call returns the same promise. A rejection that nobody handles does no harm.
+   * Releases all leases. A second call returns the same promise. A rejection that nobody handles
+   * does no harm.
    *
-   * @returns `true` if {@link Lease.release} of each of them resolves with `true`
-   * @throws {StoreUnavailableError} as with {@link Lease.release}, for one of them at least
+   * @returns `true` if {@link Lease.release} resolves with `true` for each of them
+   * @throws {StoreUnavailableError} as with {@link Lease.release}, for at least one of them
    */
   release(): Promise<boolean>
-  /** {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event. */
+  /**
+   * {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event.
+   */
   [Symbol.asyncDispose](): Promise<void>
 }

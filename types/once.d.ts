@@ -10,16 +10,25 @@ export interface OnceOptions {
    * with the same id. Default 3 600 000 (an hour), or `ttl` if that is more.
    */
   keep?: number | undefined
-  /** How long the lease lives without renewal, that is, how long a crash keeps others from trying. Default: the client's. */
+  /**
+   * How long the lease lives without renewal, in ms. If a process crashes, others can't try for
+   * this long. Default: the client's.
+   */
   ttl?: number | undefined
-  /** For how long a store that fails is asked again: 0 to 2 147 483 647, or `Infinity`. Default: the client's. */
+  /**
+   * How long the call tries again if the store fails, in ms: 0 to 2 147 483 647, or `Infinity`.
+   * Default: the client's.
+   */
   wait?: number | undefined
   /**
    * What is left of an `fn` that throws. `forget`: nothing, and whoever asks next tries. `keep`: the id is remembered as if `fn` had
    * succeeded, and nobody tries. Default `forget`.
    */
   onFailure?: 'forget' | 'keep' | undefined
-  /** Ends the asking: the call rejects with {@link LockAbortedError}. Not heard any more once `fn` runs. */
+  /**
+   * Ends the attempts to get the lock: the call rejects with {@link LockAbortedError}. Once `fn`
+   * runs, the signal has no effect.
+   */
   signal?: AbortSignal | undefined
 }
 
@@ -31,9 +40,11 @@ export type OnceOutcome<T> =
       /** What it returned. */
       value: T
       /**
-       * Whether the store remembers it for `keep`. `false`: the lease was lost first, or the client's drain ended while the store
-       * could not be reached. Another client may then have run `fn`, too, or may still do so; the client's `'error'` event tells why.
-       * Or `fn` released or detached the lease itself.
+       * Whether the store remembers the id for `keep`. It is `false` in three cases. The lease was
+       * lost before the store had the id. The client's drain ended while the store could not be
+       * reached. Or `fn` released or detached the lease itself. In the first two cases, another
+       * client may have run `fn`, too, or may still run it, and the client's `'error'` event has
+       * the cause.
        */
       kept: boolean
     }
@@ -73,7 +84,10 @@ export interface Schedule extends Emitter<ScheduleEvents> {
 export interface ScheduleEvents {
   /** This process has the tick, and the job begins. */
   run: [tick: Date, lease: Lease]
-  /** This process had the tick, and did not run the job, since that of another tick did not end in time. Nobody runs it. */
+  /**
+   * This process had the tick, but did not run the job, because the job of another tick did not end
+   * in time. No other process runs it.
+   */
   skipped: [tick: Date]
   /**
    * This process did not ask for the tick in time, or the store did not answer in time (the error says how it failed); others may
@@ -90,7 +104,10 @@ export interface ScheduleEvents {
 
 /** What {@link LockClient.schedule} takes beside the job. The same in all processes. */
 export interface ScheduleOptions {
-  /** The time zone of the pattern, such as `Europe/Berlin`. Default `UTC`, wherever the process runs. */
+  /**
+   * The time zone of the pattern, such as `Europe/Berlin`. Default `UTC`, whatever the time zone of
+   * the process is.
+   */
   timeZone?: string | undefined
   /**
    * Whether the job may run for a tick while it still runs for another one. Default `false`: such a tick waits for that, and is

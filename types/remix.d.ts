@@ -5,27 +5,46 @@ import type { LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
 
 export type { LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
 
-/** What a handler is called with first: a request, or an object that has one, as the `{ request, params, context }` of Remix. */
+/**
+ * The first argument of a handler: a request, or an object that has one, such as the `{ request,
+ * params, context }` of Remix.
+ */
 export type WithRequest = Request | { readonly request: Request }
 
 /** What {@link withRequestLock} takes. */
 export interface WithRequestLockOptions<Args extends unknown[], K extends RequestKeys, R = Response>
   extends RequestLockOptions {
-  /** Which lock a request needs; called with what the handler is called with. What it throws is what comes out. */
+  /**
+   * Returns which lock a request needs. Gets the arguments of the handler. If it throws, the
+   * wrapped handler rejects with the same error.
+   */
   key: (...args: Args) => K | PromiseLike<K>
   /**
-   * Until when the lock is held. `handler`: until the handler's promise has settled. `body`: when that is a `Response` with a
-   * body, until the body was read, cancelled, or failed, or the request's signal aborts; if the lease is lost before, the body fails.
-   * Then `cancel()` of its source must settle only when its work has stopped. A `pull()` under way is waited for only if one of
-   * several keys is lost, or the client's drain ends.
-   * For a body that is made under the lock while it is read. An answer to `HEAD` has none: there the body is cancelled when the
-   * handler's promise has settled, the lock ends with that, and the `Response` comes out without a body. Not the default, because a
-   * body that nobody reads would hold the lock, and so would a slow reader. Default `handler`.
+   * Says until when the lock is held. `handler`: until the handler's promise has settled. `body`:
+   * if the handler returns a `Response` with a body, until the body was read, was cancelled, or
+   * failed, or the request's signal aborts. Use `body` if the body is made under the lock while it
+   * is read. It is not the default, because a body that nobody reads holds the lock for ever, and a
+   * slow reader holds it for long. Default `handler`.
+   *
+   * With `body`, the body fails if the lease is lost. The `cancel()` of the body's source must
+   * settle only when its work has stopped. If one of several keys is lost, or the client's drain
+   * ends, `withRequestLock` waits for a `pull()` that still runs, for one `ttl` at most, before it
+   * cancels the source. An abort of the request after that does not shorten the wait. In all other
+   * cases, it cancels the source at once. An idle source may begin one more chunk during the wait,
+   * so check `lease.signal` first. An answer to `HEAD` has no body: the body is cancelled when the
+   * handler's promise has settled, the lock is released, and the `Response` is returned without a
+   * body.
    */
   until?: 'handler' | 'body' | undefined
-  /** Answers contention in its own way, or throws. Default: a `Response` of status 423 with `Retry-After` and a problem+json. */
+  /**
+   * Answers a request whose lock is held by another client, or throws. Default: a `Response` of
+   * status 423 with `Retry-After` and a problem+json.
+   */
   onBusy?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
-  /** Answers an outage in its own way, or throws. Default: a `Response` of status 503 with `Retry-After` and a problem+json. */
+  /**
+   * Answers a request while the store is out of reach, or throws. Default: a `Response` of status
+   * 503 with `Retry-After` and a problem+json.
+   */
   onUnavailable?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
 }
 

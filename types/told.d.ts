@@ -122,9 +122,11 @@ export interface StoreHealth {
   /** Which server: its URL without a password. */
   store: string
   /**
-   * `closed`: it is asked. `open`: it is not. `half-open`: it is not, but a probe is under way. `refusing`: it is asked, and has
-   * answered at least three acquires in a row that it can't be used (see `reason`: `denied`, `full`, `readonly`, …); over
-   * when it takes one in.
+   * `closed`: the server gets requests. `open`: it gets none. `half-open`: it gets none but a
+   * probe, which is under way. `refusing`: it gets requests, and has answered at least three
+   * acquires in a row that it can't be used (see `reason`: `denied`, `full`, `readonly`, …).
+   * `refusing` ends when the server has accepted an acquire of the refused kind, and has refused
+   * none for one second.
    */
   state: 'closed' | 'open' | 'half-open' | 'refusing'
   /**

@@ -1,4 +1,5 @@
-// Promise 11 in the moments between: a grant, a stop and a close() that cross each other.
+// No lock is handed over while its work still runs (promise 11), also when a grant, a stop and a
+// close() cross each other.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -20,7 +21,7 @@ overStores('drain: races', (store) => {
     return worker
   }
 
-  test('a section keeps its lock though a grant crossed the stop of a worker before', async (t) => {
+  test('a section keeps its lock after a grant has crossed the stop of a worker', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const [key, section] = [store.key(), store.key()]
     const worker = workerOf(t, locks, key).start()
@@ -44,7 +45,7 @@ overStores('drain: races', (store) => {
     assert.ok(ms < 2_500, `${ms} ms`)
   })
 
-  test('close() waits for nothing after tenures of every kind of end', async (t) => {
+  test('close() does not wait after a worker has released or lost its lease', async (t) => {
     const [locks, other] = [store.client(t, { ttl: 300 }), store.client(t)]
     const key = store.key()
     const worker = createLockWorker({ client: locks, key, retryInterval: 20, startWork: (lease) => lease.release() })
@@ -83,7 +84,7 @@ overStores('drain: races', (store) => {
     })
   }
 
-  test('a body that is still being made keeps its lock through the end of the drain', async (t) => {
+  test('the lock of a body is held after the drain while its source still makes it', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const [key, cancelled, stop] = [store.key(), gate(), gate()]
     const serve = withRequestLock(locks, { key: () => key, until: 'body' }, () => {
@@ -99,19 +100,19 @@ overStores('drain: races', (store) => {
     const { body } = await serve(new Request('http://localhost/'))
     await body.getReader().read()
     await locks.close({ drain: 20 })
-    await within('its maker to be told', cancelled.passed)
-    assert.equal(await other.tryAcquire(key), null, 'its maker has not stopped yet')
+    await within('the cancel of its source', cancelled.passed)
+    assert.equal(await other.tryAcquire(key), null, 'its source has not stopped yet')
     stop.pass()
     assert.ok(await until('the lock to be free', () => other.tryAcquire(key), 5_000))
   })
 
-  test('the drain ends also under a fake clock that stands still', async (t) => {
+  test('the drain also ends under a fake clock that stands still', async (t) => {
     const locks = store.client(t)
     const end = gate()
     const over = locks.withLock(store.key(), () => end.passed)
     await until('it to hold', () => locks.stats().held === 1)
     const closed = gate()
-    // Its timer is real: it was set before.
+    // This timer is real: it was set before the fake clock.
     const closing = within('close()', closed.passed, 5_000)
     t.mock.timers.enable()
     locks.close({ drain: 50 }).then(closed.pass)
@@ -124,7 +125,7 @@ overStores('drain: races', (store) => {
     await over
   })
 
-  test('a section whose grant crosses the end of the drain is told, or never begins', async (t) => {
+  test('a section whose grant crosses the end of the drain sees its signal abort, or never begins', async (t) => {
     const other = store.client(t)
     for (let i = 0; i < 10; i++) {
       const locks = store.client(t, { ttl: 60_000 })
@@ -135,15 +136,15 @@ overStores('drain: races', (store) => {
         begun = lease
         return end.passed
       }
-      // From here the timers are next, and only then what the engine has to tell.
+      // The timers run next, before the engine's events.
       await new Promise(setImmediate)
       const asked = locks.withLock(key, section).catch((error) => assert.equal(error.code, 'ERR_LOCK_CLOSED'))
-      // The question leaves, and its answer finds this thread blocked.
+      // The request is sent, and its reply arrives while this thread is blocked.
       await null
       await null
       block(20)
       const closing = locks.close({ drain: 0 })
-      // The time is over before the grant is told.
+      // The drain ends before this thread hears of the grant.
       block(5)
       await within('close()', closing)
       await sleep(5)

@@ -164,7 +164,7 @@ overStores('drain', (store) => {
     assert.equal(next.isHeld, true)
   })
 
-  test('release() after a drain that a section outlives: true, for one lease and for several', async (t) => {
+  test('release() resolves with true after a section has outlived the drain, for one lease and for several', async (t) => {
     const [locks, other] = [store.client(t, { ttl: 20_000 }), store.client(t)]
     const [one, two, three] = [store.key(), store.key(), store.key()]
     const [begun, end] = [gate(), gate()]

@@ -36,8 +36,9 @@ async function compete(t, store, { keys, contenders, clients: count }) {
 }
 
 /**
- * Breaks one lock again and again, while contenders of several clients take turns at it. Returns how
- * many µs a fence was ahead of the wall clock at most, how many breaks there were, and how many leases.
+ * Breaks one lock again and again while contenders of several clients acquire it in turn. Returns
+ * by how many µs a fence was ahead of the wall clock at most, the number of breaks, and the number
+ * of leases.
  */
 async function storm(t, store, { clients: count, breakers }) {
   const clients = Array.from({ length: count }, () => store.client(t))
@@ -45,7 +46,7 @@ async function storm(t, store, { clients: count, breakers }) {
   let [ahead, breaks, grants] = [Number.NEGATIVE_INFINITY, 0, 0]
   const contend = async (locks) => {
     while (performance.now() < end) {
-      // It may be lost before it is handed over.
+      // The lease may be lost before it is handed over.
       const lease = await locks.acquire(key, { wait: 60_000 }).catch(() => null)
       if (lease === null) continue
       ahead = Math.max(ahead, lease.fence - wallMicros())
@@ -82,13 +83,14 @@ overStores('fences stay at the clock', (store) => {
   ]
   for (const crowd of storms) {
     const { clients, breakers } = crowd
-    // A Redis server does not limit breaks that come in one pipeline.
+    // A Redis server does not limit breaks in one pipeline.
     if (breakers > 1 && store.name.startsWith('redis')) continue
     test(`forceRelease() again and again by ${breakers}, with waiters of ${clients} clients`, async (t) => {
       const { ahead, breaks, grants } = await storm(t, store, crowd)
       t.diagnostic(`${breaks} breaks, ${grants} leases, at most ${ahead} µs ahead`)
       assert.ok(breaks > 1_000 && grants > 100, `${breaks} breaks, ${grants} leases`)
-      // All breaks may come at the same time, and each may lose two reservations of 64 fences.
+      // All breakers may break the lock at the same time, and each may lose two reservations of 64
+      // fences.
       const most = MOST_AHEAD + breakers * 2 * 64
       assert.ok(ahead <= most, `${ahead} µs ahead of the clock after ${breaks} breaks`)
     })

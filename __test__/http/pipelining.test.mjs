@@ -1,5 +1,6 @@
-// leasehold/express and responses that never get a socket: Node gives a pipelined response its socket when the one before is
-// finished, and emits neither `finish` nor `close` of a response without a socket.
+// leasehold/express and responses that never get a socket. Node gives a pipelined response its
+// socket when the previous one is finished. It emits neither `finish` nor `close` for a response
+// without a socket.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -28,7 +29,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
           )
         }
 
-        test('a client that goes away frees the lock of an answer that waited for the one before', async (t) => {
+        test('a client that leaves frees the lock of an answer that waited for the previous answer', async (t) => {
           const locks = open(t)
           const [begun, answered, work] = [gate(), gate(), gate()]
           const url = await start(t, locks, async (request, response) => {
@@ -47,7 +48,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
           await free(locks, '/slow', SOON)
         })
 
-        test('a client that goes away ends the waiting of its second request', async (t) => {
+        test('if a client leaves, its second request stops waiting', async (t) => {
           const locks = open(t)
           const holder = await locks.acquire('/second')
           const [work, ran] = [gate(), []]
@@ -92,7 +93,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
 }
 
 describe('lockRequest and responses without a socket', { timeout: 60_000 }, () => {
-  test('any number of pipelined requests listen once to their connection', async (t) => {
+  test('all pipelined requests share one listener on their connection', async (t) => {
     const warnings = []
     const warn = ({ name }) => warnings.push(name)
     process.on('warning', warn)
@@ -104,7 +105,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
       t,
       lockRequest(locks, { key }, (request, response) => {
         sockets = request.socket
-        // The first one never answers, so that all others queue.
+        // The first one never answers, so all others queue.
         if (request.url !== '/0') response.end()
         answered++
       }),
@@ -118,7 +119,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
     assert.deepEqual(warnings, [])
   })
 
-  test('a connection that stays keeps no request that is over', async (t) => {
+  test('an open connection keeps no callbacks of ended requests', async (t) => {
     const locks = open(t)
     let socket
     const url = await serve(
@@ -136,7 +137,8 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
   })
 
   for (const held of ['response', 'end']) {
-    const ends = held === 'end' ? 'when its handler ends it, also after its connection' : 'with its connection'
+    const ends =
+      held === 'end' ? 'when its handler ends it, even after its connection has closed' : 'with its connection'
     test(`the response of an upgrade ends ${ends}`, async (t) => {
       const locks = open(t)
       const [upgraded, closed] = [gate(), gate()]
@@ -145,7 +147,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
       await once(server, 'listening')
       atEnd(t, () => server.close())
       server.on('upgrade', (request, socket) => {
-        // As a WebSocket library does: it reads, and closes when the other side does.
+        // Read, and close when the other side does, as a WebSocket library does.
         socket.on('error', () => {}).resume()
         socket.once('end', () => socket.end())
         socket.once('close', closed.pass)
@@ -159,14 +161,14 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
       client.destroy()
       await within('the connection to close', closed.passed)
       if (held === 'end') {
-        assert.equal(await locks.tryAcquire('/chat'), null, 'its handler has not ended it')
+        assert.equal(await locks.tryAcquire('/chat'), null, 'the handler has not ended the response')
         response.end()
       }
       await free(locks, '/chat', SOON)
     })
   }
 
-  test('a request whose connection is destroyed already is not served', async (t) => {
+  test('a request whose connection is already destroyed is not served', async (t) => {
     const locks = open(t)
     const socket = connect(1, '127.0.0.1').on('error', () => {})
     const request = new IncomingMessage(socket)
@@ -176,7 +178,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
     assert.equal(locks.stats().acquired, 0)
   })
 
-  test('a request of a platform without sockets is served, and ends with its response', async (t) => {
+  test('a request of a platform without sockets is served, and its lock is free when the response ends', async (t) => {
     const locks = open(t)
     // Adapters of serverless platforms give a request a plain object as its socket.
     const request = new IncomingMessage({ remoteAddress: '192.0.2.1' })

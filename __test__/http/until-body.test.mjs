@@ -1,18 +1,23 @@
-// leasehold/remix with `until: 'body'`: what is left of the locks is held while the source makes a chunk.
+// leasehold/remix with `until: 'body'`: the remaining locks are held while the source makes a
+// chunk.
 
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { describe, test } from 'node:test'
 import { withRequestLock } from 'leasehold/remix'
-import { until, within } from '../support/clock.mjs'
+import { startChild } from '../support/child.mjs'
+import { now, until, within } from '../support/clock.mjs'
 import { gate } from '../support/gate.mjs'
 import { free, open } from '../support/http-servers.mjs'
 import { lost } from '../support/leases.mjs'
 
 const SOON = 5_000
-/** A forced release is noticed at the next renewal, which comes after a third of that. */
+/** The holder notices a forced release at its next renewal, after a third of this time, in ms. */
 const TTL = 1_500
+/** The ttl of leases that a test lets run out, in ms. */
+const SHORT_TTL = 600
 
-/** A source each of whose chunks is made when `next` is called for it, with a queue of `size` chunks. */
+/** Returns a source with a queue of `size` chunks. Each call of `next` makes one chunk. */
 function source(size) {
   const chunks = []
   const cancelled = gate()
@@ -32,6 +37,22 @@ function source(size) {
   )
   const isAtWork = () => chunks.some(({ isMade }) => !isMade)
   return { stream, chunks, cancelled: cancelled.passed, isAtWork, next: () => chunks.at(-1).pass() }
+}
+
+/**
+ * Sources that never make a chunk: one has no `pull()`, and the other waits in `pull()` for an
+ * event that never comes.
+ */
+const QUIET = { 'without pull()': undefined, 'with a pull() that waits': () => new Promise(() => {}) }
+
+/** Returns a source with that `pull()`. Its `cancel()` settles when `stop` is called. */
+function quiet(pull) {
+  const [cancelled, stopped] = [gate(), gate()]
+  const cancel = (reason) => {
+    cancelled.pass(reason)
+    return stopped.passed
+  }
+  return { stream: new ReadableStream({ pull, cancel }), cancelled: cancelled.passed, stop: stopped.pass }
 }
 
 async function serve(locks, key, stream, options) {
@@ -61,9 +82,9 @@ const ENDS = {
 
 for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
   describe(`withRequestLock until the body, ${what}`, { timeout: 60_000 }, () => {
-    const both = (t) => {
+    const both = (t, ownTtl = ttl) => {
       const store = `memory:${crypto.randomUUID()}`
-      return [open(t, { store, ttl }), open(t, { store })]
+      return [open(t, { store, ttl: ownTtl }), open(t, { store })]
     }
 
     test('while a reader waits for a chunk: the body fails at once, and the lock is held until the chunk is made', async (t) => {
@@ -84,7 +105,7 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
     })
 
     for (const ready of [0, 1, 2]) {
-      test(`while nobody reads, with ${ready} chunks in the queue: held until the next one is made`, async (t) => {
+      test(`while nobody reads, with ${ready} chunks in the queue: the lock is held until the next chunk is made`, async (t) => {
         const [locks, other] = both(t)
         const body = source(2)
         const { held, reader } = await serve(locks, key, body.stream)
@@ -113,6 +134,27 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
       await within('the cancel', cancelled.passed, SOON)
       await free(other, 'b', SOON)
     })
+
+    for (const [kind, pull] of Object.entries(QUIET)) {
+      for (const reads of [true, false]) {
+        const who = reads ? 'a reader waits' : 'nobody reads'
+        test(`a source ${kind} that makes no chunk is cancelled after the ttl, while ${who}`, async (t) => {
+          const [locks, other] = both(t, SHORT_TTL)
+          const body = quiet(pull)
+          const { client, held, reader } = await serve(locks, key, body.stream)
+          const failed = reads && assert.rejects(reader.read(), lost(reason))
+          const start = now()
+          await stop(locks, held)
+          await failed
+          client.abort()
+          assert.equal(await other.tryAcquire('b'), null, 'the source may still work')
+          assert.ok(lost(reason)(await within('the cancel', body.cancelled, SOON)))
+          assert.ok(now() - start >= SHORT_TTL - 1, 'the later abort did not shorten the wait')
+          body.stop()
+          await free(other, 'b', SOON)
+        })
+      }
+    }
 
     test('a source that fails frees the lock', async (t) => {
       const [locks, other] = both(t)
@@ -148,5 +190,86 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     await locks.close({ drain: 20 })
     assert.equal(await other.tryAcquire('a'), null)
     await free(other, 'a', SOON)
+  })
+
+  for (const [kind, pull] of Object.entries(QUIET)) {
+    test(`the request is aborted: a source ${kind} is cancelled at once, and a later loss of a key changes nothing`, async (t) => {
+      const locks = open(t, { ttl: TTL })
+      const body = quiet(pull)
+      const { client, held, reader } = await serve(locks, ['a', 'b'], body.stream)
+      const failed = assert.rejects(reader.read(), { name: 'AbortError' })
+      client.abort()
+      await within('the body to fail', failed)
+      assert.equal((await within('the cancel', body.cancelled, SOON)).name, 'AbortError')
+      await locks.forceRelease('a')
+      await until('the loss', () => held.signal.aborted)
+      await assert.rejects(locks.acquire('b', { wait: 100 }), { code: 'ERR_LOCK_TIMEOUT' }, 'cancel() has not settled')
+      body.stop()
+      await free(locks, 'b', SOON)
+    })
+  }
+
+  test('a key is lost, and the client closes: a quiet source is cancelled, and then close() resolves', async (t) => {
+    const locks = open(t, { ttl: SHORT_TTL })
+    const body = quiet()
+    const { client, held } = await serve(locks, ['a', 'b'], body.stream)
+    await locks.forceRelease('a')
+    await until('the loss', () => held.signal.aborted)
+    client.abort()
+    const closed = locks.close({ drain: Infinity })
+    await within('the cancel', body.cancelled, SOON)
+    body.stop()
+    await within('close()', closed, SOON)
+  })
+
+  test('a key is lost: the others are held until cancel() of a quiet source has settled', async (t) => {
+    const locks = open(t, { ttl: SHORT_TTL })
+    const body = quiet()
+    const { held, reader } = await serve(locks, ['a', 'b'], body.stream)
+    const failed = assert.rejects(reader.read(), lost('missing'))
+    await locks.forceRelease('a')
+    await failed
+    assert.ok(held.leases[1].isHeld)
+    await within('the cancel', body.cancelled, SOON)
+    await assert.rejects(locks.acquire('b', { wait: 100 }), { code: 'ERR_LOCK_TIMEOUT' }, 'cancel() has not settled')
+    body.stop()
+    await free(locks, 'b', SOON)
+  })
+
+  test('the reader cancels, and the request aborts: the lock is held until cancel() of the source has settled', async (t) => {
+    const locks = open(t)
+    const body = quiet()
+    const { client, reader } = await serve(locks, 'a', body.stream)
+    const cancelled = reader.cancel('enough')
+    assert.equal(await body.cancelled, 'enough')
+    client.abort()
+    await assert.rejects(locks.acquire('a', { wait: 100 }), { code: 'ERR_LOCK_TIMEOUT' }, 'cancel() has not settled')
+    body.stop()
+    await cancelled
+    await free(locks, 'a', SOON)
+  })
+
+  test('a quiet source is also cancelled under a fake clock that stands still', async (t) => {
+    const locks = open(t, { ttl: SHORT_TTL })
+    const body = quiet()
+    const { held } = await serve(locks, ['a', 'b'], body.stream)
+    const loss = once(held.signal, 'abort')
+    // This timer is real: it was set before the fake clock.
+    const cancelled = within('the cancel', body.cancelled, SOON)
+    t.mock.timers.enable()
+    try {
+      await locks.forceRelease('a')
+      await loss
+      await cancelled
+    } finally {
+      t.mock.timers.reset()
+      body.stop()
+    }
+  })
+
+  test('a quiet source does not keep the process alive after close()', async (t) => {
+    const child = startChild(t, 'quiet-body.mjs', { ttl: 60_000 })
+    await child.next('closed')
+    assert.deepEqual(await within('the end of the process', child.ended, SOON), { code: 0, signal: null })
   })
 })

@@ -12,10 +12,13 @@ import { frameworks, free, open, pipeline, serve } from '../support/http-servers
 
 const KEY = 'key'
 const SOON = 5_000
-/** A forced release is noticed at the next renewal, which comes after a third of that. */
+/** The holder notices a forced release at its next renewal, after a third of this time, in ms. */
 const TTL = 1_500
 
-/** Compresses answers as `compression` does: it stops calling the response when that takes no more. */
+/**
+ * Compresses answers as the package `compression` does: it stops writing to the response while the
+ * response is full.
+ */
 function compress(_request, response, next) {
   const { write, end } = response
   const gzip = createGzip()
@@ -32,7 +35,10 @@ for (const [name, listener] of Object.entries(frameworks)) {
     const start = (t, locks, handler, options) =>
       serve(t, listener(lockRequest(locks, { key: () => KEY, until: 'end', ...options }), handler))
 
-    /** Sends a request and goes away when the handler runs. Resolves with the lease when the connection is closed. */
+    /**
+     * Sends a request, and disconnects when the handler runs. Resolves with the lease when the
+     * connection is closed.
+     */
     async function abandon(url, begun, closed) {
       const client = new AbortController()
       const response = fetch(url, { signal: client.signal })
@@ -82,12 +88,12 @@ for (const [name, listener] of Object.entries(frameworks)) {
 
     for (const how of ['a forced release', 'maxHold']) {
       for (const form of ['middleware', 'handler']) {
-        test(`lost by ${how} while a ${form} works: its answer goes out, and nothing rejects`, async (t) => {
+        test(`the lease is lost by ${how} while a ${form} works: its answer goes out, and nothing rejects`, async (t) => {
           const locks = open(t)
           const [begun, work] = [gate(), gate()]
           const handler = async ({ lease }, response) => {
             begun.pass(lease)
-            // What a handler passes to a callback goes on when its promise has settled.
+            // Work that a handler passes to a callback goes on after its promise has settled.
             work.passed.then(() => response.end('answer of the handler'))
           }
           const options = {
@@ -133,7 +139,8 @@ for (const [name, listener] of Object.entries(frameworks)) {
       const leases = await within('the handler', begun.passed)
       await locks.forceRelease('a')
       await until('the loss', () => leases.signal.aborted)
-      // A release that the loss causes would go to the store in the turns that follow, before this question.
+      // If the loss caused a release, it would go to the store in the next turns, before this
+      // request.
       await locks.inspect('b')
       assert.equal(await locks.tryAcquire('b'), null)
       assert.equal(await locks.tryAcquire('c'), null)
@@ -154,7 +161,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       assert.ok(ms < 2_500, `${ms} ms`)
     })
 
-    test('a big answer through another middleware counts, though its client left before it was written', async (t) => {
+    test('a big answer through another middleware ends the lock, though its client left before the answer was written', async (t) => {
       const locks = open(t)
       const [closed, sent] = [gate(), gate()]
       const locked = lockRequest(locks, { key: () => KEY, until: 'end' })
@@ -183,7 +190,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY, SOON)
     })
 
-    test('what a later middleware puts around end() stays there', async (t) => {
+    test('the wrapper of end() of a later middleware stays in place', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, (_request, response) => {
         const { end } = response

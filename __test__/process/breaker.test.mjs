@@ -118,6 +118,48 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     assert.deepEqual(states(told), ['refusing', 'closed'])
   })
 
+  for (const [what, room, kinds] of [
+    ['at the edge of its memory', 20_000, ['exclusive']],
+    ['that is full but grants shared leases', 0, ['exclusive', 'shared']],
+  ]) {
+    test(`a server ${what} is reported as refusing once`, async (t) => {
+      const server = await startRedis(t)
+      const locks = clientOf(t, server.url())
+      const few = locks.semaphore('few', 5)
+      await locks.withLock('warm', () => {})
+      const told = watch(locks)
+      const used = Number(/used_memory:(\d+)/.exec(await server.ask('INFO', 'memory'))[1])
+      await server.ask('CONFIG', 'SET', 'maxmemory', used + room)
+      const counts = { granted: 0, refused: 0 }
+      let asking = true
+      const ask = async (kind, name) => {
+        for (let i = 0; asking; i++) {
+          try {
+            // Each acquire leaves a fence behind, so the server has less and less memory.
+            const lease = await (kind === 'shared' ? few.acquire() : locks.tryAcquire(`${name}-${i}`))
+            counts.granted++
+            await sleep(5)
+            await lease.release()
+          } catch (error) {
+            assert.equal(error.reason, 'full', error.stack)
+            counts.refused++
+            await sleep(5)
+          }
+        }
+      }
+      const asked = Promise.all(Array.from({ length: 20 }, (_, i) => ask(kinds[i % kinds.length], i)))
+      await until('it to be told', () => told.length > 0)
+      await sleep(2_000)
+      assert.deepEqual(states(told), ['refusing'], JSON.stringify(counts))
+      await server.ask('CONFIG', 'SET', 'maxmemory', 0)
+      await until('it to be told', () => told.length > 1)
+      asking = false
+      await asked
+      assert.deepEqual(states(told), ['refusing', 'closed'])
+      t.diagnostic(JSON.stringify(counts))
+    })
+  }
+
   test('rights that one key lacks say nothing of the server', async (t) => {
     const rules = '~lock:* ~{lock:* &* +@all'
     const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })

@@ -87,7 +87,7 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     const store = sqlite(t)
     const env = { LEASEHOLD_URL: store }
     const first = await run(t, ['run', 'a key', '--', 'sh', '-c', 'env | grep ^LEASEHOLD; exit 7'], env)
-    // Those of the tests are inherited by every command.
+    // Every command inherits the variables of the tests.
     const isOurs = (line) => !line.startsWith('LEASEHOLD_TEST_')
     const lines = first.stdout.trim().split('\n').filter(isOurs).sort()
     const names = lines.map((line) => line.split('=', 1)[0])

@@ -61,7 +61,7 @@ for (const name of sharedStoreNames) {
       assert.equal((await locks.tryAcquire('k')) !== null, true, 'the lock is released when its process ends')
     })
 
-    test('work that may take for ever does not keep the process alive after close()', async (t) => {
+    test('work that never ends, with an endless stopTimeout, does not keep the process alive after close()', async (t) => {
       const options = { as: 'worker', hangs: true, worker: { stopTimeout: 'Infinity' }, stops: false }
       const { child } = await running(t, { ...options, client: { drain: 100 } })
       child.tell('unref')
@@ -69,7 +69,7 @@ for (const name of sharedStoreNames) {
       assert.deepEqual(await within('the end', child.ended, 10_000), { code: 0, signal: null })
     })
 
-    test('a shutdown that was registered before releaseOnSignal is not cut off by it', async (t) => {
+    test('releaseOnSignal does not cut off a shutdown that was registered before it', async (t) => {
       const { child } = await running(t, { client: ON_SIGTERM, registered: true })
       child.signal('SIGTERM')
       await child.next('shutting-down')
@@ -77,7 +77,7 @@ for (const name of sharedStoreNames) {
       assert.deepEqual(await within('the end', child.ended, 10_000), { code: 7, signal: null })
     })
 
-    test('a client that joins while others drain is closed, too', async (t) => {
+    test('a client that is opened while others drain is closed, too', async (t) => {
       const { child } = await running(t, { client: ON_SIGTERM, joins: true })
       child.signal('SIGTERM')
       child.tell('end')

@@ -11,7 +11,10 @@ import { now, sleep, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
-/** Asserts that the locks of many.mjs are free now: the process is gone, and it must have released them before. */
+/**
+ * Asserts that the locks of many.mjs are free now: the process is gone, and must have released them
+ * before.
+ */
 async function assertFree(locks, count) {
   const infos = await Promise.all(Array.from({ length: count }, (_, i) => locks.inspect(`k${i}`)))
   assert.equal(infos.filter(Boolean).length, 0, `of ${count} locks some are still held`)

@@ -1,4 +1,4 @@
-// A process that does something once, while the store cannot remember it.
+// Tests a process that does work once while the store can't remember the id.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -7,7 +7,7 @@ import { now, within } from '../support/clock.mjs'
 import { startRedis } from '../support/servers.mjs'
 
 describe('once: a store that dies before it remembers', { timeout: 60_000 }, () => {
-  /** Resolves with a process whose work has ended when the store was gone. */
+  /** Starts a process, and kills the store when the work of the process has begun. */
   async function forgotten(t, ttl) {
     const server = await startRedis(t)
     const child = startChild(t, 'once-mark.mjs', { store: server.url(), ttl })
@@ -25,7 +25,7 @@ describe('once: a store that dies before it remembers', { timeout: 60_000 }, () 
     assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
     const { ran, kept, at } = await child.next('outcome')
     assert.deepEqual([ran, kept], [true, false])
-    assert.ok(at - start >= 299, `it tries during the drain, which ended after ${at - start} ms`)
+    assert.ok(at - start >= 299, `it gave up before the drain was over, after ${at - start} ms`)
     assert.deepEqual(await within('the end of the process', child.ended, 5_000), { code: 0, signal: null })
     t.diagnostic(`the process was gone after ${(now() - start).toFixed(0)} ms`)
   })

@@ -48,6 +48,20 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     t.diagnostic(`failover ${Math.round(failover)} ms`)
   })
 
+  test('the master is frozen: service is back soon after the failover', async (t) => {
+    const system = await startSentinels(t)
+    const locks = clientOf(t, system.url())
+    await locks.withLock('k', () => {})
+    const [master] = system.servers
+    const failover = system.freezeMaster().then(() => now())
+    await until('it to be frozen', () => !master.isRunning)
+    const back = locks.acquire('k', { wait: 60_000 }).then(() => now())
+    const ms = (await back) - (await failover)
+    // The requests to the frozen master have to time out first, which takes 1 s by default.
+    assert.ok(ms < 1_800, `service came back ${ms} ms after the failover`)
+    t.diagnostic(`service ${ms.toFixed(0)} ms after the failover`)
+  })
+
   test('minReplicas: what too few replicas have is not granted, and not renewed', async (t) => {
     const master = await startRedis(t)
     const locks = clientOf(t, master.url(), { minReplicas: 1, storeTimeout: 600 })

@@ -1,4 +1,5 @@
-// The option releaseOnSignal beside other copies of the package, other listeners, and in containers.
+// Tests the option releaseOnSignal with other copies of the package, with other listeners, and in
+// containers.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -7,7 +8,10 @@ import { within } from '../support/clock.mjs'
 import { asFirstProcess, noPidNamespaces } from '../support/namespaces.mjs'
 
 describe('releaseOnSignal', { timeout: 60_000 }, () => {
-  /** Starts a process that signals itself. Resolves with the sections that ended, and the process's end. */
+  /**
+   * Starts a process that signals itself. Resolves with the way in which the process ended, and
+   * with the sections that had ended before.
+   */
   async function ended(t, options, how) {
     const child = startChild(t, 'signals.mjs', { clients: 1, ...options }, how)
     const end = await within('the end', child.ended, 10_000)
@@ -18,11 +22,25 @@ describe('releaseOnSignal', { timeout: 60_000 }, () => {
     assert.deepEqual(await ended(t, { clients: 2, copies: true }), { code: null, signal: 'SIGTERM', over: [0, 1] })
   })
 
-  test('a client listens again if somebody has removed all listeners', async (t) => {
+  test('a client listens again if other code has removed all listeners', async (t) => {
     assert.deepEqual(await ended(t, { clients: 2, removes: true }), { code: null, signal: 'SIGTERM', over: [0, 1] })
   })
 
-  test('the first process of a container ends, too', { skip: noPidNamespaces }, async (t) => {
+  test('two versions of the package close their clients, and the last one ends the process', async (t) => {
+    const options = { clients: 2, copies: true, versions: true }
+    assert.deepEqual(await ended(t, options), { code: null, signal: 'SIGTERM', over: [0, 1] })
+  })
+
+  test('the package signal-exit does not keep the process alive, and its hooks run', async (t) => {
+    const child = startChild(t, 'signals.mjs', { clients: 1, signalExit: true })
+    assert.deepEqual(await within('the end', child.ended, 10_000), { code: null, signal: 'SIGTERM' })
+    assert.deepEqual(
+      child.events.map(({ event }) => event),
+      ['over', 'exit-hook'],
+    )
+  })
+
+  test('the first process of a container exits', { skip: noPidNamespaces }, async (t) => {
     assert.deepEqual(await ended(t, {}, { launcher: asFirstProcess }), { code: 143, signal: null, over: [0] })
   })
 })

@@ -1,4 +1,4 @@
-// A lock file on a file system that is smaller than the longest log of SQLite.
+// Tests a lock file on a file system that is smaller than SQLite's longest log.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import { temporaryFolder } from '../support/servers.mjs'
 
 describe('sqlite: a small file system', { timeout: 120_000, skip: noSmallFileSystem }, () => {
   for (const size of ['300k', '2m']) {
-    test(`${size}: a log that has filled it is put back, and locks go on`, async (t) => {
+    test(`${size}: a log that fills it is emptied, and locks are still granted`, async (t) => {
       const folder = temporaryFolder(t)
       const options = { store: `sqlite:${join(folder, 'locks.db')}`, turns: 3_000 }
       const child = startChild(t, 'turns.mjs', options, { launcher: onSmallFileSystem(folder, size) })

@@ -59,7 +59,7 @@ describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }
 
   const HIDDEN = { 'whose offsets are hidden': inHiddenTimeNamespace, 'without /proc': withoutProc }
   for (const [which, launch] of Object.entries(HIDDEN)) {
-    test(`a process ${which} can not tell how far its clock differs: it refuses the file, and can use memory`, async (t) => {
+    test(`a process ${which}, so that it can't tell how far its clock differs, refuses the file and can use memory`, async (t) => {
       const folder = temporaryFolder(t)
       const path = join(folder, 'locks.db')
       const launcher = launch(folder)

@@ -1,5 +1,6 @@
 // A small load balancer. It sends requests to one server after the other and keeps its connections.
 
+import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:http'
 
 /**
@@ -10,6 +11,11 @@ const NOT_TAKEN = ['ECONNREFUSED', 'ECONNRESET']
 export class Balancer {
   #agent = new Agent({ keepAlive: true, maxSockets: Infinity })
   #next = 0
+  /**
+   * Identifies the servers of this balancer, in the header `x-servers`. A server of another test
+   * may get the port of a server that has ended. That server answers 503, because its id differs.
+   */
+  servers = randomUUID()
   /** The ports of the servers. */
   ports = []
   /** The requests that were sent again, and why. */
@@ -41,7 +47,8 @@ export class Balancer {
 
   #post(port, path) {
     return new Promise((resolve, reject) => {
-      const sent = request({ host: '127.0.0.1', port, path, method: 'POST', agent: this.#agent })
+      const headers = { 'x-servers': this.servers }
+      const sent = request({ host: '127.0.0.1', port, path, method: 'POST', headers, agent: this.#agent })
       sent.on('error', reject)
       sent.on('response', (response) => {
         const parts = []

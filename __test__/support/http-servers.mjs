@@ -63,11 +63,14 @@ export function open(t, options) {
 export const free = (locks, key, timeout) =>
   until(`the lock ${key} to be free`, async () => (await locks.inspect(key)) === null, timeout)
 
-/** Sends requests for the paths on one connection, without waiting for an answer. Returns the connection. */
+/**
+ * Sends requests for `paths` on one connection, without waiting for the answers. Returns the
+ * connection.
+ */
 export function pipeline(url, paths) {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
-  // The server may reset a connection that the test has left.
+  // The server may reset a connection that the test has closed.
   socket.on('error', () => {})
   socket.write(paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: test\r\n\r\n`).join(''))
   return socket

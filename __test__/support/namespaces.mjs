@@ -1,5 +1,5 @@
-// Linux namespaces: processes whose clock counts from another instant, and a machine that seems to
-// have rebooted.
+// Launchers that use Linux namespaces: for processes whose clock counts from another instant, for a
+// machine that seems to have rebooted, for containers, and for small file systems.
 
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
@@ -38,7 +38,7 @@ export function inHiddenTimeNamespace(folder) {
   return [...inTimeNamespace(), '--mount', 'sh', '-c', HIDE, 'sh', nothing]
 }
 
-/** A launcher of processes in a time namespace that have no /proc. */
+/** Returns a launcher of processes in a time namespace and without /proc. */
 export const withoutProc = () => [
   ...inTimeNamespace(),
   '--mount',
@@ -64,17 +64,29 @@ export function afterReboot(folder, uptime = 3) {
 /** Returns why a reboot can't be simulated here, or false. */
 export const noReboot = (folder) => noTimeNamespaces || refusal('another boot', afterReboot(folder))
 
-/** Returns a launcher of processes to which `folder` is an empty file system of `size`, such as `1m`. */
+/**
+ * Returns a launcher of processes that see an empty file system of `size`, such as `1m`, at
+ * `folder`.
+ */
 export const onSmallFileSystem = (folder, size) => [
   ...['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"', 'sh'],
   ...[size, folder],
 ]
 
-/** Why small file systems can't be made here, or false. */
+/** Why no small file system can be made here, or false. */
 export const noSmallFileSystem = refusal('a file system', onSmallFileSystem(tmpdir(), '1m'))
 
-/** A launcher of the first process of a pid namespace, as in a container. */
+/** A launcher that makes the process the first one of a pid namespace, as in a container. */
 export const asFirstProcess = ['unshare', '--pid', '--fork', '--mount-proc']
 
-/** Why pid namespaces can't be made here, or false. */
+/** Why no pid namespace can be made here, or false. */
 export const noPidNamespaces = refusal('a pid namespace', asFirstProcess)
+
+/** Shows `$1` as the boot's id, and then runs the command that follows. */
+const RENAME = `file=$(mktemp) && printf %s "$1" > "$file" && mount --bind "$file" ${BOOT_ID} && rm "$file" && shift && exec "$@"`
+
+/** Returns a launcher of processes that read `boot` as the boot's id, as in a container of LXC. */
+export const inContainer = (boot) => ['unshare', '--mount', 'sh', '-c', RENAME, 'sh', boot]
+
+/** Why no container with its own boot id can be made here, or false. */
+export const noContainers = refusal('a boot id', inContainer(randomUUID()))

@@ -38,7 +38,7 @@ overStores('worker', (store) => {
     assert.equal(await locks.inspect(key), null)
   })
 
-  test('a worker that a listener starts again whenever it is idle does not block the event loop', async (t) => {
+  test('the event loop is not blocked if a listener starts the worker again whenever it is idle', async (t) => {
     const locks = store.client(t)
     const worker = createLockWorker({ client: locks, key: store.key(), startWork() {} })
     worker.on('error', () => {})

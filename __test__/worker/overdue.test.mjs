@@ -69,7 +69,7 @@ overStores('worker: overdue', (store) => {
     })
     await once(worker, 'acquired')
     const stopping = worker.stop()
-    await sleep(200) // nothing is to happen
+    await sleep(200) // nothing may happen
     assert.deepEqual([errors, worker.state, lease.isHeld, lease.signal.aborted], [[], 'cleanup', true, false])
     assert.equal(await other.tryAcquire(key), null)
     end.pass()

@@ -19,8 +19,9 @@ import { isGoneWithin, kill } from './target'
  */
 const MARGIN = 5_000
 /**
- * How long a killed command may take to go, in ms. Longer keeps a lock that nobody uses if a process can't be killed;
- * shorter releases the lock while the command still runs on a busy machine.
+ * How long the successor waits for the end of a command that it killed, in ms. If this is larger, a
+ * process that can't be killed keeps its lock for longer. If it is smaller, a busy machine releases
+ * the lock while the command still runs.
  */
 const KILLED_WITHIN = 2_000
 
@@ -32,7 +33,7 @@ async function hold(locks: LockClient, { ticket, grace, target }: Takeover): Pro
   // loss.
   const lease = await acquirer.adopt(ticket, asked)
   const isGone = await isGoneWithin(target, Math.max(0, end - performance.now()))
-  // The guard may be gone, too, and has not killed the command then.
+  // The guard kills the command when `grace` is over, unless the guard was killed, too.
   if (!isGone) {
     kill(target, 'SIGKILL')
     await isGoneWithin(target, KILLED_WITHIN)

@@ -50,7 +50,7 @@ function isDead(target: number): boolean {
   const members = processes()
     ?.map(statusOf)
     .filter((status) => status?.group === -target)
-  // None is seen where /proc hides the processes of other users.
+  // If /proc hides the processes of other users, the group looks empty.
   return members !== undefined && members.length > 0 && members.every((status) => status?.dead)
 }
 

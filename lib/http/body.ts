@@ -1,9 +1,14 @@
-// The body of a response, followed to its end.
+// Follows the body of a response to its end.
 
+import * as timers from 'node:timers'
 import type * as api from '../../index'
-import { isLost, lossOf } from './loss'
+import { isLost, lossOf, ttlOf } from './loss'
 
-/** By its looks: polyfills have classes of their own. */
+// Read them at load time: with a fake clock that stands still, a source that makes no chunk would
+// keep its locks for ever.
+const { clearTimeout, setTimeout } = timers
+
+/** Returns whether `given` looks like a Response: polyfills have classes of their own. */
 export function isResponse(given: unknown): given is Response {
   const { status, headers, body } = Object(given) as Partial<Response>
   return typeof status === 'number' && typeof headers?.get === 'function' && body !== undefined
@@ -17,17 +22,20 @@ interface Followed {
 }
 
 /**
- * How many chunks that are ready are thrown away to find out whether the source makes another one. Fewer would miss that of a
- * source with a longer queue; more would make a source that is always ready make more for nobody.
+ * The most ready chunks that are thrown away to find out whether the source makes another one. If
+ * this is smaller, the work of a source with a longer queue is overlooked. If it is larger, a
+ * source that is always ready makes more chunks that nobody reads.
  */
 const MOST_READY = 64
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 
 /**
- * Follows the body of a response that has one. When the request aborts, or a lease is lost, the body fails with the reason of
- * that. Its source is then cancelled: at once if nothing is held any more, otherwise when it has made the chunk that it is
- * making, because that is work under the locks that are left.
+ * Follows the body of a response that has one. If the request aborts or a lease is lost, the body
+ * fails with the reason of the signal, and its source is cancelled. The source is cancelled at once
+ * if the request aborts or no lock is left. Otherwise the source may first finish the chunk that it
+ * is making, because that is work under the remaining locks. If that takes longer than the ttl of
+ * the leases, the source is cancelled: a source of events may never make another chunk.
  */
 export function followBody(response: Response, held: api.Lease | api.MultiLease, request: AbortSignal): Followed {
   const reader: Reader = (response.body as ReadableStream<Uint8Array>).getReader()
@@ -36,24 +44,31 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
     end = resolve
   })
   let isLeft = false
+  let left: Promise<void> | undefined
   let reading: ReturnType<Reader['read']> | undefined
-  /** Nobody reads on. It is over when its maker has said that it stops. */
+  /** Cancels the source. The body is over when the `cancel()` of the source has settled. */
   const leave = (reason: unknown): Promise<void> => {
     isLeft = true
-    return reader.cancel(reason).finally(end)
+    // Call cancel() once: a second call would resolve before the first one has settled.
+    left ??= reader.cancel(reason).finally(end)
+    return left
   }
   const body = new ReadableStream<Uint8Array>(
     {
       start(controller) {
-        // Only the first reason counts: a body that fails often makes its reader abort the request, too.
+        // Only the first reason counts. When the body has failed, a server often aborts the
+        // request. Such an abort looks like that of a client, so no abort shortens the wait for a
+        // chunk.
         const followed = new AbortController()
         const stop = ({ reason }: AbortSignal) => {
           followed.abort()
           isLeft = true
           controller.error(reason)
-          // Its maker is to stop, too; if that fails, there is nobody to tell.
+          // Ignore an error of the source's cancel(): no caller waits for it.
           const cancel = () => void leave(reason).catch(() => {})
           if (request.aborted || isLost(held)) return cancel()
+          const timer = setTimeout(cancel, ttlOf(held)).unref()
+          over.then(() => clearTimeout(timer))
           afterChunk(reader, reading, cancel)
           lossOf(held).then(cancel)
         }
@@ -82,15 +97,16 @@ export function followBody(response: Response, held: api.Lease | api.MultiLease,
       },
       cancel: leave,
     },
-    // Nothing is read ahead of whoever reads.
+    // Read nothing before the reader asks for it.
     { highWaterMark: 0 },
   )
   return { response: withBody(response, body), over }
 }
 
 /**
- * Calls `done` when the source has made the chunk that it is making, in the same turn: after that it would begin the next one.
- * Streams do not tell whether their source is at work. A read that has to wait does.
+ * Calls `done` in the turn in which the source finishes the chunk that it is making: in the next
+ * turn, it would begin another one. A stream does not tell whether its source is at work, but a
+ * read that has to wait shows it. Such a read makes an idle source begin a chunk.
  */
 function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done: () => void): void {
   if (reading !== undefined) {
@@ -101,25 +117,25 @@ function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done:
   const next = (): void => {
     let hasWaited = false
     reader.read().then((chunk) => (hasWaited || chunk.done || left-- === 0 ? done() : next()), done)
-    // A chunk that was ready is there before this.
-    queueMicrotask(() => {
+    // The read of a ready chunk resolves before this microtask.
+    Promise.resolve().then(() => {
       hasWaited = true
     })
   }
   next()
 }
 
-/** The same response without the body that it has, whose maker is told that nobody will read it. */
+/** Returns the response without its body, and cancels the source of the body. */
 export function dropBody(response: Response): Response {
   const reason = new DOMException('This response is sent without its body', 'AbortError')
-  // What its maker says to that changes nothing, nor that somebody reads it already.
-  // That of another library's Response may be a stream of Node's, which has none of this.
+  // Ignore an error of the source, and that of a body that is already being read. The body of
+  // another library's Response may be a stream of Node, which has no cancel().
   response.body?.cancel?.(reason)?.catch(() => {})
   return withBody(response, null)
 }
 
 function withBody(response: Response, body: ReadableStream<Uint8Array> | null): Response {
-  // Of its own class, which may be a polyfill's: servers look for that.
+  // Use the response's own class, which may be a polyfill's: servers look for that.
   const Same = response.constructor as typeof Response
   return new Same(body, response)
 }

@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net'
 
 /**
- * The callbacks for the close of each connection. A client may pipeline any number of requests, and a listener for each of
- * them would make Node warn of a leak.
+ * Maps each connection to the callbacks for its close. A client may pipeline any number of
+ * requests. With one listener for each request, Node would warn of a leak.
  */
 const callbacks = new WeakMap<Socket, Set<() => void>>()
 
-/** Calls `callback` when the connection of a request closes. Returns what undoes that. */
+/** Calls `callback` when the connection of a request closes. Returns a function that removes it. */
 export function onConnectionClose(socket: Socket, callback: () => void): () => void {
   const all = callbacks.get(socket) ?? listen(socket)
   all.add(callback)

@@ -1,4 +1,4 @@
-// The end of everything that a request held.
+// Tells when a request has lost all its leases.
 
 import type * as api from '../../index'
 import type { LockLostError } from '../errors'
@@ -7,19 +7,27 @@ type AnyLease = api.Lease | api.MultiLease
 
 /** Returns true if all leases are lost, so that nothing is left to hold. */
 export function isLost(held: AnyLease): boolean {
-  return signalsOf(held).every(isLoss)
+  return leasesOf(held).every(({ signal }) => isLoss(signal))
 }
 
 /** Resolves when all leases are lost. */
 export async function lossOf(held: AnyLease): Promise<void> {
-  await Promise.all(signalsOf(held).map(loss))
+  await Promise.all(leasesOf(held).map(({ signal }) => loss(signal)))
 }
 
-function signalsOf(held: AnyLease): AbortSignal[] {
-  return 'leases' in held ? held.leases.map(({ signal }) => signal) : [held.signal]
+/** Returns the ttl of the leases in ms, the longest if they differ. */
+export function ttlOf(held: AnyLease): number {
+  return Math.max(...leasesOf(held).map(({ ttl }) => ttl))
 }
 
-/** A lease that a closed client no longer renews keeps others out until its ttl ends. */
+function leasesOf(held: AnyLease): readonly api.Lease[] {
+  return 'leases' in held ? held.leases : [held]
+}
+
+/**
+ * Returns false for reason `closed`: that lease is no longer renewed, but the store keeps it until
+ * its ttl ends.
+ */
 function isLoss({ aborted, reason }: AbortSignal): boolean {
   return aborted && (reason as LockLostError).reason !== 'closed'
 }

@@ -2,14 +2,14 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onConnectionClose } from './connection'
 
-/** When a response is over: finished, or its connection closed, whichever is first. */
+/** Tells when a response is over: it is finished, or its connection has closed. */
 export class ResponseEnd {
   readonly #controller = new AbortController()
-  /** Resolves then. */
+  /** Resolves when the response is over. */
   readonly over: Promise<void>
 
   constructor(request: IncomingMessage, response: ServerResponse) {
-    // Adapters of platforms without sockets give a request none, or an object without events.
+    // On platforms without sockets, adapters give a request no socket, or an object without events.
     const socket: Partial<Socket> | undefined = request.socket
     this.over = new Promise((resolve) => {
       let forget = () => {}
@@ -26,7 +26,8 @@ export class ResponseEnd {
       }
       response.on('finish', end)
       response.on('close', end)
-      // Node emits no event of a response that gets no socket: a pipelined one whose turn has not come, or that of an upgrade.
+      // A response without a socket gets no event from Node: a pipelined response that has to wait,
+      // or the response of an upgrade.
       if (typeof socket?.once === 'function') forget = onConnectionClose(socket as Socket, end)
     })
   }

@@ -51,7 +51,7 @@ pub struct ClientOptions {
     pub min_replicas: u32,
     /// What stands before each key at the store.
     pub prefix: String,
-    /// Shown to whoever inspects a lock.
+    /// Shown to everyone who inspects a lock.
     pub name: String,
     /// In ms, `Infinity` allowed.
     pub max_stall: f64,

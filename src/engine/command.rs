@@ -39,7 +39,7 @@ pub struct OpId {
 pub struct ClientSettings {
     /// The environment it belongs to.
     pub env: EnvId,
-    /// The holder's name, shown to whoever inspects a lock, unless an acquire says another.
+    /// The holder's name, shown to everyone who inspects a lock, unless an acquire gives another.
     pub name: Arc<str>,
     /// How long the environment's thread may leave a sign of life unanswered before renewal stops.
     pub max_stall: Duration,

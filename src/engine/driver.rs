@@ -123,8 +123,9 @@ struct Driver {
     core: Core,
     open: fn(&StoreSpec) -> Rc<dyn Store>,
     stores: FxHashMap<StoreId, Rc<dyn Store>>,
-    /// Which open store a specification names. The specification that opened the store is kept as long: a lock file is
-    /// known to other clients as long as a specification has it.
+    /// The open store of each specification, by the specification's identity. Keeps the
+    /// specification that opened the store: other clients find a lock file only while a
+    /// specification refers to it.
     names: FxHashMap<String, (StoreId, StoreSpec)>,
     last_store: StoreId,
     /// Where stores put what they say by themselves.

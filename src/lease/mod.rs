@@ -88,18 +88,20 @@ impl Fence {
     /// since 1970 that is the year 2255.
     pub const MAX: Fence = Fence((1 << 53) - 1);
 
-    /// The latest wall clock that fences follow, in µs since 1970: the beginning of the year 2200. A
-    /// clock beyond it is wrong, and would use up all fences: those that it gave stay in the store when
-    /// the clock is right again. If this is later, fewer fences remain above it. Now as many remain as
-    /// a million leases per second use in 55 years.
+    /// The latest wall clock that fences follow, in µs since 1970: the beginning of the year 2200.
+    /// A clock that shows a later time is wrong. Its fences would stay in the store after the clock
+    /// was corrected, and few fences or none would be left. If this is larger, fewer fences are
+    /// left above it; at a million leases per second, they now last for 55 years. If it is smaller,
+    /// fences stop following the clock sooner.
     pub const LATEST_WALL_US: u64 = 7_258_118_400_000_000;
 
     /// A value below every fence. Stands for the last fence if there was none.
     pub const NONE: Fence = Fence(0);
 
     /// Returns the fence of the next lease, when `self` was the last one and the store's wall clock
-    /// shows `wall_us` microseconds since 1970. It grows without the clock, and by the clock if the last
-    /// fence was lost together with the data. It ignores a clock beyond [`Fence::LATEST_WALL_US`].
+    /// shows `wall_us` microseconds since 1970. The fence grows even if the clock stands still. If
+    /// the last fence was lost together with the data, the clock makes the next one larger. A clock
+    /// later than [`Fence::LATEST_WALL_US`] is ignored.
     pub fn next(self, wall_us: u64) -> Fence {
         let wall_us = if wall_us > Fence::LATEST_WALL_US { 0 } else { wall_us };
         Fence((self.0 + 1).max(wall_us).min(Fence::MAX.0))

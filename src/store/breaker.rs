@@ -1,24 +1,30 @@
-//! A circuit breaker: whether a server that has failed again and again is worth asking. Pure: it is told what happened and when.
+//! A circuit breaker: stops the requests to a server that has failed several times in a row. Pure:
+//! the caller passes in what happened, and when.
 //!
 //! ```text
 //!  Closed ──failures in a row──▶ Open ──pause over, a probe is sent──▶ HalfOpen
 //!    ▲                            ▲                                      │
 //!    │                            └───────────── it fails, too ──────────┤
 //!    └──────────────────────────── the server answers anything ──────────┘
-//!  Closed ──acquires in a row that it refuses──▶ Refusing ──it takes one in──▶ Closed
-//!                                                Refusing ──failures in a row─▶ Open
+//!  Closed ──acquires in a row are refused──▶ Refusing ──one accepted, none refused for 1 s──▶ Closed
+//!                                            Refusing ──failures in a row──▶ Open
 //! ```
 //!
-//! A server that refuses is there, and goes on being asked: who asks is told why by the server itself. But in a quorum nobody
-//! would hear of it as long as the others are enough.
+//! A refusing server still gets requests, and callers get its own errors. In a quorum, no call
+//! fails while the other servers are enough. Then only the breaker's state tells that this server
+//! refuses.
 //!
-//! [`super::guarded`] puts it around a store.
+//! [`super::guarded`] puts a breaker around a store.
+
+mod refusals;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use self::refusals::Kind;
+use self::refusals::Refusals;
 use super::{StoreError, StoreErrorKind};
 
 /// The pause before the first probe, at most; it doubles with each probe that fails, up to [`LONGEST_PAUSE`].
@@ -132,15 +138,6 @@ pub struct Breaker {
     refusals: Refusals,
 }
 
-/// Acquires that were refused since one was not.
-#[derive(Debug, Default)]
-struct Refusals {
-    rounds: u32,
-    /// When the first of the last round was refused.
-    round: Option<Instant>,
-    reason: Option<StoreErrorKind>,
-}
-
 impl Breaker {
     /// A closed one.
     pub fn new(limits: Limits) -> Self {
@@ -162,9 +159,9 @@ impl Breaker {
         self.state
     }
 
-    /// Rounds of failures since the last answer, or of refusals.
+    /// Returns the number of rounds of failures since the last answer, or of refusals.
     pub fn failures(&self) -> u32 {
-        if self.state == BreakerState::Refusing { self.refusals.rounds } else { self.failures }
+        if self.state == BreakerState::Refusing { self.refusals.rounds() } else { self.failures }
     }
 
     /// How the server failed last, or why it refused; `None` if it has not since its last answer.
@@ -195,25 +192,20 @@ impl Breaker {
         !before.lets_through()
     }
 
-    /// An acquire that was sent at `began` failed with `error` at `now`. Says whether that changed the state, or why it is
-    /// what it is.
-    pub fn refused(&mut self, began: Instant, error: &StoreError, now: Instant) -> bool {
-        let refusals = &mut self.refusals;
+    /// Notes that an acquire of that `kind`, sent at `began`, failed with `error` at `now`. Returns
+    /// whether that changed the state or its reason.
+    pub fn refused(&mut self, kind: Kind, began: Instant, error: &StoreError, now: Instant) -> bool {
         let reason = match error.kind {
-            // Who waits for replicas keeps those behind it waiting, until their time is over.
-            StoreErrorKind::TimedOut if refusals.reason == Some(StoreErrorKind::Unreplicated) => {
+            // A request that waits for replicas blocks the requests behind it until they time out.
+            StoreErrorKind::TimedOut if self.refusals.reason == Some(StoreErrorKind::Unreplicated) => {
                 StoreErrorKind::Unreplicated
             }
             reason if is_refusal(error) => reason,
             _ => return false,
         };
-        if refusals.round.is_none_or(|ended| began >= ended) {
-            refusals.rounds = refusals.rounds.saturating_add(1);
-            refusals.round = Some(now);
-        }
-        let is_news = refusals.reason.replace(reason) != Some(reason);
+        let is_news = self.refusals.add(kind, began, reason, now);
         match self.state {
-            BreakerState::Closed if refusals.rounds >= self.limits.rounds => {
+            BreakerState::Closed if self.refusals.rounds() >= self.limits.rounds => {
                 self.state = BreakerState::Refusing
             }
             BreakerState::Refusing if is_news => {}
@@ -222,18 +214,36 @@ impl Breaker {
         true
     }
 
-    /// The server took an acquire in, and wrote down that it did; `granted` if it has granted it, which alone is something that
-    /// replicas have to have. Says whether that changed the state.
-    pub fn accepted(&mut self, granted: bool) -> bool {
+    /// Notes that the server accepted an acquire of that `kind` at `now`, and wrote it down.
+    /// `granted` tells whether the server granted the lease: only grants have to reach the
+    /// replicas. Returns whether that changed the state.
+    pub fn accepted(&mut self, kind: Kind, granted: bool, now: Instant) -> bool {
         if !granted && self.refusals.reason == Some(StoreErrorKind::Unreplicated) {
             return false;
         }
-        self.refusals = Refusals::default();
-        let changes = self.state == BreakerState::Refusing;
-        if changes {
+        if self.state != BreakerState::Refusing {
+            self.refusals.forget(kind);
+            return false;
+        }
+        self.refusals.accept(kind);
+        self.calm_down(now)
+    }
+
+    /// Returns when the breaker closes if the server refuses no more acquires until then. Returns
+    /// `None` if the server does not refuse, or has not yet accepted an acquire of each kind that
+    /// it refused.
+    pub fn calm_at(&self) -> Option<Instant> {
+        (self.state == BreakerState::Refusing).then(|| self.refusals.end(self.limits.rounds)).flatten()
+    }
+
+    /// Closes the breaker if it is time to do so. Returns whether that changed the state.
+    pub fn calm_down(&mut self, now: Instant) -> bool {
+        let is_over = self.calm_at().is_some_and(|at| at <= now);
+        if is_over {
+            self.refusals = Refusals::default();
             self.state = BreakerState::Closed;
         }
-        changes
+        is_over
     }
 
     /// A request that had `timeout` failed at `now`. `jitter` is a random number in 0 … 1. Says whether that changed the state.

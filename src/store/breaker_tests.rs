@@ -190,7 +190,12 @@ impl World {
         self.pass(1);
         self.breaker.answered();
         let error = StoreError::not_done(kind, "redis://somewhere does not want to");
-        self.breaker.refused(began, &error, self.now)
+        self.breaker.refused(Kind::Exclusive, began, &error, self.now)
+    }
+
+    /// An exclusive acquire is taken in.
+    fn take_in(&mut self, granted: bool) -> bool {
+        self.breaker.accepted(Kind::Exclusive, granted, self.now)
     }
 }
 
@@ -198,7 +203,7 @@ impl World {
 fn a_server_that_refuses_three_acquires_in_a_row_is_told_and_goes_on_being_asked() {
     let mut world = World::new();
     assert!(!world.turn_down(StoreErrorKind::Full) && !world.turn_down(StoreErrorKind::Full));
-    assert!(!world.breaker.accepted(false), "one that it takes in counts anew");
+    assert!(!world.take_in(false), "one that it takes in counts anew");
     assert!(!world.turn_down(StoreErrorKind::Full) && !world.turn_down(StoreErrorKind::Full));
     assert!(world.turn_down(StoreErrorKind::Full));
     assert_eq!(world.breaker.state(), BreakerState::Refusing);
@@ -210,9 +215,10 @@ fn a_server_that_refuses_three_acquires_in_a_row_is_told_and_goes_on_being_asked
     assert!(world.turn_down(StoreErrorKind::Denied), "it refuses for another reason");
     assert!(!world.turn_down(StoreErrorKind::Denied));
     assert_eq!((world.breaker.failures(), world.breaker.reason()), (6, Some(StoreErrorKind::Denied)));
-    assert!(world.breaker.accepted(false));
+    world.pass(1_000);
+    assert!(world.take_in(false));
     assert_eq!((world.breaker.state(), world.breaker.failures()), (BreakerState::Closed, 0));
-    assert!(!world.breaker.accepted(false));
+    assert!(!world.take_in(false));
 }
 
 #[test]
@@ -222,7 +228,7 @@ fn acquires_that_are_refused_together_are_one_refusal() {
     let error = StoreError::not_done(StoreErrorKind::Full, "it is full");
     for _ in 0..10 {
         world.pass(1);
-        assert!(!world.breaker.refused(began, &error, world.now));
+        assert!(!world.breaker.refused(Kind::Exclusive, began, &error, world.now));
     }
 }
 
@@ -245,13 +251,47 @@ fn a_server_that_refuses_may_go_and_begins_anew_when_it_is_back() {
 fn of_replicas_only_a_grant_says_anything() {
     let mut world = World::new();
     while !world.turn_down(StoreErrorKind::Unreplicated) {
-        assert!(!world.breaker.accepted(false), "it has a place in the queue");
+        assert!(!world.take_in(false), "it has a place in the queue");
     }
-    assert!(!world.breaker.accepted(false));
+    assert!(!world.take_in(false));
     // Those behind the ones that wait for replicas get no answer in time.
     assert!(!world.turn_down(StoreErrorKind::TimedOut));
     assert_eq!(world.breaker.state(), BreakerState::Refusing);
     assert_eq!((world.breaker.failures(), world.breaker.reason()), (4, Some(StoreErrorKind::Unreplicated)));
-    assert!(world.breaker.accepted(true));
+    world.pass(1_000);
+    assert!(world.take_in(true));
     assert_eq!(world.breaker.state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_server_that_grants_some_and_refuses_others_refuses_until_it_has_granted_for_a_second() {
+    let mut world = World::new();
+    while !world.turn_down(StoreErrorKind::Full) {}
+    for _ in 0..100 {
+        world.pass(900);
+        assert!(!world.take_in(true) && world.breaker.calm_at().is_some());
+        assert!(!world.turn_down(StoreErrorKind::Full));
+        assert_eq!((world.breaker.state(), world.breaker.calm_at()), (BreakerState::Refusing, None));
+    }
+    assert!(!world.take_in(true));
+    assert_eq!(world.breaker.calm_at(), Some(world.now + SECOND));
+    world.pass(999);
+    assert!(!world.breaker.calm_down(world.now));
+    world.pass(1);
+    assert!(world.breaker.calm_down(world.now));
+    assert_eq!((world.breaker.state(), world.breaker.reason()), (BreakerState::Closed, None));
+}
+
+#[test]
+fn only_an_acquire_of_the_kind_that_was_refused_shows_that_the_server_can_be_used() {
+    let mut world = World::new();
+    for _ in 0..2 {
+        assert!(!world.turn_down(StoreErrorKind::Full));
+        world.breaker.accepted(Kind::Shared, true, world.now);
+    }
+    assert!(world.turn_down(StoreErrorKind::Full), "shared ones between them change nothing");
+    world.pass(10_000);
+    assert!(!world.breaker.accepted(Kind::Shared, true, world.now));
+    assert_eq!((world.breaker.state(), world.breaker.calm_at()), (BreakerState::Refusing, None));
+    assert!(world.take_in(true));
 }

@@ -1,12 +1,15 @@
-//! A store behind a [circuit breaker](super::breaker): while its server is not there, requests fail at once.
+//! A store behind a [circuit breaker](super::breaker): while its server is not there, requests fail
+//! at once.
 //!
-//! **Who finds out that the server is back:** a task that pings it, as long as somebody has asked for something in the last
-//! [`IDLE`]; after that, whoever asks next, who waits for the ping and is then served or refused. So recovery depends on
-//! nobody's pauses, and a server that nobody needs is left alone.
+//! **Probes find out that the server is back.** A task pings the server until [`IDLE`] has passed
+//! since the last request. After that, the next request starts a ping, waits for its result, and is
+//! then sent or refused. So the recovery does not depend on the pauses of callers, and a server
+//! that no client needs gets no pings.
 //!
-//! **Renewals are let through**, because a lease that ends before its server is back would be lost to the pause of a probe.
-//! The engine pauses between them itself, and nobody waits for them. One that comes together with other requests is refused
-//! with them, and has the server probed at once: it is tried again long before its lease ends.
+//! **Renewals are let through**, because a lease could end during the pause before a probe. The
+//! engine pauses between renewals itself, and no caller waits for them. A renewal in one batch with
+//! other requests is refused with them, and causes a probe at once. The engine sends it again long
+//! before its lease ends.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::AssertUnwindSafe;
@@ -20,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::breaker::{Breaker, BreakerState, Failure, Health, Limits, is_silence};
+use super::breaker::{Breaker, BreakerState, Failure, Health, Kind, Limits, is_silence};
 use super::diagnosis::Report;
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError};
 use crate::engine::clock;
@@ -46,9 +49,11 @@ pub struct Guarded {
     /// The longest time-out of what was asked then; for probes, so that they are no less patient.
     patience: Cell<Duration>,
     prober: RefCell<Option<AbortHandle>>,
-    /// Has the prober probe now.
+    /// The task that closes the breaker when the server has refused nothing for a while.
+    closer: RefCell<Option<AbortHandle>>,
+    /// Makes the prober probe at once.
     hurry: Rc<Notify>,
-    /// Told after each probe.
+    /// Notified after each probe.
     probed: Rc<Notify>,
     closed: Cell<bool>,
     me: Weak<Guarded>,
@@ -74,6 +79,7 @@ impl Guarded {
             asked: Cell::new(Instant::now()),
             patience: Cell::new(SHORTEST_PROBE),
             prober: RefCell::default(),
+            closer: RefCell::default(),
             hurry: Rc::default(),
             probed: Rc::default(),
             closed: Cell::new(false),
@@ -121,42 +127,54 @@ impl Guarded {
 
     async fn run(&self, batch: Vec<Request>, began: Instant, timeout: Duration) -> Vec<Answer> {
         let acquires = batch.iter().any(|request| matches!(request, Request::Acquire(_)));
+        let kinds: Vec<_> = if acquires { batch.iter().map(kind_of).collect() } else { Vec::new() };
         let answers = self.store.clone().execute(batch, timeout).await;
         self.judge(&answers, began, timeout, false);
         if acquires {
-            self.judge_acquires(&answers, began);
+            for kind in Kind::ALL {
+                let is_its = |(of, _): &(&Option<Kind>, _)| **of == Some(kind);
+                let answers: Vec<&Answer> =
+                    kinds.iter().zip(&answers).filter(is_its).map(|(_, answer)| answer).collect();
+                self.judge_acquires(kind, &answers, began);
+            }
         }
         answers
     }
 
-    /// Takes in what the store answered to a batch with acquires.
-    fn judge_acquires(&self, answers: &[Answer], began: Instant) {
-        let is_taken_in = |answer: &Answer| match answer {
+    /// Passes the answers to the acquires of one kind in a batch on to the breaker.
+    fn judge_acquires(&self, kind: Kind, answers: &[&Answer], began: Instant) {
+        let (refuses, now) = (self.state() == BreakerState::Refusing, Instant::now());
+        let is_taken_in = |answer: &&&Answer| match answer {
             Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => true,
-            // That somebody else has the lock takes no writing: it proves nothing of a server that is full.
+            // The reply that another client has the lock needs no write. So it does not show that a
+            // full server is usable again.
             Ok(Reply::Busy { .. }) => self.state() == BreakerState::Closed,
             _ => false,
         };
-        let changed = if answers.iter().any(is_taken_in) {
-            let granted = answers.iter().any(|answer| matches!(answer, Ok(Reply::Acquired { .. })));
-            self.breaker.borrow_mut().accepted(granted)
-        } else {
+        let taken_in = answers.iter().any(|answer| is_taken_in(&answer));
+        let mut changed = false;
+        if refuses || !taken_in {
             let mut breaker = self.breaker.borrow_mut();
-            let now = Instant::now();
-            // They are one round: those behind the one that changes something add nothing.
+            // All refusals of a batch are one round, so stop at the first one that changes
+            // something.
             let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
-            errors.any(|error| breaker.refused(began, error, now))
-        };
+            changed |= errors.any(|error| breaker.refused(kind, began, error, now));
+        }
+        if taken_in {
+            let granted = answers.iter().any(|answer| matches!(answer, Ok(Reply::Acquired { .. })));
+            changed |= self.breaker.borrow_mut().accepted(kind, granted, now);
+        }
         self.took(changed);
+        self.close_when_calm();
     }
 
-    /// Takes in what the store answered.
+    /// Passes the answers of the store on to the breaker.
     fn judge(&self, answers: &[Answer], began: Instant, timeout: Duration, probe: bool) {
         let mut silence = None;
         for answer in answers {
             match answer {
                 Err(error) if is_silence(error) => silence = Some(error),
-                // What could not be looked at.
+                // The report says that the server did not answer.
                 Ok(Reply::Diagnosed(reports)) if reports.iter().any(Report::is_silence) => {}
                 _ => {
                     let changed = self.breaker.borrow_mut().answered();
@@ -171,7 +189,7 @@ impl Guarded {
         }
     }
 
-    /// The breaker has, or has not, changed its state.
+    /// Acts on a change of the state if there was one, and tells the listener.
     fn took(&self, changed: bool) {
         if !changed {
             return;
@@ -203,9 +221,18 @@ impl Guarded {
         }
     }
 
-    fn stop_probing(&self) {
-        if let Some(prober) = self.prober.take() {
-            prober.abort();
+    /// Starts the task that closes the breaker, unless it runs or there is nothing to close.
+    fn close_when_calm(&self) {
+        let is_near = self.breaker.borrow().calm_at().is_some();
+        let mut closer = self.closer.borrow_mut();
+        if is_near && closer.is_none() && !self.closed.get() {
+            *closer = Some(spawn_local(calm_down(self.me.clone())).abort_handle());
+        }
+    }
+
+    fn stop(&self) {
+        for task in [&self.prober, &self.closer].into_iter().filter_map(RefCell::take) {
+            task.abort();
         }
     }
 
@@ -219,13 +246,13 @@ impl Guarded {
         let store = self.store.clone();
         let ping =
             AssertUnwindSafe(async move { store.execute(vec![Request::Ping], timeout).await }).catch_unwind();
-        // A store that panics is one that is there: whoever asks it next shall be told of that.
+        // A store that panics is there: let requests through, so that their callers get its error.
         let answers = ping.await.unwrap_or_else(|_| vec![Ok(Reply::Ready)]);
         self.judge(&answers, began, timeout, true);
         self.probed.notify_waiters();
     }
 
-    /// Why a request is not let through.
+    /// Returns answers that say why the requests are not let through.
     fn refuse(&self, batch: &[Request]) -> Vec<Answer> {
         let error = self.breaker.borrow().refusal();
         batch.iter().map(|request| self.refuse_one(request, &error)).collect()
@@ -241,13 +268,14 @@ impl Guarded {
     }
 }
 
-/// Probes the server of `guarded` whenever that is due, or in a `hurry`, until it answers or nobody needs it any more.
+/// Probes the server of `guarded` whenever a probe is due or `hurry` is notified. Ends when the
+/// server answers or has had no requests for [`IDLE`].
 async fn probe(guarded: Weak<Guarded>, hurry: Rc<Notify>) {
     loop {
         let at = guarded.upgrade().and_then(|guarded| guarded.breaker.borrow().probe_at());
         let Some(at) = at else { break };
         tokio::select! {
-            // Taken, lest it hurry a probe of later.
+            // Take the notification first: if it were left over, it would hurry a later probe.
             biased;
             () = hurry.notified() => {}
             () = sleep_until(at) => {}
@@ -260,6 +288,29 @@ async fn probe(guarded: Weak<Guarded>, hurry: Rc<Notify>) {
     }
     if let Some(guarded) = guarded.upgrade() {
         guarded.prober.take();
+    }
+}
+
+/// Closes the breaker of `guarded` as soon as its server has refused nothing for a while.
+async fn calm_down(guarded: Weak<Guarded>) {
+    loop {
+        let at = guarded.upgrade().and_then(|guarded| guarded.breaker.borrow().calm_at());
+        let Some(at) = at else { break };
+        sleep_until(at).await;
+        let Some(guarded) = guarded.upgrade() else { return };
+        let changed = guarded.breaker.borrow_mut().calm_down(Instant::now());
+        guarded.took(changed);
+    }
+    if let Some(guarded) = guarded.upgrade() {
+        guarded.closer.take();
+    }
+}
+
+/// Returns the kind of lease that a request asks for; `None` if it is not an acquire.
+fn kind_of(request: &Request) -> Option<Kind> {
+    match request {
+        Request::Acquire(ask) => Some(ask.mode.into()),
+        _ => None,
     }
 }
 
@@ -297,14 +348,14 @@ impl Store for Guarded {
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         self.closed.set(true);
-        self.stop_probing();
+        self.stop();
         self.store.clone().close()
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        self.stop_probing();
+        self.stop();
     }
 }
 

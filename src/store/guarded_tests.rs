@@ -367,6 +367,24 @@ fn what_is_closed_or_dropped_probes_no_more() {
 }
 
 #[test]
+fn a_server_at_the_edge_of_its_memory_is_told_once() {
+    run(async {
+        let world = World::new(Mood::Loads);
+        for round in 0..1_000 {
+            world.fake.mood.set(if round % 10 < 7 { Mood::Loads } else { Mood::Grants });
+            let _ = world.ask(acquire()).await;
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(world.states(), [BreakerState::Refusing]);
+        let Fake { mood, .. } = &*world.fake;
+        mood.set(Mood::Grants);
+        assert!(world.ask(acquire()).await.is_ok());
+        sleep(Duration::from_millis(1_000)).await;
+        assert_eq!(world.states(), [BreakerState::Refusing, BreakerState::Closed]);
+    });
+}
+
+#[test]
 fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
     run(async {
         let world = World::new(Mood::Loads);
@@ -387,7 +405,10 @@ fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
         assert!(!world.is_probing());
         world.fake.mood.set(Mood::Grants);
         assert!(world.ask(acquire()).await.is_ok());
-        assert_eq!(world.states(), [BreakerState::Refusing, BreakerState::Closed]);
+        assert_eq!(world.states(), [BreakerState::Refusing], "it may refuse the next one");
+        sleep(Duration::from_millis(1_000)).await;
+        assert_eq!(world.states(), [BreakerState::Refusing, BreakerState::Closed], "without a request");
+        assert!(world.guarded.closer.borrow().is_none());
         // It goes while it refuses.
         world.fake.mood.set(Mood::Loads);
         while world.guarded.state() == BreakerState::Closed {

@@ -39,7 +39,7 @@ pub struct LeaseTable {
     /// The largest fence of leases that have ended. One number serves all keys, so that the table
     /// can forget a key. See [`rules`](super::rules).
     floor: Fence,
-    /// How fast locks may be broken.
+    /// Limits how fast locks are broken.
     pace: Pace,
     /// At which instant the next sweep is due.
     sweep_at: Instant,
@@ -140,8 +140,8 @@ impl LeaseTable {
         Ok(reply)
     }
 
-    /// Returns how long `request` has to wait before [`LeaseTable::apply`], at `now`. Only breaks wait,
-    /// and only if many came before: see [`pace`].
+    /// Returns how long `request` has to wait from `now` before [`LeaseTable::apply`]; `None` if it
+    /// need not. Only breaks wait, and only if many came shortly before: see [`pace`].
     pub fn delay(&self, request: &Request, now: Instant) -> Option<Duration> {
         matches!(request, Request::Break { .. }).then(|| self.pace.delay(now)).flatten()
     }
@@ -213,25 +213,29 @@ impl MemoryStore {
         Rc::new(Self { table: RefCell::new(table), listener: OnceCell::new() })
     }
 
-    /// Waits until `request` may be carried out; fails if that is after `deadline`.
+    /// Waits until `request` may be carried out.
+    ///
+    /// # Errors
+    /// If that is after `deadline`.
     async fn wait(&self, request: &Request, deadline: Instant) -> Result<(), StoreError> {
         loop {
             let now = clock::now();
             let Some(delay) = self.table.borrow().delay(request, now) else { return Ok(()) };
             if now + delay > deadline {
                 let message = format!(
-                    "locks of {} are broken so often that their fences would run ahead of the clock; break them less often",
+                    "{} did not break the lock: locks are broken so often that their fences would run ahead \
+                     of the clock; break locks less often",
                     self.table.borrow().name
                 );
                 return Err(StoreError::not_done(StoreErrorKind::Loading, message));
             }
-            // Nobody who was handed a lease should wait, too.
+            // Waiters that were handed leases need not wait for this request.
             self.tell();
             tokio::time::sleep(delay).await;
         }
     }
 
-    /// Tells the waiters that were handed leases.
+    /// Notifies the waiters that were handed leases.
     fn tell(&self) {
         let notices = self.table.borrow_mut().take_notices();
         if let Some(listener) = self.listener.get() {
@@ -275,7 +279,8 @@ impl Store for MemoryStore {
         })
     }
 
-    /// Puts the locks that are broken into a part of their own, because breaks may have to wait.
+    /// Puts requests for locks that are broken into a separate part, because breaks may have to
+    /// wait.
     fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
         let is_break = |request: &&Request| matches!(request, Request::Break { .. });
         let broken: FxHashSet<&Key> = batch.iter().filter(is_break).filter_map(Request::key).collect();
@@ -364,8 +369,9 @@ mod tests {
         assert_eq!(fence(acquire(&mut table, "k", Token::random(), 10, 1_000)), WALL + 64);
     }
 
-    /// Breaks a lock that always has a waiter every 40 µs, for one second. Returns how many µs the last
-    /// fence was ahead of the wall clock, how many breaks there were and how long they had to wait.
+    /// Breaks a lock with a waiter every 40 µs, for one second. Returns how many µs the last fence
+    /// was ahead of the wall clock, the number of breaks, and the total time that the breaks had to
+    /// wait.
     fn storm(table: &mut LeaseTable) -> (i64, u32, Duration) {
         let (mut now, mut breaks, mut waited, mut last) = (at(10_000), 0, Duration::ZERO, Fence::NONE);
         let wall = |now: Instant| WALL + now.as_micros();

@@ -102,7 +102,7 @@ pub struct Ask {
     pub token: Token,
     /// How long the lease lives without renewal.
     pub ttl: Ttl,
-    /// The holder's name, shown to whoever inspects the lock.
+    /// The holder's name, shown to everyone who inspects the lock.
     pub holder: Arc<str>,
     /// Which other leases it bears beside it.
     pub mode: Mode,
@@ -262,7 +262,7 @@ impl Request {
         }
     }
 
-    /// Returns whose lease it begins or prolongs, and the ttl.
+    /// Returns the token and the ttl of the lease that the request begins or renews.
     pub fn lease(&self) -> Option<(Token, Ttl)> {
         match self {
             Request::Acquire(Ask { token, ttl, .. })

@@ -18,9 +18,19 @@
 //!   lease and grants the lock anew is what no quorum survives: nodes have to keep their data (`appendfsync always`), or
 //!   stay away for the longest ttl after a crash.
 //!
-//! The rooms: [`council`], which is pure, has all requests under way; [`ballot`] is one of them, [`adoption`] another; [`batches`] and [`post`]
-//! know what is asked together; [`backers`] which nodes a lease counts on; [`places`] who waits; [`debts`] what is still to be released where; [`sightings`] makes one
-//! of what the nodes see; [`reports`] of what is found out about them; [`votes`] puts in words why it failed.
+//! The modules:
+//!
+//! - [`council`]: all requests under way; pure;
+//! - [`ballot`]: one of these requests;
+//! - [`adoption`]: the adoption of a detached lease by one of several heirs;
+//! - [`batches`]: the batches of the engine that have open requests;
+//! - [`post`]: the calls to the nodes, and which requests go together;
+//! - [`backers`]: on which nodes a lease depends;
+//! - [`places`]: the waiters;
+//! - [`debts`]: the releases that nodes have not answered yet;
+//! - [`sightings`]: the merged view of what the nodes show;
+//! - [`reports`]: the merged results of diagnoses;
+//! - [`votes`]: the messages of requests that failed.
 
 mod adoption;
 mod backers;

@@ -132,8 +132,8 @@ impl StoreSpec {
         }
     }
 
-    /// The same for two specifications exactly when they name the same store in the same way. Asks nothing of the file
-    /// system, which may hang. Not for printing.
+    /// Returns a string that is equal for two specifications if and only if they name the same
+    /// store in the same way. Does not use the file system, which may hang. Not for printing.
     pub fn identity(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory:{name}"),
@@ -268,7 +268,7 @@ mod tests {
         let before = link.identity();
         std::fs::remove_file(directory.join("link.db")).unwrap();
         std::os::unix::fs::symlink("y.db", directory.join("link.db")).unwrap();
-        assert_eq!(link.identity(), before, "nobody asks the file system again");
+        assert_eq!(link.identity(), before, "the file system is not asked again");
         assert_ne!(spec("x.db").identity(), spec("link.db").identity());
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -45,7 +45,7 @@ impl Process {
         Self::of(&mut command, part, path)
     }
 
-    /// The same as a process whose files can't grow: each write past the end of a file fails.
+    /// Starts the process so that its files can't grow: each write past the end of a file fails.
     #[cfg(unix)]
     pub fn start_without_room(part: &str, path: &Path) -> Self {
         let mut command = Command::new("sh");
@@ -146,8 +146,9 @@ async fn hold(store: &Rc<SqliteStore>) {
     hear();
 }
 
-/// Takes turns with whoever else contends for `k`, for two seconds, in line or whenever it is free. Each turn adds one to the number in a file
-/// that nothing else protects, and writes when it begins and ends into a log. A turn lasts for `lasts`, or as short as can be.
+/// Takes turns with the other processes that contend for `k`, for two seconds: in the queue, or by
+/// trying until it is free. Each turn adds one to the number in a file that nothing else protects,
+/// and writes into a log when it begins and ends. If `lasts` is given, each turn takes that long.
 async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool, lasts: Option<Duration>) {
     const CONTENDERS: u64 = 4;
     let bells: Rc<Vec<Notify>> = Rc::new((0..CONTENDERS).map(|_| Notify::new()).collect());

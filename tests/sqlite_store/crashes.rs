@@ -57,7 +57,8 @@ fn a_holder_that_ends_in_order_leaves_nothing() {
     assert_eq!(rows, 0);
 }
 
-/// Every turn in the log ended before the next began, unless its process was killed in it; fences grow.
+/// Checks that every turn in the log ended before the next one began, unless its process was killed
+/// during the turn, and that fences grow. Returns the number of turns.
 pub fn check_log(folder: &Folder, killed: usize) -> usize {
     let log = std::fs::read_to_string(folder.join("log")).unwrap();
     let (mut last, mut inside, mut cut, mut turns) = (0u64, None, 0, 0);

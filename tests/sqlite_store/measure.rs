@@ -73,7 +73,7 @@ fn hand_over() {
     }
 }
 
-/// What it takes to open the files again after a rest, beside that many live owners.
+/// Measures how long it takes to open the files again after a rest, with other live owners.
 #[test]
 #[ignore = "prints figures, proves nothing"]
 fn reopening() {

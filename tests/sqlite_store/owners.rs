@@ -1,4 +1,4 @@
-//! The files in `PATH.owners/`, by which processes tell which of them use the lock file.
+//! Tests the files in `PATH.owners/`, by which processes tell which of them use the lock file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -84,13 +84,13 @@ fn all_who_may_use_the_database_may_read_the_owner_files() {
 }
 
 #[test]
-fn what_is_no_regular_file_in_the_directory_of_owners_is_ignored() {
+fn entries_other_than_regular_files_in_the_directory_of_owners_are_ignored() {
     let folder = Folder::fresh();
     let owners = folder.join("locks.db.owners");
     fs::create_dir(&owners).unwrap();
     let place = || owners.join(uuid::Uuid::new_v4().to_string());
     assert!(Command::new("mkfifo").arg(place()).status().unwrap().success());
-    // Bound by a short path: the longest path of a socket has about 100 bytes.
+    // Bind it to a short path: the path of a socket has at most about 100 bytes.
     let socket = folder.join("s");
     drop(UnixListener::bind(&socket).unwrap());
     fs::rename(socket, place()).unwrap();

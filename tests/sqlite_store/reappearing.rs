@@ -1,4 +1,4 @@
-//! Owners' files that reappear in `PATH.owners/` while their processes live.
+//! Tests owners' files that reappear in `PATH.owners/` while their processes live.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use crate::child::Process;
 use crate::crashes::check_log;
 use crate::support::*;
 
-/// Several times as long as a store takes to notice that its owner's file has moved.
+/// Several times as long as a store needs to notice that its owner's file was moved.
 const A_WHILE: Duration = Duration::from_millis(300);
 
 fn count(directory: &Path) -> usize {
@@ -82,12 +82,12 @@ fn a_directory_of_owners_that_cannot_be_entered_for_a_moment_frees_nothing() {
         holder.hear();
         let mode = owners.metadata().unwrap().permissions().mode();
         set_mode(&owners, 0o000);
-        // The holder finds no way to its file meanwhile. Nothing tells when it has looked.
+        // Meanwhile, the holder can't find its file. No event tells when it has looked.
         tokio::time::sleep(A_WHILE).await;
         set_mode(&owners, mode);
         let other = SqliteStore::open(path.clone());
         stays_busy(&other, "k").await;
-        // Its file is still the sign of its life.
+        // The holder's file still shows whether the holder lives.
         holder.kill();
         granted(&other, "k", Token::random(), 60_000).await;
     });
@@ -102,8 +102,7 @@ fn no_lock_is_held_twice_while_the_directory_of_owners_is_copied_moved_and_remov
     let pause = || std::thread::sleep(Duration::from_millis(fastrand::u64(5..120)));
     while start.elapsed() < Duration::from_millis(1700) {
         pause();
-        // A store may make the directory at any of these moments, so each step may find it there, or
-        // missing.
+        // A store may create the directory at any moment, so each step may find it or not.
         if times % 3 == 0 {
             let _ = Command::new("cp").arg("-a").arg(&owners).arg(&copy).status().unwrap();
         }

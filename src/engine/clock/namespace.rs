@@ -35,14 +35,15 @@ pub fn boottime_offset() -> Result<i64, Incomparable> {
     })
 }
 
-/// Returns the same where the link to the own time namespace is missing. If /proc lists the other
-/// namespaces, the kernel has no time namespaces. If /proc is not mounted, nobody can tell.
+/// Returns the result of [`boottime_offset`] if /proc has no link to the time namespace of this
+/// process. If /proc lists other namespaces, the kernel has no time namespaces, and the offset is
+/// 0. Otherwise /proc is not mounted, and the offset is unknown.
 fn without_link(has_other_namespaces: bool) -> Result<i64, Incomparable> {
     if has_other_namespaces { Ok(0) } else { Err(Incomparable) }
 }
 
-/// Returns the same, given the names of the namespaces of the process and of its children, and the
-/// offsets of the children's namespace.
+/// Returns the result of [`boottime_offset`], given the names of the namespaces of the process and
+/// of its children, and the offsets of the children's namespace.
 fn offset_in(own: Option<&str>, children: Option<&str>, offsets: Option<&str>) -> Result<i64, Incomparable> {
     if own == Some(INITIAL) {
         return Ok(0);

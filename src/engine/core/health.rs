@@ -48,6 +48,7 @@ impl Core {
             self.settle(op, Outcome::Breaker(health.clone()));
         }
         if health.state == BreakerState::Closed {
+            self.clean_up_after_an_outage(store);
             self.look_after_an_outage(store);
         }
     }

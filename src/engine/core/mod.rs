@@ -125,6 +125,8 @@ pub struct Core {
     adoptions: FxHashMap<OpId, Adoption>,
     tenures: FxHashMap<OpId, Tenure>,
     cleanups: FxHashMap<u64, Cleanup>,
+    /// The number of overdue clean-ups.
+    overdue: usize,
     /// Whose acquire may yet arrive at a store, after its lease was released.
     doubts: Doubts,
     barriers: FxHashMap<u64, Barrier>,
@@ -152,6 +154,7 @@ impl Core {
             adoptions: FxHashMap::default(),
             tenures: FxHashMap::default(),
             cleanups: FxHashMap::default(),
+            overdue: 0,
             doubts: Doubts::default(),
             barriers: FxHashMap::default(),
             serial: 0,

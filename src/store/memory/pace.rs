@@ -1,30 +1,31 @@
-//! Limits how fast locks are broken, so that fences stay at the wall clock.
+//! Limits how fast locks are broken, so that fences do not run ahead of the wall clock.
 //!
-//! The process of a broken lease may still hand it on, with the fences that were reserved with it. So
-//! no later lease may get these fences: they are lost. A lock that has waiters and is broken 20 000
-//! times a second loses more than a million fences in that second, and the wall clock counts a million
-//! microseconds. Fences that are ahead of the clock go back when the process restarts.
+//! The process of a broken lease may still hand it on to its own waiters, with the fences that were
+//! reserved with it. So no later lease may get these fences: they are lost. If a lock with waiters
+//! is broken 20,000 times per second, it loses more than a million fences per second. The wall
+//! clock only counts a million microseconds per second. If fences are ahead of the clock, they go
+//! back when the process restarts.
 //!
-//! The limit counts on the monotonic clock. If the wall clock is set back, all fences are ahead of it,
-//! and locks can still be broken.
+//! The limit uses the monotonic clock. If the wall clock is set back, all fences are ahead of it,
+//! but locks can still be broken.
 
 use std::time::Duration;
 
 use crate::lease::Instant;
 
-/// How far breaks may put fences ahead of the clock. If this is smaller, a few breaks in a row have to
-/// wait. If it is larger, fences may go back by more when the process restarts.
+/// How far breaks may put fences ahead of the clock. If this is smaller, even a few breaks in a row
+/// have to wait. If it is larger, fences may go back further when the process restarts.
 const MOST_AHEAD: Duration = Duration::from_micros(500);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// When the clock will have counted as far as the fences that were lost.
+    /// When the wall clock reaches the fences that were lost.
     even_at: Instant,
 }
 
 impl Pace {
-    /// Notes that a break at `now` has lost `fences` fences beyond the clock and the floor.
+    /// Notes that a break at `now` lost `fences` fences beyond the wall clock and the floor.
     pub fn lose(&mut self, now: Instant, fences: u64) {
         self.even_at = self.even_at.max(now) + Duration::from_micros(fences);
     }

@@ -1,5 +1,5 @@
-//! Which nodes back each lease that was granted, so that the quorum can count what it loses when a
-//! node loses all its leases. Pure.
+//! Tracks which nodes back each granted lease. If a node loses all its leases, the quorum knows
+//! which of its own leases have no majority any more. Pure.
 
 use std::time::Duration;
 
@@ -7,16 +7,17 @@ use rustc_hash::FxHashMap;
 
 use crate::lease::{Instant, Token};
 
-/// The fewest leases that are remembered before those that ran out are looked for.
+/// The fewest leases at which expired ones are removed. If this is smaller, a few leases are
+/// searched again and again. If it is larger, expired leases take more memory.
 const PRUNE_FROM: usize = 256;
 
-/// A lease.
+/// A granted lease.
 struct Backed {
     /// Which nodes granted or renewed it, as bits.
     nodes: u64,
-    /// The ballot that did so last.
+    /// The last ballot that granted or renewed it.
     ballot: u64,
-    /// When it ends at these nodes at the latest.
+    /// The latest time at which it ends at these nodes.
     until: Instant,
 }
 
@@ -24,13 +25,13 @@ struct Backed {
 #[derive(Default)]
 pub struct Backers {
     leases: FxHashMap<Token, Backed>,
-    /// At how many leases to look for those that ran out.
+    /// The number of leases at which expired ones are removed next.
     prune_at: usize,
 }
 
 impl Backers {
-    /// Notes that `nodes` have granted or renewed the lease of `token`, for `ttl` from `now` at most.
-    /// What other nodes did before counts no longer: the lease may end sooner there.
+    /// Notes that `nodes` have granted or renewed the lease of `token`, for at most `ttl` from
+    /// `now`. Earlier answers of other nodes no longer count: the lease may end sooner there.
     pub fn agreed(&mut self, now: Instant, token: Token, ballot: u64, nodes: u64, ttl: Duration) {
         if self.leases.len() >= self.prune_at {
             self.leases.retain(|_, backed| now < backed.until);
@@ -39,20 +40,20 @@ impl Backers {
         self.leases.insert(token, Backed { nodes, ballot, until: now + ttl });
     }
 
-    /// Notes that `node` has answered the same ballot late.
+    /// Notes that `node` agreed to the same ballot after it was decided.
     pub fn joined(&mut self, token: Token, ballot: u64, node: usize) {
         if let Some(backed) = self.leases.get_mut(&token).filter(|backed| backed.ballot == ballot) {
             backed.nodes |= 1 << node;
         }
     }
 
-    /// Forgets the lease of `token`: it has ended, or nobody holds it here.
+    /// Forgets the lease of `token`: it has ended, or no client of this process holds it.
     pub fn forget(&mut self, token: Token) {
         self.leases.remove(&token);
     }
 
-    /// Notes that `node` has lost its leases. Returns whether fewer than `enough` nodes back any of the
-    /// leases then. It forgets these.
+    /// Notes that `node` has lost its leases, and forgets each lease that fewer than `enough` nodes
+    /// still back. Returns whether there was one.
     pub fn lost(&mut self, now: Instant, node: usize, enough: usize) -> bool {
         self.leases.retain(|_, backed| now < backed.until);
         let live = self.leases.len();

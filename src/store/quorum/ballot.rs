@@ -38,7 +38,7 @@ pub struct Ballot {
     /// What each node answered.
     votes: Vec<Option<Answer>>,
     stage: Stage,
-    /// Which nodes granted it and then refused its fence, as bits.
+    /// The nodes that granted the request and then refused its fence, as bits.
     refused: u64,
     /// How many answers of nodes are still to come, of either round.
     pub awaited: usize,
@@ -164,7 +164,7 @@ impl Ballot {
             .fold(0, |bits, (node, _)| bits | 1 << node)
     }
 
-    /// Which nodes said yes, and did not refuse the fence, as bits.
+    /// Returns the nodes that said yes and did not refuse the fence, as bits.
     pub fn agreeing(&self) -> u64 {
         let yes = |vote: &Option<Answer>| vote.as_ref().is_some_and(|vote| voice(vote) == Voice::Yes);
         self.votes
@@ -225,7 +225,7 @@ impl Ballot {
         }
     }
 
-    /// A node has lost its leases with `error`: what it said of this one does not count any more.
+    /// Replaces the vote of a node that has lost its leases with `error`.
     pub fn lost(&mut self, node: usize, error: StoreError, nodes: &Nodes) -> Verdict {
         let said = self.votes[node].as_ref().and_then(|vote| vote.as_ref().ok());
         if self.is_settled() || !said.is_some_and(is_of_lease) {
@@ -239,7 +239,7 @@ impl Ballot {
         self.count_accepted(nodes)
     }
 
-    /// A node answered whether it accepts the lease's fence.
+    /// Handles a node's answer to the lease's fence.
     pub fn accepted(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Verdict {
         let Stage::Accepting(round) = &mut self.stage else { return Verdict::Open };
         if round.said[node] != Said::Asked {

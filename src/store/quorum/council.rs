@@ -56,7 +56,7 @@ pub struct Council {
     /// Those that hold a minority.
     holding: Vec<u64>,
     post: Post,
-    /// Who has looks of which not all nodes were heard.
+    /// Tokens with acquires that not all nodes have answered yet.
     asking: Asking,
     places: Places,
     backers: Backers,
@@ -244,7 +244,7 @@ impl Council {
         }
     }
 
-    /// Nothing more will be heard of it.
+    /// Forgets a request that all nodes have answered.
     fn forget(&mut self, id: u64) {
         if let Some(Motion { ballot: Ballot { request: Request::Acquire(ask), .. }, .. }) =
             self.motions.remove(&id)

@@ -45,7 +45,7 @@ struct Draft {
 struct Sent {
     node: usize,
     tags: Vec<Tag>,
-    /// Whether what the answers say of leases counts.
+    /// Whether answers about leases count.
     trusted: bool,
 }
 
@@ -78,13 +78,13 @@ impl Post {
         self.send(Draft { node, timeout, requests, tags });
     }
 
-    /// What a call that is answered was about: its node, what each of its answers means, and whether
-    /// what they say of leases counts.
+    /// Forgets an answered call. Returns its node, the meaning of each answer, and whether answers
+    /// about leases count.
     pub fn answered(&mut self, call: u64) -> Option<(usize, Vec<Tag>, bool)> {
         self.sent.remove(&call).map(|Sent { node, tags, trusted }| (node, tags, trusted))
     }
 
-    /// Trusts no answer of `node` to a call that was sent before: it has lost its leases meanwhile.
+    /// Marks all calls to `node` that are under way as untrusted: the node has lost its leases.
     pub fn distrust(&mut self, node: usize) {
         for sent in self.sent.values_mut().filter(|sent| sent.node == node) {
             sent.trusted = false;

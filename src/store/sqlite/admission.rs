@@ -13,15 +13,16 @@
 //! lost. Then the store unlocks its owner's file, and the waiting stores go on. That also frees
 //! what it had in the old files, in case they come back.
 //!
-//! A store that has had nothing in the files for a while closes them and records that. Nothing
-//! wakes it any more.
+//! A store that has had no leases or waiters in the files for a while closes them and records that.
+//! Nothing wakes it any more.
 //!
 //! **An owner's file stays locked as long as a row of a live lease names it.** If the file is no
-//! longer in its place, the store makes a new owner. The former one's file may come back: somebody
-//! moved the directory away, and moves it back. Were it unlocked by then, it would look like the
-//! file of a dead process. So the store keeps it open until a transaction has given its rows to the
-//! new owner. In between, the rows name a file that others do not find, or find locked. They count
-//! in both cases. If the store can't tell where the file is, it keeps its owner.
+//! longer in its place, the store makes a new owner. The file of the former owner may come back: an
+//! operator may move the directory away and back. If the file were unlocked by then, it would look
+//! like the file of a dead process. So the store keeps the file locked until a transaction has
+//! given the rows to the new owner. Until then, other stores do not find the file that the rows
+//! name, or find it locked. The rows count in both cases. If the store can't tell whether the file
+//! is in its place, it keeps its owner.
 
 use std::fs::File;
 use std::io;
@@ -98,7 +99,7 @@ impl Keeper {
         };
         let files = session.files().clone();
         let failed = |error| Trouble::Broken(failure::of_system(&place.owners, &error));
-        // Nobody has looked for the file while the files were closed.
+        // While the files were closed, no check looked for the owner's file.
         self.leave_lost_owner().map_err(failed)?;
         let owner = match &mut self.owner {
             Some(owner) => owner,
@@ -116,12 +117,14 @@ impl Keeper {
         let dead = self.wait_for_others(&place, deadline)?;
         if let Some(session) = &mut self.session {
             session.free_first(dead);
+            session.give_size();
         }
         Ok(())
     }
 
     /// Waits until no live owner uses files other than the opened ones. If none are open yet,
-    /// compares with the files that have the names now. Returns owners whose processes are gone.
+    /// compares with the files that have the names now. Returns the owners whose processes are
+    /// gone.
     fn wait_for_others(&mut self, place: &Place, deadline: Instant) -> Result<Vec<(Uuid, File)>, Trouble> {
         let failed = |error| Trouble::Broken(failure::of_system(&place.owners, &error));
         let dead = loop {
@@ -129,7 +132,7 @@ impl Keeper {
             // This store's registration has to be visible before it reads those of others.
             fence(Ordering::SeqCst);
             let except = self.owner.as_ref().map(Owner::id);
-            let survey = owners::survey(&place.owners, except, &ids).map_err(failed)?;
+            let survey = owners::survey(&place.owners, except, &ids, &place.kernel).map_err(failed)?;
             // If two stores see each other, the names of the files of one lead elsewhere by now.
             if self.session.as_ref().is_some_and(Session::is_moved) {
                 return Err(Trouble::Moved);
@@ -166,13 +169,13 @@ impl Keeper {
         let message = match obstacle {
             Obstacle::OtherFiles { pid } => format!(
                 "the lock file {path} or its -wal or -shm was moved, replaced or removed while process {pid} was \
-                 using it, or that process sees them under another device, as with two mounts of a network file \
-                 system; locks are granted again when that process has noticed, after about 0.1 s; if it is \
-                 stopped, resume or end it, and if there are two mounts, use one"
+                 using it, or that process sees the files on another device, as with two mounts of a network \
+                 file system; locks are granted again when that process has noticed, after about 0.1 s; if \
+                 that process is stopped, resume or end it; if there are two mounts, use only one"
             ),
             Obstacle::Unreadable { file, why } => format!(
                 "can't tell whether another process uses the lock file {path}, because {} can't be read ({why}); \
-                 allow this user to read it, or delete it if no process uses the lock file",
+                 allow this user to read that file, or delete it if no process uses the lock file",
                 file.display()
             ),
         };
@@ -206,16 +209,15 @@ impl Keeper {
         if self.usage.may_rest(now) && self.watch.is_empty() {
             return self.rest();
         }
-        // If this store can't tell, the next check asks again.
+        // If this store can't tell where the file is, the next check looks again.
         let _ = self.leave_lost_owner();
         if let Some(owner) = self.owner.as_ref().filter(|owner| owner.is_damaged()) {
             let _ = owner.say(self.used.as_ref().map(|used| used.ids));
         }
         // Until other stores see a new owner, only these checks protect the leases. If this store
         // can't be admitted now, the next check tries again.
-        if self.owner.is_none()
-            && let Err(Trouble::Moved) = self.admit(now).map(drop)
-        {
+        let is_unseen = self.owner.is_none() || !self.admitted && !self.former.is_empty();
+        if is_unseen && let Err(Trouble::Moved) = self.admit(now).map(drop) {
             return self.lose();
         }
         if !self.former.is_empty() {
@@ -223,8 +225,8 @@ impl Keeper {
         }
     }
 
-    /// Makes the owner a former one if other stores can't find its file any more. Its leases count
-    /// until their time is over, or until they name a new owner.
+    /// Makes the owner a former one if other stores can no longer find its file. Its leases count
+    /// until their ttl ends or a new owner takes them over.
     fn leave_lost_owner(&mut self) -> io::Result<()> {
         let is_lost = self.owner.as_ref().map_or(Ok(false), |owner| owner.is_in_place().map(|is| !is))?;
         if is_lost {
@@ -234,8 +236,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Gives the rows of the former owners to the current one, and the files of those up. If that
-    /// is not possible now, the next check tries again.
+    /// Gives the rows of the former owners to the current owner, and then removes the files of the
+    /// former owners. If that is not possible now, the next check tries again.
     fn inherit(&mut self) {
         let (Some(session), Some(owner), true) = (&mut self.session, &self.owner, self.admitted) else {
             return;
@@ -274,7 +276,7 @@ impl Keeper {
             session.shorten_log(owner);
         }
         self.close();
-        // No lease is left that could name them.
+        // No lease is left that could name the former owners.
         self.former.drain(..).for_each(Owner::retire);
         // If the record can't be written, stores that find other files wait for the end of this
         // process.

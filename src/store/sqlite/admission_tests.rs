@@ -1,4 +1,4 @@
-//! What a store does when something happens to its owner's file, check by check.
+//! Tests what the checks of a store do when its owner's file is moved, deleted or changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::super::thread::{Claim, Job};
 use super::*;
 use crate::lease::{Token, Ttl};
 
-/// A store in a directory of its own, whose checks the test makes itself.
+/// A store in a directory of its own. The test itself runs the checks of the store.
 struct Scene {
     keeper: Keeper,
     folder: PathBuf,
@@ -68,7 +68,9 @@ fn named_in(database: &Path) -> Vec<Uuid> {
     owners.collect::<Result<_, _>>().unwrap()
 }
 
-/// Makes the store's owner a former one, whose rows the store can't change at that moment.
+/// Moves the owner's file away, and lets the store notice that while it can't change its rows. So
+/// the store has a former owner that its rows still name. Returns where the directory of owners is
+/// now.
 fn lose_owner_while_locked(scene: &mut Scene) -> PathBuf {
     let aside = scene.folder.join("aside");
     let writer = rusqlite::Connection::open(&scene.keeper.path).unwrap();
@@ -85,7 +87,7 @@ fn an_owner_whose_file_cannot_be_looked_for_is_kept() {
     scene.acquire();
     let (owner, aside) = (scene.owner(), scene.folder.join("aside"));
     fs::rename(&scene.owners, &aside).unwrap();
-    // The system finds no way to the file, which is neither there nor missing.
+    // A link to itself: the system can't tell whether the owner's file exists.
     std::os::unix::fs::symlink("locks.db.owners", &scene.owners).unwrap();
     scene.keeper.check();
     fs::remove_file(&scene.owners).unwrap();
@@ -107,6 +109,28 @@ fn a_former_owner_stays_locked_until_its_rows_name_the_new_one() {
     scene.keeper.check();
     assert_eq!(scene.named(), [scene.owner()]);
     assert!(!matches!(liveness(&aside, former), Liveness::Alive(_)), "a handle is left open");
+    scene.end();
+}
+
+#[test]
+fn a_store_that_could_not_be_admitted_again_tries_with_each_check() {
+    let mut scene = Scene::new();
+    scene.acquire();
+    let former = scene.owner();
+    fs::rename(&scene.owners, scene.folder.join("aside")).unwrap();
+    // Nobody can tell which files the process of this owner uses.
+    fs::create_dir(&scene.owners).unwrap();
+    let obstacle = file_of(&scene.owners, Uuid::new_v4());
+    fs::write(&obstacle, "no record").unwrap();
+    let locked = fs::File::open(&obstacle).unwrap();
+    locked.lock().unwrap();
+    scene.keeper.check();
+    assert!(!scene.keeper.admitted);
+    assert_ne!(scene.owner(), former);
+    assert_eq!(scene.named(), [former]);
+    fs::remove_file(&obstacle).unwrap();
+    scene.keeper.check();
+    assert_eq!(scene.named(), [scene.owner()], "no store finds the holder's file");
     scene.end();
 }
 
@@ -156,7 +180,7 @@ fn a_store_that_ends_frees_the_rows_of_its_former_owners() {
 fn no_new_file_gets_the_id_of_a_file_that_a_store_has_registered() {
     let mut scene = Scene::new();
     scene.acquire();
-    // As after an error of SQLite.
+    // After an error of SQLite, a store has no session.
     scene.keeper.session = None;
     for _ in 0..1000 {
         fs::remove_file(&scene.keeper.path).unwrap();

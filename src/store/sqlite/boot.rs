@@ -1,4 +1,4 @@
-//! Which run of the machine this is.
+//! Tells which boot of the machine this is.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::io;
@@ -6,28 +6,30 @@ use std::sync::OnceLock;
 
 use uuid::Uuid;
 
-/// The answer of the system, the same for as long as the process lives: a process that gave one
-/// store the id and another one nil would take its own leases for those of an earlier boot.
+/// The id that the system has told. It stays the same while the process lives. If the process gave
+/// one store the id and another store nil, it would take its own leases for leases of an earlier
+/// boot.
 static KNOWN: OnceLock<Uuid> = OnceLock::new();
 
-/// The id of this boot; nil where the system does not tell one.
+/// Returns the id of this boot; nil if the system does not tell it.
 ///
-/// Only Linux has such an id, and there some processes may not read it (`ProcSubset=pid` of
+/// Only Linux has such an id, and some processes may not read it there (`ProcSubset=pid` of
 /// systemd). [`super::peers`] has rules for a nil boot: a lease of an earlier boot ends no later
 /// than its ttl after the next look at it.
 pub fn id() -> Uuid {
     learn().unwrap_or(Uuid::nil())
 }
 
-/// Returns whether both ids may be of one boot: nil may be the id of any.
+/// Returns whether both ids may name the same boot. A nil id may name any boot.
 pub fn may_be_one(one: Uuid, other: Uuid) -> bool {
     one == other || one.is_nil() || other.is_nil()
 }
 
-/// Asks the system for the id, once. Until this has succeeded, [`id`] is not sure to stay the same.
+/// Asks the system for the id until it has told it once. Before that, the result of [`id`] may
+/// change.
 ///
 /// # Errors
-/// If the process or the system is short of something at the moment.
+/// If the process or the system has too few descriptors or too little memory at the moment.
 pub fn learn() -> std::io::Result<Uuid> {
     if let Some(known) = KNOWN.get() {
         return Ok(*known);
@@ -39,7 +41,10 @@ pub fn learn() -> std::io::Result<Uuid> {
     Ok(*KNOWN.get_or_init(|| id))
 }
 
-/// Returns what a read of the id says for good; an error if the next read may say something else.
+/// Returns the id that was `read`. Returns nil if no later read can tell the id, either.
+///
+/// # Errors
+/// If a later read may succeed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn settled(read: io::Result<String>) -> io::Result<Uuid> {
     use rustix::io::Errno;

@@ -97,7 +97,8 @@ impl FileNames {
 pub struct Files {
     names: Arc<FileNames>,
     pub ids: FileIds,
-    /// Keeps the system from giving the ids to new files after SQLite has closed these.
+    /// Handles that keep the system from giving the ids to new files after SQLite has closed these
+    /// files.
     _pins: Arc<[Pin]>,
 }
 
@@ -107,7 +108,7 @@ impl Files {
     /// replaced meanwhile.
     ///
     /// # Errors
-    /// If the process may open no more files.
+    /// If the process can open no more files.
     pub fn opened(names: Arc<FileNames>, real: &Path) -> io::Result<Option<Self>> {
         let Some(ids) = Self::ids_of(&names, real) else { return Ok(None) };
         let mut pins = Vec::new();
@@ -157,16 +158,15 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
     path.into()
 }
 
-/// A handle that pins a file's id: as long as it is open, the system gives the id to no new file.
-/// A handle of this kind opens nothing else of the file, so closing it drops no POSIX lock of this
-/// process.
+/// A handle that pins the id of a file: while the handle is open, the system gives the id to no new
+/// file. The handle is opened with `O_PATH`, so closing it drops no POSIX lock of this process.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[derive(Debug)]
 struct Pin(#[allow(dead_code, reason = "being open is its use")] OwnedFd);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl Pin {
-    /// Returns a pin of the file at `path`; `None` if that file is not `id`.
+    /// Returns a pin of the file at `path`; `None` if that file does not have the id `id`.
     fn of(path: &Path, id: FileId) -> io::Result<Option<Self>> {
         use rustix::fs::{Mode, OFlags};
         use rustix::io::Errno;
@@ -180,7 +180,7 @@ impl Pin {
     }
 }
 
-/// Pins nothing: other systems have no such handles. APFS never uses an id again.
+/// Pins nothing: other systems have no such handles. APFS never reuses an id.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[derive(Debug)]
 struct Pin;
@@ -219,7 +219,7 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Returns the device that the file at `path` is on, or its directory if there is no file yet.
+/// Returns the device of the file at `path`, or of its directory if the file does not exist yet.
 pub fn device_of(path: &Path) -> Option<u64> {
     let path = resolve(path);
     let found = rustix::fs::stat(&path).or_else(|_| rustix::fs::stat(path.parent().unwrap_or(&path)));

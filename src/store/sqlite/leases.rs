@@ -228,7 +228,7 @@ impl<'a> Turn<'a> {
         self.act(key, |lock, turn| lock.settle(turn))
     }
 
-    /// Makes this store's owner that of all rows of a former one. Call it before any row is read.
+    /// Gives all rows of the `former` owner to this store's owner. Call it before any row is read.
     pub fn inherit(&mut self, former: Uuid) -> rusqlite::Result<()> {
         for inherit in [INHERIT_LEASES, INHERIT_WAITERS] {
             self.connection.execute(
@@ -239,7 +239,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Frees what an owner had whose process is gone.
+    /// Frees the leases and waiters of an owner whose process is gone.
     pub fn free(&mut self, owner: Uuid, handle: File) {
         self.peers.bury(owner, handle);
     }
@@ -467,3 +467,7 @@ mod queue_tests;
 #[cfg(test)]
 #[path = "outliving_tests.rs"]
 mod outliving_tests;
+
+#[cfg(test)]
+#[path = "boots_tests.rs"]
+mod boots_tests;

@@ -1,6 +1,7 @@
 //! The rules on rows at chosen instants, boots and owners.
 
 use super::super::super::Ask;
+use super::super::kernel::Kernel;
 use super::super::owner::Owner;
 use super::super::owners;
 use super::super::schema;
@@ -12,6 +13,7 @@ pub const WALL: u64 = 1_700_000_000_000_000;
 /// A lock file in memory, with a real directory for the owners' files.
 pub struct Ledger {
     pub connection: Connection,
+    pub kernel: Kernel,
     pub owners: std::path::PathBuf,
 }
 
@@ -21,7 +23,7 @@ impl Ledger {
         std::fs::create_dir(&owners).unwrap();
         let connection = Connection::open_in_memory().unwrap();
         schema::prepare(&connection).unwrap();
-        Self { connection, owners }
+        Self { connection, kernel: Kernel::named(Uuid::nil(), false), owners }
     }
 
     pub fn owner(&self) -> Owner {
@@ -48,7 +50,7 @@ impl Ledger {
         wall: u64,
         batch: &[Request],
     ) -> (Vec<Answer>, Vec<u64>) {
-        let me = Me { owner, boot, owners: &self.owners };
+        let me = Me { owner, boot, kernel: &self.kernel, owners: &self.owners };
         let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), wall, true).unwrap();
         let answers = turn.batch(batch).unwrap();
         let Aftermath { handed, graves } = turn.finish().unwrap();
@@ -64,7 +66,7 @@ impl Ledger {
     }
 
     pub fn sweep(&self, owner: Uuid, boot: Uuid, ms: u64) {
-        let me = Me { owner, boot, owners: &self.owners };
+        let me = Me { owner, boot, kernel: &self.kernel, owners: &self.owners };
         let mut turn = Turn::new(&self.connection, me, Instant::from_micros(ms * 1000), WALL, true).unwrap();
         let mut after = Cursor::default();
         loop {
@@ -83,19 +85,19 @@ impl Drop for Ledger {
     }
 }
 
-fn acquire(key: &str, ttl: u32) -> Request {
+pub fn acquire(key: &str, ttl: u32) -> Request {
     let ttl = Ttl::from_millis(ttl).unwrap();
     Request::Acquire(Ask::new(key.into(), Token::random(), ttl, "h".into()))
 }
 
-fn granted(reply: &Reply) -> Fence {
+pub fn granted(reply: &Reply) -> Fence {
     match reply {
         Reply::Acquired { fence, .. } => *fence,
         other => panic!("expected a lease, got {other:?}"),
     }
 }
 
-fn busy(reply: &Reply) -> u64 {
+pub fn busy(reply: &Reply) -> u64 {
     match reply {
         Reply::Busy { remaining: Some(left) } => left.as_micros() as u64,
         other => panic!("expected busy, got {other:?}"),
@@ -107,7 +109,7 @@ fn a_lease_ends_by_the_boot_clock_to_the_microsecond_whatever_the_wall_clock_sho
     let ledger = Ledger::new();
     let (a, b, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
     let at = |owner: &Owner, us, wall| {
-        let me = Me { owner: owner.id(), boot, owners: &ledger.owners };
+        let me = Me { owner: owner.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
         let mut turn = Turn::new(&ledger.connection, me, Instant::from_micros(us), wall, true).unwrap();
         let reply = turn.apply(&acquire("k", 10)).unwrap();
         turn.finish().unwrap();
@@ -226,7 +228,7 @@ fn a_turn_that_may_not_write_tells_the_truth_and_changes_nothing() {
     let (dying, me, boot) = (ledger.owner(), ledger.owner(), Uuid::new_v4());
     granted(&ledger.ask(dying.id(), boot, 0, &acquire("k", 60_000)));
     drop(dying);
-    let reader = Me { owner: me.id(), boot, owners: &ledger.owners };
+    let reader = Me { owner: me.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
     let mut turn = Turn::new(&ledger.connection, reader, Instant::from_micros(1), WALL, false).unwrap();
     assert_eq!(turn.apply(&Request::Inspect { key: "k".into() }).unwrap(), Reply::Inspected(None));
     assert!(turn.finish().unwrap().graves.is_empty());
@@ -296,7 +298,7 @@ fn fences_grow_past_those_of_a_lease_however_its_row_is_deleted() {
             ledger.ask(me.id(), boot, 2, &acquire("bait", 10));
         }),
         ("its store ends", |ledger, ending, _, boot| {
-            let me = Me { owner: ending.id(), boot, owners: &ledger.owners };
+            let me = Me { owner: ending.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
             let mut turn =
                 Turn::new(&ledger.connection, me, Instant::from_micros(2_000), WALL, true).unwrap();
             turn.retire();
@@ -306,7 +308,7 @@ fn fences_grow_past_those_of_a_lease_however_its_row_is_deleted() {
             ledger.sweep(me.id(), boot, 60_000)
         }),
         ("the lease ran out, and a read looked first", |ledger, _owner, me, boot| {
-            let me = Me { owner: me.id(), boot, owners: &ledger.owners };
+            let me = Me { owner: me.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
             let now = Instant::from_micros(60_000_000);
             let mut turn = Turn::new(&ledger.connection, me, now, WALL, false).unwrap();
             turn.apply(&Request::Inspect { key: "k".into() }).unwrap();
@@ -331,14 +333,14 @@ const DAY: u64 = 24 * 60 * 60;
 
 /// A lease that was detached for `ttl` s before a reboot: at WALL, when the boot's clock showed an
 /// hour.
-struct Detached {
+pub struct Detached {
     ledger: Ledger,
     me: Owner,
     token: Token,
 }
 
 impl Detached {
-    fn new(boot: Uuid, ttl: u64) -> Self {
+    pub fn new(boot: Uuid, ttl: u64) -> Self {
         let ledger = Ledger::new();
         let (me, token) = (ledger.owner(), Token::random());
         let detached = Self { ledger, me, token };
@@ -357,7 +359,7 @@ impl Detached {
     }
 
     /// Returns for how many s the lease still lives; `None` if it has ended.
-    fn left(&self, boot: Uuid, shown: u64, wall: i64) -> Option<u64> {
+    pub fn left(&self, boot: Uuid, shown: u64, wall: i64) -> Option<u64> {
         match self.ask(boot, shown, wall, acquire("k", 10)) {
             Reply::Busy { remaining } => remaining.map(|left| left.as_secs()),
             Reply::Acquired { .. } => None,
@@ -393,7 +395,12 @@ fn a_detached_lease_can_be_adopted_after_a_reboot() {
 fn a_read_shows_a_lease_that_outlives_the_boot_and_only_a_write_starts_its_ttl() {
     let (lease, after) = (Detached::new(Uuid::new_v4(), 600), Uuid::new_v4());
     for shown in [10, 20] {
-        let me = Me { owner: lease.me.id(), boot: after, owners: &lease.ledger.owners };
+        let me = Me {
+            owner: lease.me.id(),
+            boot: after,
+            kernel: &lease.ledger.kernel,
+            owners: &lease.ledger.owners,
+        };
         let now = Instant::from_micros(shown * 1_000_000);
         let mut turn = Turn::new(&lease.ledger.connection, me, now, WALL, false).unwrap();
         let Reply::Inspected(Some(info)) = turn.apply(&Request::Inspect { key: "k".into() }).unwrap() else {
@@ -448,51 +455,4 @@ fn a_renewed_lease_ends_with_its_boot_though_it_was_detached_once() {
     let Detached { ledger, me, .. } = lease;
     drop(me);
     granted(&ledger.ask(ledger.owner().id(), after, 5_000, &acquire("k", 10)));
-}
-
-/// The boots that two processes of one boot see if one of them may not read its name.
-fn half_named() -> [(Uuid, Uuid); 2] {
-    let named = Uuid::new_v4();
-    [(named, Uuid::nil()), (Uuid::nil(), named)]
-}
-
-#[test]
-fn a_process_that_cannot_read_the_boot_counts_the_leases_of_others_and_they_count_its() {
-    for (theirs, mine) in half_named() {
-        let (ledger, me) = (Ledger::new(), Uuid::new_v4());
-        // Its file is missing.
-        granted(&ledger.ask(Uuid::new_v4(), theirs, 50_000, &acquire("k", 1_000)));
-        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("k", 1_000))), 600_000);
-        ledger.sweep(me, mine, 50_400);
-        assert_eq!(ledger.rows(), 1);
-        granted(&ledger.ask(me, mine, 51_000, &acquire("k", 1_000)));
-
-        let holder = ledger.owner();
-        granted(&ledger.ask(holder.id(), theirs, 50_000, &acquire("l", 1_000)));
-        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000))), 1_000_000, "believed");
-        drop(holder);
-        granted(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000)));
-    }
-}
-
-#[test]
-fn a_lease_of_an_earlier_boot_is_free_also_if_one_of_the_boots_has_no_name() {
-    for (theirs, mine) in half_named() {
-        let (ledger, me) = (Ledger::new(), Uuid::new_v4());
-        granted(&ledger.ask(Uuid::new_v4(), theirs, 1_000_000, &acquire("k", 1_000)));
-        granted(&ledger.ask(me, mine, 5, &acquire("k", 1_000)));
-    }
-}
-
-#[test]
-fn a_detached_lease_ends_in_time_though_not_all_processes_can_read_the_boot() {
-    for (theirs, mine) in half_named() {
-        let lease = Detached::new(theirs, 600);
-        assert_eq!(lease.left(mine, 3_700, 100), Some(500));
-        assert_eq!(lease.left(theirs, 3_800, 200), Some(400));
-        assert_eq!(lease.left(mine, 4_200, 600), None);
-        // It goes on in the next boot.
-        let lease = Detached::new(theirs, 600);
-        assert_eq!(lease.left(mine, 5, 200), Some(600));
-    }
 }

@@ -1,8 +1,8 @@
-//! Which lock file a client means. Clients of one file share one store, whatever path they use.
+//! Finds out which clients use the same lock file. They share one store, whatever paths they use.
 //!
-//! The engine's thread must not ask the file system: a network file system that hangs would stop the
-//! renewals of all stores. So the client's own thread compares the paths before it hands a
-//! [`LockFile`] to the engine, which compares nothing but names.
+//! The engine's thread must not use the file system here: a network file system that hangs would
+//! stop the renewals of all stores. So the client's own thread compares the paths before it hands a
+//! [`LockFile`] to the engine. The engine only compares names.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,19 +17,19 @@ static OPEN: Mutex<Vec<Weak<LockFile>>> = Mutex::new(Vec::new());
 pub struct LockFile {
     /// The path by which the first client named the file.
     path: PathBuf,
-    /// The device that the file or its directory was on then, if either existed.
+    /// The device of the file, or of its directory, at that time; `None` if neither existed.
     device: Option<u64>,
 }
 
 impl LockFile {
-    /// Returns the lock file that `path` leads to: the one that another client has open by any path,
-    /// or a new one. Blocks as long as the file system does.
+    /// Returns the lock file that `path` leads to. If another client has the file open by any path,
+    /// returns the same value. Blocks as long as the file system does.
     pub fn at(path: PathBuf) -> Arc<Self> {
         if let Some(same) = known().iter().find(|file| file.path == path) {
             return same.clone();
         }
         let device = identity::device_of(&path);
-        // The files of another device are not asked about: that device may hang.
+        // Leave out files on other devices: such a device may hang.
         let same = known().into_iter().find(|file| file.device == device && lead_to_one(&file.path, &path));
         same.unwrap_or_else(|| Self::insert(path, device))
     }
@@ -37,7 +37,7 @@ impl LockFile {
     fn insert(path: PathBuf, device: Option<u64>) -> Arc<Self> {
         let mut open = open();
         open.retain(|file| file.strong_count() > 0);
-        // Another thread may have been faster.
+        // Another thread may have inserted the file meanwhile.
         if let Some(same) = open.iter().filter_map(Weak::upgrade).find(|file| file.path == path) {
             return same;
         }
@@ -46,7 +46,7 @@ impl LockFile {
         file
     }
 
-    /// The path of the store. No two open lock files have the same.
+    /// Returns the path of the store. No two open lock files have the same path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -60,7 +60,7 @@ fn known() -> Vec<Arc<LockFile>> {
     open().iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Returns whether both paths lead to the same file now, or would if it were created. Paths of one
+/// Returns whether both paths lead to the same file, or will when it is created. Paths of one
 /// existing file may look different: with a bind mount, or on a file system that ignores case.
 fn lead_to_one(one: &Path, other: &Path) -> bool {
     identity::resolve(one) == identity::resolve(other) || identity::is_same_file(one, other)

@@ -3,36 +3,39 @@
 //! - this file: the store as the engine sees it;
 //! - `thread`: the one thread that owns the file, so that the engine's never blocks;
 //! - `session`: the opened file, and one transaction in it;
-//! - `work`: what one transaction is to do, and what came of it;
+//! - `work`: the work of one transaction, and its result;
 //! - `leases`: the store contract's rules, applied to rows at one instant;
 //! - `rows`: one lock, read from rows and written back;
 //! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
-//! - `owner`: the file by which others tell that a store lives;
-//! - `owners`: which of the others still live, and which are in the way;
-//! - `record`: what an owner's file says of the files that its store uses;
+//! - `owner`: the file that shows other stores that a store lives;
+//! - `owners`: which other owners live, and which keep this store from its files;
+//! - `record`: what an owner's file records about the files that its store uses;
 //! - `identity`: which files the names lead to;
 //! - `lock_file`: which clients share a store;
-//! - `admission`: when a store may use them, and what happens when they are replaced;
-//! - `usage`: what this store has in them;
+//! - `admission`: when a store may use the files, and what happens when they are replaced;
+//! - `usage`: what this store has in the files;
 //! - `syscalls`, `probe`: locks that belong to the open file and not to the process;
 //! - `peers`: which owners live, as far as one transaction knows;
-//! - `boot`: which run of the machine this is;
+//! - `boot`: which boot of the machine this is;
+//! - `kernel`: whether other kernels use the file;
+//! - `network`: the kind of file system that the file is on;
 //! - `directory`: where the default file lies, and when it is refused;
 //! - `failure`: SQLite's errors in the contract's words.
 //!
 //! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host
-//! share and no process can set. It begins anew at each boot, so every lease names its boot. What a
-//! process held is free in another boot. Some processes can't read the name of their boot; `peers`
-//! says what counts for them. A detached lease belongs to no process and outlives the
-//! boot: see [`peers`](self::peers). So its commit waits for the disk, and the lease names the wall
-//! clock at which it ends. Apart from that, the wall clock only makes fences grow.
+//! share and no process can set. It begins anew at each boot, so every lease names its boot. The
+//! leases of a process are free in another boot. Some processes can't read the id of their boot;
+//! [`peers`](self::peers) has rules for them. A detached lease belongs to no process and outlives
+//! the boot. So its commit waits for the disk, and the lease names the wall clock at which it ends.
+//! Apart from that, the wall clock only makes fences grow.
 //!
-//! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the database,
-//! in `PATH.owners/`, and the leases of its process name that file. The kernel drops the lock when the process
-//! ends in whatever way, so a store that finds a lock held also finds out whether its holder is gone. A copy of
-//! such a file frees nothing (`owners`), nor does a file that was moved away and back (`admission`). Detached
-//! leases, and those that are to outlive their process, name no file: they end by their ttl.
+//! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the
+//! database, in `PATH.owners/`, and the leases of its process name that file. The kernel drops the
+//! lock when the process ends, however it ends. So a store that finds a lock held also finds out
+//! whether its holder is gone. A copy of such a file frees no lease (`owners`). Neither does a file
+//! that was moved away and back (`admission`). Detached leases, and leases that have to outlive
+//! their process, name no file: they end by their ttl.
 //!
 //! **Waiting.** The queue is in the file. Whoever ends a lease hands it on in the same transaction. A process some of
 //! whose waiters are in the file looks every few milliseconds whether another has changed it, and does what nobody may
@@ -61,8 +64,10 @@ mod identity;
 #[cfg(not(unix))]
 #[path = "identity_elsewhere.rs"]
 mod identity;
+mod kernel;
 mod leases;
 mod lock_file;
+mod network;
 mod owner;
 mod owners;
 mod peers;
@@ -81,7 +86,7 @@ mod watch;
 mod work;
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -158,7 +163,7 @@ impl SqliteStore {
     fn report(&self, ttl: Ttl, answered: &Answer) -> Report {
         let name = format!("sqlite:{}", self.path.display());
         match answered {
-            Ok(_) => Report::new(name, Facts::Host { network: network_of(&self.path) }, ttl, false),
+            Ok(_) => Report::new(name, Facts::Host { network: network::name_of(&self.path) }, ttl, false),
             Err(error) => Report::unusable(name, error),
         }
     }
@@ -176,27 +181,6 @@ impl SqliteStore {
         let maybe_done = !claim.take();
         StoreError { maybe_done, ..StoreError::not_done(StoreErrorKind::TimedOut, message) }
     }
-}
-
-/// The network filesystem that the file lies on, if it is known to. Asked of a file that has just been read, so that it does not
-/// block.
-#[cfg(target_os = "linux")]
-fn network_of(path: &Path) -> Option<&'static str> {
-    // As <linux/magic.h> and the kernel's sources of CIFS name them.
-    match rustix::fs::statfs(path).ok()?.f_type as u32 {
-        0x6969 => Some("NFS"),
-        0x517b | 0xff53_4d42 | 0xfe53_4d42 => Some("SMB"),
-        0x00c3_6400 => Some("Ceph"),
-        0x5346_414f => Some("AFS"),
-        0x0102_1997 => Some("9P"),
-        _ => None,
-    }
-}
-
-/// Not known here.
-#[cfg(not(target_os = "linux"))]
-fn network_of(_: &Path) -> Option<&'static str> {
-    None
 }
 
 /// Hands on what the thread says, on the engine's, until the thread ends.

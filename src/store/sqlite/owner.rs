@@ -1,8 +1,8 @@
 //! A store's sign of life: a file that it keeps locked.
 //!
-//! A lock of the operating system ends with the process that has it, however it ended and whichever pid
-//! namespace it was in; a pid says neither for sure. The file names itself in its record, so that
-//! others can tell it from a copy, which nobody has locked.
+//! The operating system drops the lock when the process ends, however it ends and in whatever pid
+//! namespace it runs. A pid can't show that for certain. The record in the file names the file
+//! itself, so that other processes can tell it from an unlocked copy.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -24,7 +24,7 @@ fn own() -> MutexGuard<'static, Option<FxHashSet<Uuid>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether this copy of the library has made the owner `id`, and still has it.
+/// Returns whether this copy of the library has created the owner `id` and still has it.
 pub fn is_own(id: Uuid) -> bool {
     own().get_or_insert_default().contains(&id)
 }
@@ -38,7 +38,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Creates an owner in `directory`. All who may use `database` may read its file.
+    /// Creates an owner in `directory`. Users who may use `database` may read the owner's file.
     pub fn create(directory: &Path, database: &Metadata) -> io::Result<Self> {
         loop {
             let id = Uuid::new_v4();
@@ -47,7 +47,7 @@ impl Owner {
             let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
-                // Another store is just looking at the file. No lease names it yet.
+                // Another store is testing the lock at this moment. No lease names the file yet.
                 Err(TryLockError::WouldBlock) => {
                     let _ = fs::remove_file(&path);
                     continue;
@@ -59,12 +59,11 @@ impl Owner {
             }
             own().get_or_insert_default().insert(id);
             let owner = Self { id, path, file };
-            // If the rights can't be set, stores without them wait: a file that they can't read is
-            // in their way.
+            // If this fails, other users can't read the file, and their stores wait for its owner.
             let _ = share(&owner.file, database, 0o666);
             match owner.say(None).and_then(|()| owner.is_in_place()) {
                 Ok(true) => return Ok(owner),
-                // A tidier has deleted it.
+                // Another program has deleted or moved the file.
                 Ok(false) => {}
                 Err(error) => {
                     owner.retire();
@@ -79,10 +78,10 @@ impl Owner {
         self.id
     }
 
-    /// Returns whether others still find the locked file. If not, nobody can lock its id again.
+    /// Returns whether other processes still find the locked file by its path.
     ///
     /// # Errors
-    /// If that can't be told, as when this process may not enter the directory.
+    /// If that is unknown, for instance because this process may not enter the directory.
     pub fn is_in_place(&self) -> io::Result<bool> {
         match fs::metadata(&self.path) {
             Ok(found) => Ok(same_file(&self.file.metadata()?, &found)),
@@ -93,8 +92,8 @@ impl Owner {
         }
     }
 
-    /// Returns whether the file is shorter or longer than its record. Somebody else has written
-    /// into it then.
+    /// Returns whether the file is shorter or longer than its record, because another program has
+    /// written into it.
     #[cfg(unix)]
     pub fn is_damaged(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.len() != record::LENGTH as u64)
@@ -128,7 +127,7 @@ impl Owner {
         let _ = self.file.set_modified(SystemTime::now());
     }
 
-    /// Makes the owner look as if another copy of the library had made it.
+    /// Makes the owner look as if another copy of the library had created it.
     #[cfg(test)]
     pub fn disown(&self) {
         own().get_or_insert_default().remove(&self.id);
@@ -166,8 +165,8 @@ fn same_file(_: &fs::Metadata, _: &fs::Metadata) -> bool {
     true
 }
 
-/// Creates the directory of the owners of `database` if it is missing. All who may use the database may use
-/// the directory, too.
+/// Creates the directory of the owners of `database` if it is missing. Users who may use the
+/// database may use the directory, too.
 pub fn prepare(directory: &Path, database: &Metadata) -> io::Result<()> {
     match fs::create_dir(directory) {
         #[cfg(unix)]
@@ -179,8 +178,8 @@ pub fn prepare(directory: &Path, database: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Gives the rights to `database` to `file` as well, as far as they are in `most`. Those who may read may also
-/// enter a directory.
+/// Gives `file` the user, the group and the mode of `database`, limited to the bits in `most`.
+/// Users who may read a directory may also enter it.
 #[cfg(unix)]
 fn share(file: &File, database: &Metadata, most: u32) -> io::Result<()> {
     use std::fs::Permissions;
@@ -189,8 +188,8 @@ fn share(file: &File, database: &Metadata, most: u32) -> io::Result<()> {
     let found = file.metadata()?;
     let (user, group) = (database.uid(), database.gid());
     if (found.uid(), found.gid()) != (user, group) {
-        // Only root may change the user. Others may change the group to one of their own; if the
-        // database's is none of those, the mode has to do.
+        // Only root may change the user. Other users may only set a group of their own. If the
+        // database has another group, only the mode is copied.
         let user = rustix::process::geteuid().is_root().then_some(user);
         let _ = fchown(file, user, Some(group));
     }

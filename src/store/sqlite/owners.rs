@@ -1,11 +1,11 @@
-//! How processes tell which of them still live: by the files that their owners keep locked, all in
-//! one directory.
+//! Finds out which processes still live, by the files that their owners keep locked in one
+//! directory.
 //!
-//! An unlocked file frees leases, so it has to be the very file that its process had locked. If
-//! somebody copies the directory and moves the copy into its place, all files in it are unlocked
-//! while their processes live. So a file counts as a dead owner's only if its record names that
-//! file. Any other unlocked file is a *stray*. It says no more than a missing one: the leases that
-//! name it end by their time.
+//! An unlocked file frees leases, so it has to be the same file that its process had locked. If an
+//! operator copies the directory and puts the copy in its place, all files in it are unlocked while
+//! their processes live. So a file counts as a dead owner's only if its record names that file. Any
+//! other unlocked file is a *stray*. A stray counts like a missing file: the leases that name it
+//! end by their ttl.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -16,36 +16,37 @@ use uuid::Uuid;
 
 use super::boot;
 use super::identity::FileIds;
+use super::kernel::Kernel;
 use super::owner::file_of;
 #[cfg(unix)]
 use super::owner::is_own;
 #[cfg(unix)]
 use super::record::{ProcessId, Record, Said};
 
-/// How many files of dead owners to keep open at once. If this is larger, many dead owners may take
-/// all descriptors of the process; if it is smaller, it takes more transactions to free what they
-/// had.
+/// The most files of dead owners to keep open at once. If this is larger, many dead owners may use
+/// up the descriptors of the process. If it is smaller, it takes more transactions to free their
+/// leases.
 const MOST_DEAD: usize = 128;
 
-/// How old a stray has to be before a store deletes it. No lease depends on a stray, so this only
-/// leaves people the time to see what they have copied. If this is larger, strays pile up for
-/// longer.
+/// The age, since its last change, at which a store deletes a stray. No lease depends on a stray.
+/// If this is smaller, operators have less time to see what they have copied. If it is larger, more
+/// strays pile up.
 const STRAY_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What another owner's file tells.
+/// What another owner's file tells about its process.
 #[derive(Debug)]
 pub enum Liveness {
-    /// It is locked.
+    /// The file is locked.
     Alive(File),
-    /// It is not, so its process is gone. While the handle is kept, nobody can take the file for their own.
+    /// The file is unlocked, so its process is gone. While the handle is open, no process can lock
+    /// the file for itself.
     Dead(File),
-    /// It is not, but it is not the file that its record names, or it has no valid record. See the
-    /// module.
+    /// The file is unlocked, but its record names another file or is invalid. See the module.
     #[cfg_attr(not(unix), allow(dead_code, reason = "files have no record there"))]
     Stray(File),
-    /// It is missing (a tidier may have deleted it), or it is no regular file and so no owner's.
+    /// The file is missing (a cleanup program may have deleted it), or it is not a regular file.
     Missing,
-    /// It is there, but can't be opened or locked.
+    /// The file exists, but can't be opened or locked.
     Unreadable(io::Error),
 }
 
@@ -59,16 +60,16 @@ pub enum Obstacle {
     Unreadable { file: PathBuf, why: String },
 }
 
-/// What a look at all other owners found.
+/// The result of [`survey`].
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// The first obstacle; the look ended there.
+    /// The first obstacle, at which the survey ended.
     pub obstacle: Option<Obstacle>,
     /// Owners whose processes are gone, at most [`MOST_DEAD`].
     pub dead: Vec<(Uuid, File)>,
 }
 
-/// Returns the ids that regular files in `directory` are named after; none if there is no directory.
+/// Returns the ids that are names of regular files in `directory`; none if it does not exist.
 fn ids(directory: &Path) -> io::Result<Vec<Uuid>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -79,7 +80,7 @@ fn ids(directory: &Path) -> io::Result<Vec<Uuid>> {
     for entry in entries {
         let entry = entry?;
         let id = entry.file_name().to_str().and_then(|name| Uuid::try_parse(name).ok());
-        // The directory mostly tells the kind of a file without another system call.
+        // Most file systems tell the type of a file here without another system call.
         if let Some(id) = id
             && entry.file_type().map_or(true, |kind| kind.is_file())
         {
@@ -89,7 +90,8 @@ fn ids(directory: &Path) -> io::Result<Vec<Uuid>> {
     Ok(ids)
 }
 
-/// Opens the file at `path`; `None` if there is none that can be an owner's. Never blocks, whatever has that name.
+/// Opens the file at `path`. Returns `None` if there is no regular file. Never blocks, not even at
+/// a FIFO.
 fn open(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -102,7 +104,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
     match options.open(path) {
         Ok(file) => Ok(Some(file)),
-        // Each kind of file that can't be opened has an error of its own.
+        // The error depends on the type of the file, so ask for the type.
         Err(error) => match fs::symlink_metadata(path) {
             Ok(found) if !found.is_file() => Ok(None),
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -118,7 +120,7 @@ pub fn liveness(directory: &Path, id: Uuid) -> Liveness {
         Ok(None) => return Liveness::Missing,
         Err(error) => return Liveness::Unreadable(error),
     };
-    // Shared, so that two who look at once do not take each other for the owner.
+    // Shared, so that two processes that look at once do not take each other for the owner.
     match file.try_lock_shared() {
         Ok(()) if is_original(&file) => Liveness::Dead(file),
         Ok(()) => Liveness::Stray(file),
@@ -130,7 +132,7 @@ pub fn liveness(directory: &Path, id: Uuid) -> Liveness {
 /// Returns whether the record in `file` names that file.
 #[cfg(unix)]
 fn is_original(file: &File) -> bool {
-    // Nobody has locked the file, so nobody writes into it.
+    // The file is unlocked, so no store writes into it.
     matches!(Record::read_once(file), Said::Record(record) if record.is_of(file))
 }
 
@@ -140,7 +142,7 @@ fn is_original(_: &File) -> bool {
     true
 }
 
-/// Takes the file of a dead owner away, once nothing names it any more.
+/// Deletes the file of a dead owner. Call it when no row names the owner any more.
 pub fn bury(directory: &Path, id: Uuid, handle: File) {
     let _ = fs::remove_file(file_of(directory, id));
     drop(handle);
@@ -171,19 +173,24 @@ pub fn sweep(directory: &Path) -> Vec<(Uuid, File)> {
     dead
 }
 
-/// Returns whether nobody has written into `file` for longer than `age`.
+/// Returns whether the last write into `file` was longer than `age` ago.
 fn is_older(file: &File, age: Duration) -> bool {
     let modified = file.metadata().and_then(|found| found.modified());
     modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed > age))
 }
 
-/// Looks at all owners in `directory` other than `except`, up to the first that uses files other
-/// than `named` or may do so.
+/// Looks at all owners in `directory` except `except`. Stops at the first one that uses, or may
+/// use, files other than `named`. `kernel` tells which owners may run on this kernel.
 ///
 /// # Errors
 /// If the directory can't be read.
-pub fn survey(directory: &Path, except: Option<Uuid>, named: &FileIds) -> io::Result<Survey> {
-    let (boot, mut survey) = (boot::id(), Survey::default());
+pub fn survey(
+    directory: &Path,
+    except: Option<Uuid>,
+    named: &FileIds,
+    kernel: &Kernel,
+) -> io::Result<Survey> {
+    let mut survey = Survey::default();
     for id in ids(directory)?.into_iter().filter(|id| Some(*id) != except) {
         match liveness(directory, id) {
             Liveness::Dead(handle) => {
@@ -191,7 +198,7 @@ pub fn survey(directory: &Path, except: Option<Uuid>, named: &FileIds) -> io::Re
                     survey.dead.push((id, handle));
                 }
             }
-            other => survey.obstacle = obstacle(&file_of(directory, id), other, named, boot),
+            other => survey.obstacle = obstacle(&file_of(directory, id), other, named, kernel),
         }
         if survey.obstacle.is_some() {
             break;
@@ -200,10 +207,10 @@ pub fn survey(directory: &Path, except: Option<Uuid>, named: &FileIds) -> io::Re
     Ok(survey)
 }
 
-/// Returns how an owner is in the way of a store that uses `named` in this `boot`, if it is. Its file
-/// at `path` was `found` so.
+/// Returns how an owner keeps a store that uses `named` from its files; `None` if it does not.
+/// `found` is the liveness of the owner, whose file is at `path`.
 #[cfg(unix)]
-fn obstacle(path: &Path, found: Liveness, named: &FileIds, boot: Uuid) -> Option<Obstacle> {
+fn obstacle(path: &Path, found: Liveness, named: &FileIds, kernel: &Kernel) -> Option<Obstacle> {
     let unreadable = |why| Some(Obstacle::Unreadable { file: path.into(), why });
     match found {
         Liveness::Missing | Liveness::Stray(_) | Liveness::Dead(_) => None,
@@ -212,7 +219,7 @@ fn obstacle(path: &Path, found: Liveness, named: &FileIds, boot: Uuid) -> Option
         Liveness::Alive(file) => match Record::read(&file) {
             // File ids of another kernel can't be compared.
             Said::Record(Record { process, boot: its, files: Some(files), .. }) => {
-                let differs = boot::may_be_one(its, boot) && !files.are_named(named);
+                let differs = kernel.may_have(its) && !files.are_named(named);
                 differs.then_some(Obstacle::OtherFiles { pid: process.pid })
             }
             Said::Record(_) | Said::Nothing => None,
@@ -223,7 +230,7 @@ fn obstacle(path: &Path, found: Liveness, named: &FileIds, boot: Uuid) -> Option
 
 /// Returns `None`: on these systems an open file can't be replaced.
 #[cfg(not(unix))]
-fn obstacle(_: &Path, _: Liveness, _: &FileIds, _: Uuid) -> Option<Obstacle> {
+fn obstacle(_: &Path, _: Liveness, _: &FileIds, _: &Kernel) -> Option<Obstacle> {
     None
 }
 

@@ -46,7 +46,7 @@ fn a_live_owner_is_an_obstacle_to_a_store_that_finds_other_files() {
     let id = |inode| Some(FileId { device: 1, inode });
     let used = FileIds { main: id(1), wal: id(2), shm: id(3) };
     let owner = create(&directory).unwrap();
-    let seen = |named| survey(&directory, None, &named).unwrap().obstacle;
+    let seen = |named| survey(&directory, None, &named, &Kernel::of(&directory)).unwrap().obstacle;
     assert_eq!(seen(FileIds { main: None, ..used }), None, "the owner uses nothing yet");
     owner.say(Some(used)).unwrap();
     assert_eq!(seen(used), None);
@@ -59,7 +59,7 @@ fn a_live_owner_is_an_obstacle_to_a_store_that_finds_other_files() {
     ] {
         assert_eq!(seen(other), Some(Obstacle::OtherFiles { pid }), "{other:?}");
         assert_eq!(
-            survey(&directory, Some(owner.id()), &other).unwrap().obstacle,
+            survey(&directory, Some(owner.id()), &other, &Kernel::of(&directory)).unwrap().obstacle,
             None,
             "an owner is no obstacle to itself"
         );
@@ -85,15 +85,16 @@ fn an_owner_that_cannot_read_the_boot_is_an_obstacle_and_meets_obstacles() {
     let file = File::options().write(true).open(&path).unwrap();
     let own = Record::of(&file, Some(used)).unwrap();
     let (here, there) = (own.boot, Uuid::new_v4());
-    let is_obstacle = |its, boot| {
+    let is_obstacle = |its, boot, is_only| {
         Record { boot: its, ..own }.write(&file).unwrap();
         let named = FileIds { main: id(9), ..used };
-        obstacle(&path, liveness(&directory, owner.id()), &named, boot).is_some()
+        obstacle(&path, liveness(&directory, owner.id()), &named, &Kernel::named(boot, is_only)).is_some()
     };
-    assert!(is_obstacle(here, here));
-    assert!(is_obstacle(Uuid::nil(), here), "it can't read the boot");
-    assert!(is_obstacle(here, Uuid::nil()), "this process can't");
-    assert!(!is_obstacle(there, here), "its files are those of another kernel");
+    assert!(is_obstacle(here, here, false));
+    assert!(is_obstacle(Uuid::nil(), here, false), "the owner can't read the boot");
+    assert!(is_obstacle(here, Uuid::nil(), false), "this process can't read the boot");
+    assert!(!is_obstacle(there, here, false), "the owner may run on another kernel");
+    assert!(is_obstacle(there, here, true), "the owner is in a container with a boot id of its own");
     drop(owner);
     fs::remove_dir_all(directory).unwrap();
 }
@@ -128,7 +129,7 @@ fn a_second_copy_in_the_process_differs_from_this_copy_and_from_other_processes(
     let directory = fresh_directory();
     let owner = create(&directory).unwrap();
     assert!(!is_second_copy(&directory).unwrap(), "the owner is this copy's");
-    // Now the owner looks as if another copy had made it.
+    // Now the owner looks as if another copy had created it.
     owner.disown();
     assert!(is_second_copy(&directory).unwrap());
     let file = File::options().write(true).open(file_of(&directory, owner.id())).unwrap();

@@ -1,4 +1,4 @@
-//! Which of the stores that use the file still live, as far as one transaction knows.
+//! Tells which of the stores that use the file still live, as far as one transaction knows.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
 use super::boot;
+use super::kernel::Kernel;
 use super::owners::{self, Liveness};
 use crate::lease::Instant;
 
@@ -16,8 +17,10 @@ use crate::lease::Instant;
 pub struct Me<'a> {
     /// The owner that new leases name.
     pub owner: Uuid,
-    /// This run of the machine, nil if unknown.
+    /// The boot of this process, nil if unknown.
     pub boot: Uuid,
+    /// Whether other kernels use the file.
+    pub kernel: &'a Kernel,
     /// Where the owners' files lie.
     pub owners: &'a Path,
 }
@@ -42,8 +45,8 @@ pub struct Span {
     pub owner: Uuid,
     /// The boot in which the row was written.
     pub boot: Uuid,
-    /// Whether the row is a waiter's place. If a place ends too early, nobody holds a lock that
-    /// another has.
+    /// Whether the row is a waiter's place in the queue. If a place ends too early, the waiter
+    /// loses its turn, but no two clients hold one lock.
     pub is_place: bool,
     /// The ttl of the row.
     pub ttl: Duration,
@@ -60,8 +63,8 @@ pub enum Fate {
     Over,
     /// The row counts until its time is over.
     Lives,
-    /// The row's process lives in what looks like another boot: a second kernel may use the same
-    /// file. Its clock can't be read here, so the row counts for its whole ttl from each look.
+    /// The row's process lives, and its boot looks like another one: a second kernel may use the
+    /// same file. Its clock can't be read here, so the row counts for its whole ttl from each look.
     Believed,
     /// The row has outlived its boot. It ends at that instant of this boot's clock, and has to be
     /// rewritten with it.
@@ -105,13 +108,17 @@ impl<'a> Peers<'a> {
     pub fn fate_by_time(&mut self, span: Span) -> Fate {
         let Span { owner, boot, is_place, ttl, ends, .. } = span;
         let by_time = if ends <= self.now { Fate::Over } else { Fate::Lives };
-        // Some processes can't read the name of the boot. Then what has more left than it ever had
-        // is of an earlier boot. Anything else may be of this one. Even if it is not, its time is
-        // over no sooner than its ttl after this boot began.
-        let unnamed = boot.is_nil() || self.me.boot.is_nil();
-        let may_be_this = boot::may_be_one(boot, self.me.boot) && !(unnamed && ends.since(self.now) > ttl);
+        let Me { boot: own, kernel, .. } = self.me;
+        // Containers have ids of their own for this boot, and some processes can't read the id. If
+        // the ids do not tell, compare the times: a row with more time left than its ttl is of an
+        // earlier boot. Any other row may be of this boot. If it is of an earlier boot after all,
+        // it ends no sooner than its ttl after the start of this boot.
+        let is_named = boot == own && !boot.is_nil();
+        let is_possible = is_named || ends.since(self.now) <= ttl;
+        let is_this = is_possible && (boot == own || kernel.is_only());
+        let may_be_this = is_this || is_possible && boot::may_be_one(boot, own);
         match () {
-            () if boot == self.me.boot && may_be_this => by_time,
+            () if is_this => by_time,
             () if owner.is_nil() => {
                 if may_be_this {
                     by_time

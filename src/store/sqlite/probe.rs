@@ -25,8 +25,9 @@ pub fn locks_belong_to_open_files(directory: &Path) -> bool {
     known_or(known.get_or_insert_default(), FileId::of(&found).device, || try_out(directory))
 }
 
-/// Returns what is known of `device`, or finds it out. An error is no answer, and the next call asks
-/// again: the process may have no descriptor left for a moment.
+/// Returns the answer for `device`, and asks only if it is not known. After an error, returns false
+/// and remembers nothing, so the next call asks again: the process may have too few descriptors at
+/// the moment.
 fn known_or(known: &mut FxHashMap<u64, bool>, device: u64, ask: impl FnOnce() -> io::Result<bool>) -> bool {
     if let Some(answer) = known.get(&device) {
         return *answer;
@@ -55,11 +56,11 @@ fn reopen(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// What came of an attempt to lock an open file.
+/// The result of an attempt to lock an open file.
 #[derive(Debug, PartialEq, Eq)]
 enum Lock {
     Taken,
-    /// Another open file has it.
+    /// Another open file has the lock.
     Refused,
     /// The system has no such locks.
     Unknown,

@@ -207,7 +207,7 @@ fn a_store_that_ends_hands_its_leases_on() {
     ledger.ask(ending.id(), boot, 0, &ask("k", held, Mode::Exclusive, 60_000, None));
     ledger.ask(ending.id(), boot, 0, &wait("k", Token::random(), 1));
     ledger.ask(me.id(), boot, 0, &wait("k", next, 2));
-    let ends = Me { owner: ending.id(), boot, owners: &ledger.owners };
+    let ends = Me { owner: ending.id(), boot, kernel: &ledger.kernel, owners: &ledger.owners };
     let mut turn = Turn::new(&ledger.connection, ends, Instant::from_micros(1), WALL, true).unwrap();
     turn.retire();
     assert!(turn.finish().unwrap().handed.is_empty());
@@ -261,7 +261,7 @@ fn a_place_ends_by_time_though_its_process_lives_and_cannot_read_the_boot() {
     let (a, b, c) = (Token::random(), Token::random(), Token::random());
     ledger.ask(mine.id(), here, 0, &ask("k", a, Mode::Exclusive, 60_000, None));
     ledger.ask(theirs.id(), Uuid::nil(), 1, &wait("k", b, 1));
-    // It is not heard of again.
+    // The waiter stops polling.
     let late = WAITER_LIFE.as_millis() as u64 + 1;
     for ms in [late / 2, late - 1, late] {
         ledger.ask(mine.id(), here, ms, &wait("k", c, 2));

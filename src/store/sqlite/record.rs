@@ -13,10 +13,10 @@ use super::identity::{FileId, FileIds};
 /// The length of every record, in bytes: a short record overwrites all of a longer one. The longest
 /// text has about 330 bytes.
 pub const LENGTH: usize = 512;
-/// The first line, before the number of the format. Other versions of the library use the same lock
-/// file while they replace each other, so every format has the lines of this one and the checksum at
-/// the end, in [`LENGTH`] bytes. It may have other lines between them, which a reader skips: a record
-/// that can't be parsed would keep all other stores from the file.
+/// The beginning of the first line, before the number of the format. During an upgrade, two
+/// versions of the library may use the same lock file. If a version can't parse the record of the
+/// other one, it can't use the lock file. So every format has [`LENGTH`] bytes, the lines of this
+/// format, and the checksum at the end. It may have more lines, which a reader skips.
 const HEAD: &str = "leasehold owner ";
 const FORMAT: u32 = 1;
 /// How often to read a record that another process is just writing.
@@ -44,11 +44,11 @@ impl ProcessId {
 /// The content of an owner's file; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The file that the record was written into: a copy of that file has another id. Missing in
-    /// records of older versions.
+    /// The id of the file that the record was written into. A copy of that file has another id.
+    /// Records of older versions have none.
     pub itself: Option<FileId>,
     pub process: ProcessId,
-    /// The boot of the kernel that the file ids are of.
+    /// The boot of the kernel that gave the file ids.
     pub boot: Uuid,
     /// The files that the store uses; `None` if it has nothing in them.
     pub files: Option<FileIds>,
@@ -65,14 +65,13 @@ pub enum Said {
 }
 
 impl Record {
-    /// Returns the record of a store of this process, to be written into `file`.
+    /// Returns the record of a store of this process, for [`Record::write`] into `file`.
     pub fn of(file: &File, files: Option<FileIds>) -> io::Result<Self> {
         let itself = Some(FileId::of_open(file)?);
         Ok(Self { itself, process: ProcessId::own(), boot: boot::id(), files })
     }
 
-    /// Returns whether the record was written into `file`, and not into one that `file` is a copy
-    /// of.
+    /// Returns whether the record was written into `file`; false if `file` is a copy.
     pub fn is_of(&self, file: &File) -> bool {
         self.itself.is_some() && self.itself == FileId::of_open(file).ok()
     }
@@ -81,7 +80,9 @@ impl Record {
     pub fn write(&self, file: &File) -> io::Result<()> {
         let mut bytes = self.to_string().into_bytes();
         bytes.resize(LENGTH, b'\n');
-        file.write_all_at(&bytes, 0)
+        file.write_all_at(&bytes, 0)?;
+        // Another program may have written beyond the end.
+        file.set_len(LENGTH as u64)
     }
 
     /// Reads the record in `file`. Reads again if another process is just writing it.
@@ -95,7 +96,7 @@ impl Record {
         Self::read_once(file)
     }
 
-    /// Reads the record in `file`, to which no process writes.
+    /// Reads the record in `file` once. Use it if no process can write into the file meanwhile.
     pub fn read_once(file: &File) -> Said {
         let mut bytes = [0; LENGTH];
         let record = match file.read_at(&mut bytes, 0) {

@@ -20,11 +20,11 @@ pub const USUAL: &str = "PRAGMA synchronous = NORMAL";
 /// Makes each commit wait until it is on the disk.
 pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 
-/// Puts the log back into the database and empties it. Answers 0 in its first column if no other
-/// connection was in the way.
+/// Copies the log into the database and empties the log. The first column of the result is 0 if no
+/// other connection prevented that.
 pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
-/// Puts back as much of the log as possible without waiting for others.
-const PUT_BACK_NOW: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+/// Copies as much of the log into the database as possible without waiting for other connections.
+pub const PUT_BACK_NOW: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 
 /// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs
 /// are UUIDs: the store that wrote the row, and the boot in which it did. `most` is 0 for an
@@ -90,9 +90,11 @@ impl From<rusqlite::Error> for Refusal {
     }
 }
 
-/// Makes the database behind `connection` a lock file, if it is one already or is still empty.
-pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
-    if is_empty(connection)? {
+/// Prepares the database behind `connection` as a lock file, if it is empty or already a lock file.
+/// Returns whether it was empty.
+pub fn prepare(connection: &Connection) -> Result<bool, Refusal> {
+    let is_new = is_empty(connection)?;
+    if is_new {
         // Before anything is written: later it could not be chosen any more.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         journal(connection)?;
@@ -104,9 +106,6 @@ pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
             connection.pragma_update(None, "user_version", VERSION)?;
         }
         connection.execute_batch("COMMIT")?;
-        // Gives the database file its size. On a full disk, the log could not be put back into a
-        // smaller one. If this fails, a later checkpoint does it.
-        let _ = connection.query_row(PUT_BACK_NOW, [], |_| Ok(()));
     }
     if number(connection, "application_id")? != APPLICATION_ID {
         return Err(Refusal::Foreign);
@@ -120,7 +119,7 @@ pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
     connection.execute_batch(USUAL)?;
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", i64::from(WAL_PAGES) * 4096)?;
-    Ok(())
+    Ok(is_new)
 }
 
 /// Readers and one writer at a time, where the file system can do that; otherwise SQLite keeps its classic journal.

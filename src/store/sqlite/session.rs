@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::super::{Answer, StoreError, StoreErrorKind};
 use super::identity::{self, FileNames, Files};
+use super::kernel::Kernel;
 use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::owner::Owner;
 use super::owners;
@@ -62,6 +63,7 @@ pub struct Place {
     /// The directory of the owners' files.
     pub owners: PathBuf,
     pub names: Arc<FileNames>,
+    pub kernel: Arc<Kernel>,
 }
 
 impl Place {
@@ -70,9 +72,10 @@ impl Place {
         let real = identity::resolve(path);
         let mut owners = real.as_os_str().to_owned();
         owners.push(".owners");
+        let kernel = Kernel::of(real.parent().unwrap_or(Path::new("/")));
         let names = FileNames::new(path, &real);
         let names = names.map_err(|error| Trouble::Broken(failure::of_system(path, &error)))?;
-        Ok(Self { real, owners: owners.into(), names: Arc::new(names) })
+        Ok(Self { real, owners: owners.into(), names: Arc::new(names), kernel: Arc::new(kernel) })
     }
 }
 
@@ -84,9 +87,13 @@ pub struct Session {
     /// The files that the connection has open.
     files: Files,
     owners: PathBuf,
-    /// Owners whose processes were gone when this store was admitted, for the next transaction.
+    /// Owners whose processes were gone when this store was admitted. The next transaction frees
+    /// their leases.
     dead: Vec<(Uuid, File)>,
+    /// Whether the database file still has to grow to its full size; see [`Session::give_size`].
+    is_new: bool,
     boot: Uuid,
+    kernel: Arc<Kernel>,
     /// Until when SQLite may wait for other processes, in µs of the engine's clock.
     patience: Arc<AtomicU64>,
     /// How often others had changed the file when that was asked last.
@@ -153,7 +160,7 @@ impl Session {
         if connection.is_readonly("main")? {
             return Err(Refusal::Sqlite(cannot_open()));
         }
-        schema::prepare(&connection)?;
+        let is_new = schema::prepare(&connection)?;
         // If this fails, the files were replaced at this moment.
         let files = Files::opened(place.names.clone(), path).map_err(|_| cannot_open())?.ok_or_else(busy)?;
         let now = clock::now();
@@ -163,7 +170,9 @@ impl Session {
             files,
             owners: place.owners.clone(),
             dead: Vec::new(),
+            is_new,
             boot: boot::id(),
+            kernel: place.kernel.clone(),
             patience,
             // Never the number of a file.
             changes: -1,
@@ -182,7 +191,7 @@ impl Session {
     ) -> Result<Done, Trouble> {
         work.dead.append(&mut self.dead);
         if !work.former.is_empty() {
-            // The rows may tell of leases that were handed to the former owners.
+            // Look at all rows again: a former owner may have been handed leases.
             self.changes = -1;
         }
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
@@ -210,7 +219,7 @@ impl Session {
         result
     }
 
-    /// Empties the log: on a small disk, it takes all the room. Returns whether it could.
+    /// Empties the log, which may fill a small disk. Returns whether the log is empty now.
     fn put_log_back(&self) -> bool {
         let busy = self.connection.query_row(schema::PUT_BACK, [], |row| row.get::<_, i64>(0));
         busy.is_ok_and(|busy| busy == 0)
@@ -254,7 +263,7 @@ impl Session {
         if sweep {
             self.sweep_at = now + SWEEP_EVERY;
         }
-        let me = Me { owner: owner.id(), boot: self.boot, owners: &self.owners };
+        let me = Me { owner: owner.id(), boot: self.boot, kernel: &self.kernel, owners: &self.owners };
         let swept = sweep.then_some(&mut self.swept);
         let dead = if touch { owners::sweep(me.owners) } else { Vec::new() };
         let turn = Turn::new(&self.connection, me, now, clock::wall_us(), writes);
@@ -304,8 +313,20 @@ impl Session {
         Ok(ends.map(|ends| Instant::from_micros(ends.cast_unsigned())))
     }
 
-    /// Has the next transaction free what dead owners have. If the files were moved away and moved
-    /// back, they may still contain rows of a former owner of this store.
+    /// Lets a new database file grow to the size of the database. If the disk were full before
+    /// that, the log could not be copied into the file. Only an admitted store may do this: if the
+    /// database was removed, two stores may have different logs and the same index, and the wrong
+    /// log would be copied.
+    pub fn give_size(&mut self) {
+        if self.is_new {
+            self.is_new = false;
+            // If this fails, a later checkpoint does it.
+            let _ = self.connection.query_row(schema::PUT_BACK_NOW, [], |_| Ok(()));
+        }
+    }
+
+    /// Lets the next transaction free the leases of the `dead` owners. If the files were moved away
+    /// and back, they may still contain rows of a former owner of this store.
     pub fn free_first(&mut self, dead: Vec<(Uuid, File)>) {
         self.dead = dead;
     }
@@ -349,11 +370,12 @@ impl Session {
         }
     }
 
-    /// Frees what `owner` and the `former` ones still have and takes their files away, at the end.
+    /// Frees the leases of `owner` and of the `former` owners, and deletes their files. Call it at
+    /// the end.
     pub fn retire(&mut self, owner: Owner, former: Vec<Owner>, deadline: Instant) {
         let ids = former.iter().map(Owner::id).collect();
         let work = Work { former: ids, retire: true, ..Work::default() };
-        // If it fails, the next one who looks finds the file unlocked, and does it.
+        // If this fails, the next store that looks finds the files unlocked, and does the same.
         if self.transact(&owner, work, deadline).is_ok() {
             self.shorten_log(&owner);
             former.into_iter().chain([owner]).for_each(Owner::retire);

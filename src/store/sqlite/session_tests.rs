@@ -10,13 +10,29 @@ fn synchronous(session: &Session) -> i32 {
     session.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
 }
 
-#[test]
-fn only_the_commit_of_a_detach_waits_for_the_disk() {
+/// Returns a session of a new database, and the directory of the database.
+fn new_session() -> (Session, PathBuf) {
     let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
     std::fs::create_dir(&folder).unwrap();
-    let deadline = clock::now() + Duration::from_secs(5);
-    let path = folder.join("locks.db");
-    let mut session = Session::open(&path, &Place::of(&path).unwrap(), deadline).unwrap();
+    let (path, deadline) = (folder.join("locks.db"), clock::now() + Duration::from_secs(5));
+    let session = Session::open(&path, &Place::of(&path).unwrap(), deadline).unwrap();
+    (session, folder)
+}
+
+#[test]
+fn a_new_database_gets_its_size_only_when_the_store_is_admitted() {
+    let (mut session, folder) = new_session();
+    let size = || std::fs::metadata(folder.join("locks.db")).unwrap().len();
+    let before = size();
+    session.give_size();
+    assert!(size() > before, "the log was copied into the database too early, or not at all");
+    drop(session);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn only_the_commit_of_a_detach_waits_for_the_disk() {
+    let (mut session, folder) = new_session();
     assert_eq!(synchronous(&session), USUAL);
     for (durable, expected) in [(true, DURABLE), (false, USUAL)] {
         assert_eq!(session.durably(durable, |session| Ok(synchronous(session))).unwrap(), expected);

@@ -24,8 +24,8 @@
 #endif
 
 /*
-** Returns whether the error of a lock operation says that this kernel or file system has no locks of
-** open files. An old kernel does not know the operation; some network file systems refuse it.
+** Returns whether the error of a lock operation means that this kernel or file system has no locks
+** of open files. An old kernel does not know the operation. Some network file systems refuse it.
 */
 int leasehold_has_no_such_lock(int error) {
   switch (error) {
@@ -73,7 +73,7 @@ int leasehold_fcntl(int fd, int operation, ...) {
         break;
       }
 #endif
-      /* Take the usual ones. */
+      /* Take the usual POSIX locks. */
       result = fcntl(fd, operation, lock);
       break;
     }

@@ -47,7 +47,7 @@ fn replace() -> Option<bool> {
     // SAFETY: SQLite declares its `open` with this signature (`posixOpen` in os_unix.c). It is
     // never NULL.
     let own = unsafe { std::mem::transmute::<unsafe extern "C" fn(), Open>(own) };
-    // The replacement needs it from its first call on.
+    // Set it first: the replacement calls it.
     OPEN.get_or_init(|| own);
     // SAFETY: SQLite calls the pointer with the signature that the function has.
     let fcntl = unsafe {
@@ -59,7 +59,7 @@ fn replace() -> Option<bool> {
     Some(replace_all(vfs, &[(c"fcntl", fcntl), (c"open", open)]))
 }
 
-/// Replaces all calls, or none if SQLite does not know one of them. Each replacement has the
+/// Replaces all calls, or none if SQLite does not know one of them. Each replacement must have the
 /// signature of its call.
 fn replace_all(vfs: &mut ffi::sqlite3_vfs, calls: &[(&CStr, Call)]) -> bool {
     let Some(set) = vfs.xSetSystemCall else { return false };

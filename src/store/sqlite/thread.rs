@@ -38,7 +38,8 @@ const TIDY_LAST: Duration = Duration::from_secs(64);
 /// How long the thread waits for other processes when it tidies up and when it ends.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long it does when it hands on what a process left that is gone. It will try again, or another process will.
+/// How long the thread waits for other processes when it hands on the leases of a dead process. If
+/// that is too short, this thread or another process tries again.
 pub const WATCH_PATIENCE: Duration = Duration::from_millis(50);
 
 /// What the thread is told.
@@ -92,7 +93,7 @@ pub struct Keeper {
     pub(super) place: Option<Place>,
     /// Outlives the session, so that leases keep their owner when the file is opened anew.
     pub(super) owner: Option<Owner>,
-    /// Owners whose files are no longer in their places, and that rows may still name.
+    /// Owners whose files are no longer in their places. Rows may still name them.
     pub(super) former: Vec<Owner>,
     /// The files that the owner has registered. After an error, they stay registered without a
     /// session.
@@ -298,7 +299,8 @@ impl Keeper {
         self.unless_broken(result).unwrap_or(true).then(|| Tidy { at: clock::now() + pause, pause })
     }
 
-    /// Gives up the session if it is of no use any more. Patience is all that the rest takes.
+    /// Gives up the session if it is broken or its files were replaced. For other trouble, the
+    /// caller only has to wait.
     pub(super) fn unless_broken<T>(&mut self, result: Result<T, Trouble>) -> Option<T> {
         match result {
             Err(Trouble::Moved) => self.lose(),
@@ -315,7 +317,7 @@ impl Keeper {
         }
     }
 
-    /// Gives back everything.
+    /// Releases everything that the store holds, at the end of the thread.
     pub(super) fn end(mut self) {
         let _ = self.guarded(|keeper| {
             let Some(owner) = keeper.owner.take() else { return };

@@ -9,9 +9,9 @@ use super::super::{Answer, Ask, Reply, Request};
 use crate::lease::{Instant, Token};
 
 /// How long the files stay open after the last request if this process holds no lease. If this is
-/// smaller, a process that holds a lock now and then opens them each time. That takes 1 ms, and 20 µs
-/// more for each other live owner, because it looks at all owners twice. If it is larger, the process
-/// wakes for longer to check its files.
+/// smaller, a process that holds a lock now and then has to open them each time. That takes 1 ms
+/// plus 20 µs for each other live owner, because the store looks at all owners twice. If it is
+/// larger, the process wakes for longer to check its files.
 const REST_AFTER: Duration = Duration::from_secs(2);
 
 /// How often to forget leases that ran out without a request.

@@ -1,4 +1,4 @@
-//! What one transaction is to do, and what came of it.
+//! The work of one transaction, and its result.
 
 use std::fs::File;
 
@@ -8,43 +8,44 @@ use super::super::{Answer, Request};
 use super::leases::Handed;
 use crate::lease::{Instant, Key};
 
-/// What one transaction is to do.
+/// The work of one transaction.
 #[derive(Debug, Default)]
 pub struct Work<'a> {
     /// Requests to carry out.
     pub batches: Vec<&'a [Request]>,
-    /// Locks of which a lease may have ended.
+    /// Locks with a lease that may have ended.
     pub looks: Vec<Key>,
     /// Owners whose processes are gone.
     pub dead: Vec<(Uuid, File)>,
-    /// Former owners of this store, whose rows the current one takes over.
+    /// Former owners of this store. The current owner takes over their rows.
     pub former: Vec<Uuid>,
-    /// Take a step of the sweep, though it may not be due.
+    /// Whether to take a step of the sweep even if it is not due.
     pub sweep: bool,
-    /// Free what the owner of this store has.
+    /// Whether to free what the owner of this store has.
     pub retire: bool,
 }
 
 impl Work<'_> {
-    /// Returns the same without batches, looks and dead owners. The next look finds dead owners again.
+    /// Returns the same work without batches, looks and dead owners. The next transaction that
+    /// looks for dead owners finds these again.
     pub fn bare(&self) -> Self {
         let Self { former, sweep, retire, .. } = self;
         Self { former: former.clone(), sweep: *sweep, retire: *retire, ..Self::default() }
     }
 }
 
-/// What came of a transaction.
+/// The result of a transaction.
 #[derive(Debug)]
 pub struct Done {
-    /// To each batch.
+    /// The answers to each batch.
     pub answers: Vec<Vec<Answer>>,
     /// Waiters of this store that were handed leases.
     pub handed: Vec<Handed>,
-    /// When it happened.
+    /// When the transaction happened.
     pub at: Instant,
 }
 
-/// Returns whether `request` may write.
+/// Returns whether `request` may write into the database.
 pub fn is_change(request: &Request) -> bool {
     !matches!(request, Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. })
 }

@@ -85,7 +85,8 @@ pub async fn repeated_keys_take_effect_in_order(place: &dyn Fixture) {
 
 pub async fn batches_under_way_together_are_all_answered(place: &dyn Fixture) {
     let stores = [place.open(), place.open()];
-    // One after the other: in the engine no two stores of a process make a lock file at once.
+    // Open one store after the other: the engine never lets two stores of a process create a lock
+    // file at the same time.
     for store in &stores {
         assert_eq!(ask(store, Request::Ping).await, Reply::Ready);
     }

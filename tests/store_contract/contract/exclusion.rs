@@ -75,6 +75,11 @@ pub async fn exclusion_counts_from_the_last_renewal(place: &dyn Fixture) {
 pub async fn exclusion_among_many_contenders_on_two_handles(place: &dyn Fixture) {
     let (stores, key, inside, last) =
         ([place.open(), place.open()], fresh_key("k"), Cell::new(0), Cell::new(Fence(0)));
+    // Open one store after the other: the engine never lets two stores of a process create a lock
+    // file at the same time.
+    for store in &stores {
+        assert_eq!(ask(store, Request::Ping).await, Reply::Ready);
+    }
     let contend = |i: usize| {
         let (store, key, inside, last) = (&stores[i % 2], &key, &inside, &last);
         async move {

@@ -49,24 +49,6 @@ fn a_lease_that_was_asked_for_by_an_unanswered_look_is_released_again_should_tha
     assert_eq!(world.core.concerns(), 0);
 }
 
-#[test]
-fn nothing_is_released_for_longer_than_the_lease_can_live() {
-    let mut world = World::new();
-    world.acquire(Wait::Never);
-    let batch = world.only_batch();
-    world.answer(batch, [timed_out()]);
-    let began = world.now;
-    while !world.core.cleanups.is_empty() {
-        for batch in world.batches() {
-            world.answer(batch, [timed_out()]);
-        }
-        if world.core.next_wake().is_some() {
-            world.step();
-        }
-    }
-    assert!(world.now.since(began) <= Duration::from_millis(TTL.into()));
-}
-
 /// Acquires a lease for a section.
 fn hold_section(world: &mut World) -> Asked {
     let section = world.acquire_with(Wait::Forever, |asked| {

@@ -1,6 +1,7 @@
 //! The rules, one by one: a store that answers what the test says, and a clock that the test moves.
 
 mod adopting;
+mod cleanup;
 mod early;
 mod ending;
 mod fences;

@@ -1,4 +1,4 @@
-//! Tokens with acquires that not all nodes have answered.
+//! Tracks tokens with acquires that not all nodes have answered yet.
 
 use std::collections::hash_map::Entry;
 
@@ -17,7 +17,7 @@ struct Open {
 pub struct Asking(FxHashMap<Token, Open>);
 
 impl Asking {
-    /// Notes that the nodes are asked once more for `token`.
+    /// Notes that another acquire of `token` goes to the nodes.
     pub fn begin(&mut self, token: Token) {
         self.0.entry(token).or_default().acquires += 1;
     }
@@ -32,20 +32,21 @@ impl Asking {
         }
     }
 
-    /// Notes that `token` was released, or is not used any more.
+    /// Notes that `token` was released or is no longer used.
     pub fn refuse(&mut self, token: Token) {
         if let Some(open) = self.0.get_mut(&token) {
             open.refused = true;
         }
     }
 
-    /// How many tokens there are.
+    /// Returns the number of tokens.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether nobody will release what a node still grants `token`.
+    /// Returns whether `token` is no longer used, so that a lease that a node still grants it has
+    /// to be released at once.
     pub fn is_refused(&self, token: Token) -> bool {
         self.0.get(&token).is_some_and(|open| open.refused)
     }

@@ -1,4 +1,4 @@
-//! What is done when it is decided what a request comes to.
+//! Ends requests whose outcome is decided.
 
 use super::motion::Motion;
 use super::{Council, LONGEST_PATIENCE};
@@ -14,7 +14,7 @@ impl Council {
             self.acquire_ended(now, id, key, *token, &answer);
         }
         self.count(now, id, &answer);
-        // To wait as long as one has waited would be to wait ever longer.
+        // Leave out requests that held a minority: their waiting would make each next wait longer.
         if answer.is_ok() && !held {
             let took = now.since(asked);
             self.trip = (self.trip * 7 + took.min(LONGEST_PATIENCE)) / 8;
@@ -27,7 +27,7 @@ impl Council {
         let Some(Motion { ballot, .. }) = self.motions.get(&id) else { return };
         let Some((token, ttl)) = ballot.request.lease() else { return };
         match (answer, &ballot.request) {
-            // Nobody holds it here any more.
+            // No client of this process holds a detached lease.
             (Ok(Reply::Renewed { .. }), Request::Detach { .. }) => self.backers.forget(token),
             (Ok(Reply::Acquired { .. } | Reply::Renewed { .. }), _) => {
                 self.backers.agreed(now, token, id, ballot.agreeing(), ttl.as_duration());
@@ -49,7 +49,7 @@ impl Council {
                 }
                 self.refuse(token);
             }
-            // The token has had its day; what it has at some nodes is nobody's.
+            // The token is not used again: release what it has at some nodes.
             Err(_) => {
                 let touched = granted | self.places.touched_by(token);
                 for node in motion.ballot.doubtful() {
@@ -64,7 +64,7 @@ impl Council {
         }
     }
 
-    /// Nobody will use what any look by `token` is yet granted.
+    /// Notes that a lease that a node still grants `token` will not be used.
     pub(super) fn refuse(&mut self, token: Token) {
         self.asking.refuse(token);
         self.places.forget(token);

@@ -1,4 +1,4 @@
-//! Requests that hold a minority of the nodes and wait for more, and what the nodes tell meanwhile.
+//! Requests that hold a minority of the nodes and wait for more, and the notices of the nodes.
 
 use std::time::Duration;
 
@@ -8,12 +8,14 @@ use super::{Council, SHORTEST_PATIENCE};
 use crate::lease::Instant;
 use crate::store::{Ask, Notice, Request};
 
-/// Who has too few nodes waits for the end of a lease in its way, should that be so near: it does not end at all of them at
-/// once, and nobody is told of it.
+/// If a lease in the way ends within this time, a request with too few nodes waits for the end:
+/// leases do not end at all nodes at the same time, and no node sends a notice of it. If this is
+/// smaller, the request gives up nodes that it could keep. If it is larger, it keeps them from
+/// other requests for longer.
 const NEAR: Duration = Duration::from_millis(5);
 
 impl Council {
-    /// A node says something by itself.
+    /// Handles a notice of `node`.
     pub fn noticed(&mut self, now: Instant, node: usize, notice: Notice) {
         match notice {
             Notice::Granted { number, .. } => {
@@ -31,7 +33,7 @@ impl Council {
             Heard::Nothing => {}
             Heard::Call(number) => self.effects.notices.push(Notice::Granted { number, fence: None }),
             Heard::Look(id) => {
-                // It holds a minority, and waits for just this.
+                // The request holds a minority, and waits for this notice.
                 let Some(motion) = self.motions.get_mut(&id) else { return };
                 let Some(until) = motion.ballot.holds_until() else { return };
                 motion.ballot.awaited += 1;
@@ -42,20 +44,21 @@ impl Council {
         }
     }
 
-    /// Somebody else has the other nodes. Whoever has the fewest gives way first, by and large.
+    /// Lets a request hold its nodes for a while, because another request has the other nodes. The
+    /// request with the fewest nodes mostly gives way first.
     pub(super) fn hold(&mut self, now: Instant, id: u64) {
         let share = 0.5 + self.rng.f64();
         let patience = self.patience();
         let Some(motion) = self.motions.get_mut(&id) else { return };
         let granted = motion.ballot.granted().count_ones();
         let until = now + (patience * granted.max(1)).mul_f64(share);
-        // A millisecond more than the node said, because it counts in whole ones.
+        // One millisecond more than the node said: nodes count whole milliseconds.
         let near = motion.ballot.ending(NEAR).map(|(_, left)| now + left + Duration::from_millis(1)).max();
         let until = near.map_or(until, |near| near.max(until));
         motion.ballot.hold(until.min(motion.asked + motion.timeout));
         motion.held = true;
         self.holding.push(id);
-        // Those that have handed it the lock since they said that it has to wait.
+        // Ask the nodes again that have handed it the lock since they said that it has to wait.
         if let Request::Acquire(Ask { token, .. }) = motion.ballot.request {
             let handed = self.places.handed_to(token);
             for node in (0..self.nodes.count()).filter(|node| handed & 1 << node != 0) {
@@ -64,8 +67,8 @@ impl Council {
         }
     }
 
-    /// Before it gives way: once more those nodes at which a lease in the way has ended since they were asked. Whether there
-    /// are any.
+    /// Asks once more, before the request gives way: the nodes at which a lease in the way has
+    /// ended since the last answer. Returns whether there are any.
     pub(super) fn ask_again(&mut self, now: Instant, id: u64) -> bool {
         let patience = self.patience();
         let Some(motion) = self.motions.get_mut(&id) else { return false };

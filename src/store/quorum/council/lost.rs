@@ -1,8 +1,9 @@
-//! A node that loses all its leases, because it gives up the files that they are in.
+//! Handles a node that loses all its leases because its files were moved, replaced or removed.
 //!
-//! Its file may admit other clients as soon as the acknowledgement of the notice is dropped. Until then
-//! the quorum counts which leases it has without that node. One lease that has too few other nodes is
-//! lost, and the engine has to know that first: the acknowledgement goes on to it.
+//! The node may grant these locks to other clients as soon as the acknowledgement of its notice is
+//! dropped. Before that, the quorum counts which of its leases still have a majority without the
+//! node. If a lease has too few other nodes, it is lost, and the engine has to know that first. So
+//! the quorum passes the acknowledgement on to the engine.
 
 use super::super::post::Tag;
 use super::Council;
@@ -10,7 +11,7 @@ use crate::lease::Instant;
 use crate::store::{Acknowledgement, Answer, Notice, Reply, StoreError, StoreErrorKind};
 
 impl Council {
-    /// `node` has lost its leases.
+    /// Counts the votes and the leases without `node`, which has lost its leases.
     pub(super) fn lost(&mut self, now: Instant, node: usize, acknowledgement: Acknowledgement) {
         self.post.distrust(node);
         let mut open: Vec<u64> = self.motions.keys().copied().collect();
@@ -23,11 +24,12 @@ impl Council {
         }
         self.adoptions_lost(now, node);
         let is_lost = self.backers.lost(now, node, self.nodes.majority());
-        // The engine marks all leases of the quorum as lost, though it may have some of them still.
+        // The engine marks all leases of the quorum as lost, though some may still have a majority.
         self.effects.notices.push(if is_lost { Notice::Lost(acknowledgement) } else { Notice::Missed });
     }
 
-    /// Returns what an answer of `node` counts that it gave before it lost its leases.
+    /// Returns an error in place of an answer about a lease that `node` gave before it lost its
+    /// leases. Other answers still count.
     pub(super) fn outdated(&self, node: usize, tag: Tag, answer: Answer) -> Answer {
         match (tag, &answer) {
             (Tag::Vote(_) | Tag::Accept(_) | Tag::Claim(_) | Tag::Confirm(_), Ok(reply))
@@ -40,7 +42,7 @@ impl Council {
     }
 }
 
-/// Whether the reply says that a token has something at the node.
+/// Returns whether the reply says that a token has a lease or a place in the queue at the node.
 pub fn is_of_lease(reply: &Reply) -> bool {
     matches!(
         reply,
@@ -52,8 +54,10 @@ pub fn is_of_lease(reply: &Reply) -> bool {
     )
 }
 
-/// It may have been done in the files that the node uses now.
+/// Returns the error of a request that the node may have carried out in its new files.
 pub(super) fn forgotten(node: &str) -> StoreError {
-    let message = format!("{node} lost its leases: its files were moved, replaced or removed");
+    let message = format!(
+        "{node} lost its leases: its files were moved, replaced or removed; leave them in place while it is used"
+    );
     StoreError::maybe_done(StoreErrorKind::Unreachable, message)
 }

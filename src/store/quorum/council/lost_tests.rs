@@ -1,4 +1,5 @@
-//! A node that loses its leases: what counts without it, and when it may admit others.
+//! Tests a node that loses its leases: what still counts, and when the node may grant its locks
+//! again.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 
@@ -6,7 +7,8 @@ use super::*;
 use crate::store::Acknowledgement;
 
 impl Chamber {
-    /// `node` says that it has lost its leases. Returns what disconnects when it may go on.
+    /// Sends the notice of `node` that it has lost its leases. The returned receiver disconnects
+    /// when the node may go on.
     fn lose(&mut self, node: usize) -> Receiver<()> {
         let (acknowledgement, dropped) = Acknowledgement::pair();
         self.council.noticed(self.now, node, Notice::Lost(acknowledgement));
@@ -14,7 +16,7 @@ impl Chamber {
         dropped
     }
 
-    /// Acquires a lease, which these nodes grant and the others fail to.
+    /// Acquires a lease that `nodes` grant and the other nodes fail to grant.
     fn lease_of(&mut self, batch: u64, nodes: &[usize]) -> Token {
         let token = Token::random();
         self.submit(batch, vec![acquire(token, None)]);
@@ -85,7 +87,7 @@ fn the_vote_of_a_node_that_then_lost_its_leases_does_not_count() {
 }
 
 #[test]
-fn nor_does_its_word_on_the_fence() {
+fn its_answer_to_the_fence_does_not_count() {
     let mut chamber = Chamber::of(3);
     chamber.submit(1, vec![acquire(Token::random(), None)]);
     chamber.answer(2, vec![Err(away())]);
@@ -97,7 +99,7 @@ fn nor_does_its_word_on_the_fence() {
 }
 
 #[test]
-fn nor_does_an_answer_that_it_gave_before() {
+fn an_answer_that_it_gave_before_does_not_count() {
     let mut chamber = Chamber::of(3);
     chamber.submit(1, vec![acquire(Token::random(), None)]);
     chamber.lose(0);
@@ -108,7 +110,7 @@ fn nor_does_an_answer_that_it_gave_before() {
 }
 
 #[test]
-fn what_it_answers_to_later_questions_counts() {
+fn its_answers_to_later_requests_count() {
     let mut chamber = Chamber::of(3);
     chamber.lose(0);
     chamber.lease_of(1, &[0, 1]);

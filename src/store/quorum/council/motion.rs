@@ -1,4 +1,4 @@
-//! A ballot under way, and whose it is.
+//! A ballot under way, and the request that it belongs to.
 
 use std::time::Duration;
 
@@ -13,14 +13,15 @@ pub struct Motion {
     /// When the nodes were asked, and how long each may take.
     pub asked: Instant,
     pub timeout: Duration,
-    /// Whether those nodes were asked again at which a lease in the way was about to end.
+    /// Whether the request has asked again the nodes at which a lease in its way was about to end.
     pub asked_again: bool,
-    /// Whether it has waited for the rest of the nodes, so that the time it took says nothing of the network.
+    /// Whether the request has waited for more nodes. If so, its duration does not measure the
+    /// network.
     pub held: bool,
 }
 
 impl Motion {
-    /// The ballot of the request at `index` of `batch`, which the nodes are asked at `now`.
+    /// Creates the motion for the request at `index` of `batch`, which goes to the nodes at `now`.
     pub fn new(ballot: Ballot, batch: u64, index: usize, now: Instant, timeout: Duration) -> Self {
         let (asked_again, held) = (false, false);
         Self { ballot, batch, index, asked: now, timeout, asked_again, held }
