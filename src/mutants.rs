@@ -36,13 +36,23 @@ pub enum Mutant {
     NoHeirGivesWay,
     /// An heir has the lease when it has claimed most nodes, although none knows the heir yet.
     ClaimsNotConfirmed,
+    /// What a repair brings a node after the lease's release is not released.
+    RepairKeptAfterRelease,
+    /// A repair of which no answer came is undone while the lease is held.
+    RepairUndone,
+    /// A repair asks for a shared lease, whatever the lease is.
+    RepairForgetsMode,
+    /// A node that gets a lease back is not told its fence.
+    RepairWithoutFence,
+    /// A lease is repaired also when most nodes say that it is gone.
+    RepairWithoutMajority,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 17] = [
+    pub const ALL: [Mutant; 22] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -59,6 +69,11 @@ impl Mutant {
         Mutant::ClaimsFreed,
         Mutant::NoHeirGivesWay,
         Mutant::ClaimsNotConfirmed,
+        Mutant::RepairKeptAfterRelease,
+        Mutant::RepairUndone,
+        Mutant::RepairForgetsMode,
+        Mutant::RepairWithoutFence,
+        Mutant::RepairWithoutMajority,
         Mutant::GrantAfterStopKept,
     ];
 }

@@ -179,6 +179,11 @@ pub enum Request {
         holder: Arc<str>,
         /// See [`Ask::outlives_process`].
         outlives_process: bool,
+        /// Which other leases it bears beside it. Only a [quorum](quorum) looks at this and at the fence: it may have to
+        /// ask a node for the lease that does not know it.
+        mode: Mode,
+        /// The lease's fence.
+        fence: Fence,
     },
     /// Let the lease of `token` be that of `to`, and otherwise as it is: its end and its holder's name stay, and from now on
     /// only the ttl ends it. Harmless if it is that of `to` or of `heir` already. With it a [quorum](quorum) claims

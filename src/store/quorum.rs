@@ -12,6 +12,8 @@
 //! - **Adoption.** An heir first claims the nodes, each time by a fresh token, and has the lease only when most nodes that it
 //!   claimed have made it the heir's. If several heirs have some nodes each, all but the first of them by their tokens give
 //!   theirs back to the ticket and try again.
+//! - **Repair.** After a renewal that a majority has answered, nodes that do not know the lease get it back. They count from
+//!   the next renewal on. See `council/repairing.rs`, also for why there are never two holders.
 //! - **Validity.** The engine counts a lease's deadline from before the first node was asked, so the time that it
 //!   took to ask them is not part of it.
 //! - A node that has lost its data does not know the lease any more and is not counted for it. That a node forgets a
@@ -26,6 +28,7 @@
 //! - [`batches`]: the batches of the engine that have open requests;
 //! - [`post`]: the calls to the nodes, and which requests go together;
 //! - [`backers`]: on which nodes a lease depends;
+//! - [`repairs`]: the nodes that are asked for a lease that they do not know;
 //! - [`places`]: the waiters;
 //! - [`debts`]: the releases that nodes have not answered yet;
 //! - [`sightings`]: the merged view of what the nodes show;
@@ -40,6 +43,7 @@ pub mod council;
 mod debts;
 mod places;
 mod post;
+mod repairs;
 mod reports;
 mod sightings;
 mod votes;

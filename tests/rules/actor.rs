@@ -107,9 +107,16 @@ impl Actor {
                 let ask = Ask::new(key, token, ttl, holder);
                 Some(Request::Acquire(Ask { mode: self.mode, fences: self.fences, place, ..ask }))
             }
-            Aim::Inherit(of) => {
-                Some(Request::Adopt { key, token: of, heir: token, ttl, holder, outlives_process: false })
-            }
+            Aim::Inherit(of) => Some(Request::Adopt {
+                key,
+                token: of,
+                heir: token,
+                ttl,
+                holder,
+                outlives_process: false,
+                mode: Mode::Exclusive,
+                fence: Fence(1),
+            }),
             Aim::Keep { .. } => {
                 let fences = if rng.u8(..3) == 0 { rng.u32(1..20) } else { 0 };
                 Some(Request::Renew { key, token, ttl, fences })

@@ -164,7 +164,7 @@ pub async fn play(store: &Rc<SqliteStore>) {
                         let (token, heir) = (Token::parse(rest).unwrap(), Token::random());
                         let ttl = Ttl::from_millis(60_000).unwrap();
                         let holder = "heir".into();
-                        let request = Request::Adopt { key: KEY.into(), token, heir, ttl, holder, outlives_process: false };
+                        let request = Request::Adopt { key: KEY.into(), token, heir, ttl, holder, outlives_process: false, mode: Mode::Exclusive, fence: Fence(1) };
                         assert_eq!(ask(store, request).await, Reply::Adopted);
                         say("adopted");
                         continue;

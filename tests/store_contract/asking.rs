@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::lease::{Fence, Instant, Key, Token, Ttl};
+use leasehold::lease::{Fence, Instant, Key, Mode, Token, Ttl};
 use leasehold::store::{Answer, Ask, LeaseInfo, LockInfo, Reply, Request};
 
 use crate::client::Client;
@@ -57,6 +57,8 @@ pub fn adopt(key: &Key, token: Token, heir: Token, ttl_ms: u32) -> Request {
         ttl: ttl(ttl_ms),
         holder: "heir".into(),
         outlives_process: false,
+        mode: Mode::Exclusive,
+        fence: Fence(1),
     }
 }
 

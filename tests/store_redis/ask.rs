@@ -50,7 +50,16 @@ pub fn renew(key: &str, token: Token, ttl_ms: u32) -> Request {
 
 pub fn adopt(key: &str, token: Token, heir: Token) -> Request {
     let ttl = Ttl::from_millis(60_000).unwrap();
-    Request::Adopt { key: key.into(), token, heir, ttl, holder: "an heir".into(), outlives_process: false }
+    Request::Adopt {
+        key: key.into(),
+        token,
+        heir,
+        ttl,
+        holder: "an heir".into(),
+        outlives_process: false,
+        mode: Mode::Exclusive,
+        fence: Fence(1),
+    }
 }
 
 pub fn release(key: &str, token: Token) -> Request {

@@ -114,7 +114,16 @@ impl Lock {
                 if random.bool() {
                     self.tokens[number] = heir;
                 }
-                Request::Adopt { key, token, heir, ttl, holder, outlives_process: false }
+                Request::Adopt {
+                    key,
+                    token,
+                    heir,
+                    ttl,
+                    holder,
+                    outlives_process: false,
+                    mode: Mode::Exclusive,
+                    fence: Fence(1),
+                }
             }
             2 if random.bool() => {
                 let heir = Token::random();

@@ -50,7 +50,9 @@ impl Core {
         known.outstanding += 1;
         let holder = asked.holder.as_ref().unwrap_or(&known.settings.name).clone();
         let timeout = known.settings.store_timeout;
-        let request = Request::Adopt { key: key.clone(), token, heir, ttl, holder, outlives_process };
+        let (mode, fence) = (asked.mode, adoption.fence);
+        let request =
+            Request::Adopt { key: key.clone(), token, heir, ttl, holder, outlives_process, mode, fence };
         self.send(store, request, Tag::Adopt(AdoptTag { op, client, key, from: token, heir, ttl }), timeout);
     }
 

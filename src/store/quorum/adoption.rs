@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::ballot::Nodes;
 use super::debts::Owed;
 use super::votes;
-use crate::lease::{Instant, Key, Token, Ttl};
+use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl};
 use crate::mutants::{self, Mutant};
 use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
 
@@ -25,6 +25,8 @@ pub struct Claimant {
     pub ttl: Ttl,
     pub holder: Arc<str>,
     pub outlives_process: bool,
+    pub mode: Mode,
+    pub fence: Fence,
 }
 
 /// One attempt. See the module.
@@ -141,8 +143,8 @@ impl Adoption {
 
     /// What makes the claim's nodes the heir's.
     pub fn confirming(&self) -> Request {
-        let Claimant { key, heir, ttl, holder, outlives_process, .. } = self.who.clone();
-        Request::Adopt { key, token: self.claim, heir, ttl, holder, outlives_process }
+        let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = self.who.clone();
+        Request::Adopt { key, token: self.claim, heir, ttl, holder, outlives_process, mode, fence }
     }
 
     /// Whether nobody waits for what follows from it.

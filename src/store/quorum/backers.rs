@@ -1,24 +1,58 @@
 //! Tracks which nodes back each granted lease. If a node loses all its leases, the quorum knows
-//! which of its own leases have no majority any more. Pure.
+//! which of its own leases have no majority any more. If a node does not know a lease, the quorum
+//! knows what to ask it for. Pure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::lease::{Instant, Token};
+use crate::lease::{Fence, Instant, Key, Mode, Token};
 
 /// The fewest leases at which expired ones are removed. If this is smaller, a few leases are
 /// searched again and again. If it is larger, expired leases take more memory.
 const PRUNE_FROM: usize = 256;
 
+/// What a node has to be told so that it grants a lease that it does not know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    pub key: Key,
+    pub mode: Mode,
+    pub holder: Arc<str>,
+    pub outlives_process: bool,
+    /// The first of the last fences that were reserved under the token, and how many there are.
+    pub fences: (Fence, u32),
+}
+
+/// The decision of most nodes about a lease.
+#[derive(Clone, Copy)]
+pub struct Decision {
+    /// The ballot of it.
+    pub ballot: u64,
+    /// The nodes that agreed, as bits.
+    pub nodes: u64,
+    /// Those of which it is known that they have the lease's fence, as bits. `None`: it has no new one.
+    pub fenced: Option<u64>,
+    /// When the nodes were asked.
+    pub asked: Instant,
+    pub ttl: Duration,
+}
+
 /// A granted lease.
 struct Backed {
     /// Which nodes granted or renewed it, as bits.
     nodes: u64,
+    /// Which nodes are not known to have accepted its fence, as bits.
+    unfenced: u64,
+    /// The nodes at which it was repaired, as bits.
+    repaired: u64,
     /// The last ballot that granted or renewed it.
     ballot: u64,
+    /// The latest time at which its holder may believe in it.
+    valid_until: Instant,
     /// The latest time at which it ends at these nodes.
     until: Instant,
+    terms: Terms,
 }
 
 /// See the module.
@@ -30,14 +64,42 @@ pub struct Backers {
 }
 
 impl Backers {
-    /// Notes that `nodes` have granted or renewed the lease of `token`, for at most `ttl` from
-    /// `now`. Earlier answers of other nodes no longer count: the lease may end sooner there.
-    pub fn agreed(&mut self, now: Instant, token: Token, ballot: u64, nodes: u64, ttl: Duration) {
+    /// Notes that the lease of `token` was granted at `now`.
+    pub fn granted(&mut self, now: Instant, token: Token, decision: Decision, terms: Terms) {
         if self.leases.len() >= self.prune_at {
             self.leases.retain(|_, backed| now < backed.until);
             self.prune_at = PRUNE_FROM.max(2 * self.leases.len());
         }
-        self.leases.insert(token, Backed { nodes, ballot, until: now + ttl });
+        let Decision { ballot, nodes, fenced, asked, ttl } = decision;
+        let (unfenced, repaired) = (fenced.map_or(0, |fenced| !fenced), 0);
+        let (valid_until, until) = (asked + ttl, now + ttl);
+        self.leases.insert(token, Backed { nodes, unfenced, repaired, ballot, valid_until, until, terms });
+    }
+
+    /// Notes that the lease of `token` was renewed at `now`, and got these `fences` if any. Earlier
+    /// answers of other nodes no longer count: the lease may end sooner there. Returns false if the
+    /// lease had ended by then, for its holder or altogether.
+    pub fn renewed(
+        &mut self,
+        now: Instant,
+        token: Token,
+        decision: Decision,
+        fences: Option<(Fence, u32)>,
+    ) -> bool {
+        let Some(backed) = self.leases.get_mut(&token) else { return false };
+        if now >= backed.valid_until {
+            self.leases.remove(&token);
+            return false;
+        }
+        let Decision { ballot, nodes, fenced, asked, ttl } = decision;
+        (backed.nodes, backed.ballot, backed.until) = (nodes, ballot, now + ttl);
+        backed.valid_until = backed.valid_until.max(asked + ttl);
+        if let (Some(fences), Some(fenced)) = (fences, fenced)
+            && backed.terms.fences.0 < fences.0
+        {
+            (backed.terms.fences, backed.unfenced) = (fences, !fenced);
+        }
+        true
     }
 
     /// Notes that `node` agreed to the same ballot after it was decided.
@@ -47,9 +109,52 @@ impl Backers {
         }
     }
 
-    /// Forgets the lease of `token`: it has ended, or no client of this process holds it.
-    pub fn forget(&mut self, token: Token) {
-        self.leases.remove(&token);
+    /// Returns the terms of the lease of `token` if its holder may believe in it at `now`.
+    pub fn terms(&self, now: Instant, token: Token) -> Option<&Terms> {
+        self.leases.get(&token).filter(|backed| now < backed.valid_until).map(|backed| &backed.terms)
+    }
+
+    /// Notes that `node` is asked to grant the lease of `token` anew.
+    pub fn repairing(&mut self, token: Token, node: usize) {
+        if let Some(backed) = self.leases.get_mut(&token) {
+            backed.unfenced |= 1 << node;
+            backed.repaired |= 1 << node;
+        }
+    }
+
+    /// Notes that `node` has accepted `fence` as the first of the fences of `token`.
+    pub fn fenced(&mut self, token: Token, node: usize, fence: Fence) {
+        if let Some(backed) = self.leases.get_mut(&token).filter(|backed| backed.terms.fences.0 == fence) {
+            backed.unfenced &= !(1 << node);
+        }
+    }
+
+    /// Returns those of the nodes that back the lease of `token` that are not known to have
+    /// accepted its fence, as bits.
+    pub fn unfenced(&self, token: Token) -> u64 {
+        self.leases.get(&token).map_or(0, |backed| backed.nodes & backed.unfenced)
+    }
+
+    /// Forgets the lease of `token`: it has ended, or no client of this process holds it. Returns
+    /// its key and the nodes at which it was repaired, as bits.
+    pub fn forget(&mut self, token: Token) -> Option<(Key, u64)> {
+        self.leases.remove(&token).map(|backed| (backed.terms.key, backed.repaired))
+    }
+
+    /// Counts for each of `nodes` the leases that have a majority without it, and all leases whose
+    /// ballot is over. `is_open` says whether a ballot is not.
+    pub fn missing(&self, now: Instant, nodes: usize, is_open: impl Fn(u64) -> bool) -> (Vec<usize>, usize) {
+        let (mut missing, mut all) = (vec![0; nodes], 0);
+        for backed in self.leases.values() {
+            if now >= backed.valid_until || is_open(backed.ballot) {
+                continue;
+            }
+            all += 1;
+            for (node, count) in missing.iter_mut().enumerate() {
+                *count += usize::from(backed.nodes & 1 << node == 0);
+            }
+        }
+        (missing, all)
     }
 
     /// Notes that `node` has lost its leases, and forgets each lease that fewer than `enough` nodes
@@ -75,10 +180,24 @@ mod tests {
         Instant::from_micros(ms * 1000)
     }
 
+    fn terms() -> Terms {
+        let (mode, fences) = (Mode::Exclusive, (Fence(5), 1));
+        Terms { key: "k".into(), mode, holder: "h".into(), outlives_process: false, fences }
+    }
+
+    /// The decision of `nodes`, which were asked and answered at the same instant.
+    fn decision(asked: Instant, ballot: u64, nodes: u64) -> Decision {
+        Decision { ballot, nodes, fenced: Some(nodes), asked, ttl: TTL }
+    }
+
+    fn grant(backers: &mut Backers, ms: u64, token: Token, nodes: u64) {
+        backers.granted(at(ms), token, decision(at(ms), 1, nodes), terms());
+    }
+
     #[test]
     fn a_lease_is_lost_with_the_node_that_its_majority_needs() {
         let (mut backers, token) = (Backers::default(), Token::random());
-        backers.agreed(at(0), token, 1, 0b011, TTL);
+        grant(&mut backers, 0, token, 0b011);
         backers.joined(token, 2, 2);
         assert!(!backers.lost(at(1), 2, 2), "that node was of another ballot");
         backers.joined(token, 1, 2);
@@ -90,8 +209,8 @@ mod tests {
     #[test]
     fn only_the_last_renewal_counts() {
         let (mut backers, token) = (Backers::default(), Token::random());
-        backers.agreed(at(0), token, 1, 0b111, TTL);
-        backers.agreed(at(1), token, 2, 0b101, TTL);
+        grant(&mut backers, 0, token, 0b111);
+        assert!(backers.renewed(at(1), token, decision(at(1), 2, 0b101), None));
         backers.joined(token, 1, 1);
         assert!(backers.lost(at(2), 0, 2), "the lease may end sooner at the second node");
     }
@@ -99,9 +218,9 @@ mod tests {
     #[test]
     fn a_lease_that_ended_or_ran_out_is_none_to_lose() {
         let (mut backers, [one, other]) = (Backers::default(), [Token::random(), Token::random()]);
-        backers.agreed(at(0), one, 1, 0b011, TTL);
-        backers.agreed(at(0), other, 2, 0b011, TTL);
-        backers.forget(one);
+        grant(&mut backers, 0, one, 0b011);
+        grant(&mut backers, 0, other, 0b011);
+        assert_eq!(backers.forget(one), Some(("k".into(), 0)));
         assert!(!backers.lost(at(10_000), 0, 2));
     }
 
@@ -109,8 +228,48 @@ mod tests {
     fn leases_that_nobody_released_do_not_pile_up() {
         let mut backers = Backers::default();
         for i in 0..100_000 {
-            backers.agreed(at(i), Token::random(), i, 0b011, Duration::from_millis(100));
+            let brief = Decision { ttl: Duration::from_millis(100), ..decision(at(i), i, 0b011) };
+            backers.granted(at(i), Token::random(), brief, terms());
             assert!(backers.leases.len() <= PRUNE_FROM, "{}", backers.leases.len());
         }
+    }
+
+    #[test]
+    fn a_renewal_that_comes_after_the_end_brings_nothing_back() {
+        let (mut backers, token) = (Backers::default(), Token::random());
+        grant(&mut backers, 0, token, 0b011);
+        assert!(backers.renewed(at(9_999), token, decision(at(9_000), 2, 0b011), None));
+        assert!(backers.terms(at(18_999), token).is_some());
+        assert!(backers.terms(at(19_000), token).is_none(), "counted from when the nodes were asked");
+        assert!(!backers.renewed(at(19_000), token, decision(at(18_000), 3, 0b111), None));
+        assert!(!backers.renewed(at(19_000), token, decision(at(18_000), 4, 0b111), None));
+        assert_eq!(backers.forget(token), None);
+    }
+
+    #[test]
+    fn a_node_has_the_fence_when_it_has_accepted_the_last_one() {
+        let (mut backers, token) = (Backers::default(), Token::random());
+        grant(&mut backers, 0, token, 0b011);
+        backers.joined(token, 1, 2);
+        assert_eq!(backers.unfenced(token), 0b100, "it has granted the lease late");
+        backers.fenced(token, 2, Fence(5));
+        assert_eq!(backers.unfenced(token), 0);
+        let more = Decision { fenced: Some(0b101), ..decision(at(1), 2, 0b111) };
+        assert!(backers.renewed(at(1), token, more, Some((Fence(9), 64))));
+        backers.fenced(token, 1, Fence(5));
+        assert_eq!(backers.unfenced(token), 0b010, "that was the fence before");
+        assert_eq!(backers.terms(at(1), token).map(|terms| terms.fences), Some((Fence(9), 64)));
+        backers.repairing(token, 0);
+        assert_eq!(backers.unfenced(token), 0b011);
+    }
+
+    #[test]
+    fn what_a_node_is_missing_is_counted_once_its_answer_is_in() {
+        let (mut backers, [one, other]) = (Backers::default(), [Token::random(), Token::random()]);
+        grant(&mut backers, 0, one, 0b011);
+        backers.granted(at(0), other, decision(at(0), 2, 0b111), terms());
+        assert_eq!(backers.missing(at(1), 3, |_| false), (vec![0, 0, 1], 2));
+        assert_eq!(backers.missing(at(1), 3, |ballot| ballot == 1), (vec![0, 0, 0], 1));
+        assert_eq!(backers.missing(at(10_000), 3, |_| false), (vec![0, 0, 0], 0));
     }
 }

@@ -40,6 +40,8 @@ pub struct Ballot {
     stage: Stage,
     /// The nodes that granted the request and then refused its fence, as bits.
     refused: u64,
+    /// The nodes that had the fence when a majority had it, as bits.
+    fenced: u64,
     /// How many answers of nodes are still to come, of either round.
     pub awaited: usize,
 }
@@ -130,14 +132,18 @@ fn voice(answer: &Answer) -> Voice {
 }
 
 impl Ballot {
-    /// A request that every node is about to be asked.
-    pub fn new(request: Request, nodes: &Nodes) -> Self {
+    /// A request that every node is about to be asked, except for those that it has `spared`, as bits: they have handed
+    /// it the lock before.
+    pub fn new(request: Request, spared: u64, nodes: &Nodes) -> Self {
+        let next = Reply::Queued { remaining: Some(Duration::ZERO), ahead: 0, told: true, by: None };
+        let vote = |node: usize| (spared & 1 << node != 0).then(|| Ok(next.clone()));
         Self {
             request,
-            votes: vec![None; nodes.count()],
+            votes: (0..nodes.count()).map(vote).collect(),
             stage: Stage::Asking,
             refused: 0,
-            awaited: nodes.count(),
+            fenced: 0,
+            awaited: nodes.count() - spared.count_ones() as usize,
         }
     }
 
@@ -173,6 +179,25 @@ impl Ballot {
             .filter(|(_, vote)| yes(vote))
             .fold(0, |bits, (node, _)| bits | 1 << node)
             & !self.refused
+    }
+
+    /// Returns the fence that a majority has accepted, and how many there are in a row.
+    pub fn fence(&self) -> Option<(Fence, u32)> {
+        match self.stage {
+            Stage::Settled { fence } => fence,
+            _ => None,
+        }
+    }
+
+    /// Returns the nodes that had that fence when a majority had it, as bits.
+    pub fn fenced(&self) -> Option<u64> {
+        self.fence().map(|_| self.fenced)
+    }
+
+    /// Returns the nodes that know no lease.
+    pub fn missing(&self) -> impl Iterator<Item = usize> {
+        let missing = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Missing))));
+        self.votes.iter().enumerate().filter(move |(_, vote)| missing(vote)).map(|(node, _)| node)
     }
 
     /// Which nodes said that it is next when a lease ends that has no more than `left`, and how much that was.
@@ -393,6 +418,8 @@ impl Ballot {
         // Who has not voted yet may still become one of them.
         let late = self.votes.iter().filter(|vote| vote.is_none()).count();
         if accepted >= nodes.majority() {
+            let has = round.said.iter().enumerate().filter(|(_, said)| **said == Said::Accepted);
+            self.fenced = has.fold(0, |bits, (node, _)| bits | 1 << node);
             let reply = match self.request {
                 Request::Renew { .. } => Reply::Renewed { block: Some((fence, waiting)) },
                 _ => Reply::Acquired { fence, waiting },
@@ -416,7 +443,7 @@ impl Ballot {
     }
 
     /// Whether most nodes are held by the same one.
-    fn is_held(&self, majority: usize) -> bool {
+    pub fn is_held(&self, majority: usize) -> bool {
         let by = |vote: &Option<Answer>| match vote {
             Some(Ok(Reply::Queued { by, .. })) => *by,
             _ => None,

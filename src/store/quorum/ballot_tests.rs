@@ -46,7 +46,7 @@ const PLACE: Option<Place> = Some(Place { number: 1 });
 /// What is decided of `request` once those nodes have answered, of so many; every answer before the last leaves it open.
 fn after(count: usize, request: Request, answers: Vec<Answer>) -> Verdict {
     let (nodes, mut last) = (nodes(count), Verdict::Open);
-    let mut ballot = Ballot::new(request, &nodes);
+    let mut ballot = Ballot::new(request, 0, &nodes);
     for (node, answer) in answers.into_iter().enumerate() {
         assert_eq!(last, Verdict::Open, "before node {node}");
         last = ballot.voted(node, answer, &nodes);
@@ -116,7 +116,7 @@ fn a_notice_is_promised_if_most_nodes_send_one() {
 #[test]
 fn the_largest_fence_is_accepted_by_the_others_before_the_lease_is_granted() {
     let nodes = nodes(5);
-    let mut ballot = Ballot::new(ask(None), &nodes);
+    let mut ballot = Ballot::new(ask(None), 0, &nodes);
     assert_eq!(ballot.voted(0, got(10), &nodes), Verdict::Open);
     assert_eq!(ballot.voted(1, got(30), &nodes), Verdict::Open);
     let accept = Verdict::Accept { nodes: vec![0, 2], fence: Fence(30), count: 1 };
@@ -141,7 +141,7 @@ fn nodes_that_have_given_the_same_fence_away_need_not_be_asked() {
 fn who_grants_late_may_be_the_one_that_was_missing_whatever_its_own_fence() {
     let nodes = nodes(3);
     for late in [15, 30] {
-        let mut ballot = Ballot::new(ask(None), &nodes);
+        let mut ballot = Ballot::new(ask(None), 0, &nodes);
         ballot.voted(0, got(10), &nodes);
         ballot.voted(1, got(20), &nodes);
         assert_eq!(ballot.accepted(0, MISSING, &nodes), Verdict::Open, "the third may still");
@@ -157,7 +157,7 @@ fn the_second_round_ends_when_the_last_who_could_help_does_not() {
     let nodes = nodes(3);
     // Refused after the first round, as by a node where the lease has run out; then the last node says no, or fails.
     for last in [busy(5), failed()] {
-        let mut ballot = Ballot::new(ask(None), &nodes);
+        let mut ballot = Ballot::new(ask(None), 0, &nodes);
         ballot.voted(0, got(10), &nodes);
         ballot.voted(1, got(20), &nodes);
         assert_eq!(ballot.accepted(0, MISSING, &nodes), Verdict::Open);
@@ -169,7 +169,7 @@ fn the_second_round_ends_when_the_last_who_could_help_does_not() {
         assert!(ballot.is_settled());
     }
     // The other way round.
-    let mut ballot = Ballot::new(ask(None), &nodes);
+    let mut ballot = Ballot::new(ask(None), 0, &nodes);
     ballot.voted(0, got(10), &nodes);
     ballot.voted(1, got(20), &nodes);
     assert_eq!(ballot.voted(2, busy(5), &nodes), Verdict::Open);
@@ -189,7 +189,7 @@ fn a_node_that_was_not_waited_for_is_not_called_slow() {
 #[test]
 fn more_fences_of_a_lease_are_accepted_like_those_of_a_new_one() {
     let nodes = nodes(3);
-    let mut ballot = Ballot::new(renew(64), &nodes);
+    let mut ballot = Ballot::new(renew(64), 0, &nodes);
     let block = |first, waiting| Ok(Reply::Renewed { block: Some((Fence(first), waiting)) });
     ballot.voted(2, block(200, 1), &nodes);
     let accept = Verdict::Accept { nodes: vec![0], fence: Fence(200), count: 64 };
@@ -203,7 +203,7 @@ fn who_has_a_minority_may_wait_for_the_rest_if_it_waits_at_all() {
     assert_eq!(after(3, ask(None), vec![got(1), busy(5), busy(5)]), settled(Reply::Split));
     assert_eq!(after(3, ask(PLACE), vec![got(1), queued(0, true), queued(0, true)]), Verdict::Hold);
     let nodes = nodes(3);
-    let mut ballot = Ballot::new(ask(PLACE), &nodes);
+    let mut ballot = Ballot::new(ask(PLACE), 0, &nodes);
     ballot.voted(0, queued(0, true), &nodes);
     ballot.voted(1, got(5), &nodes);
     assert_eq!(ballot.voted(2, queued(1, true), &nodes), Verdict::Hold);
@@ -212,7 +212,7 @@ fn who_has_a_minority_may_wait_for_the_rest_if_it_waits_at_all() {
     // One that was in the way has ended: it takes that node, too.
     assert!(matches!(ballot.voted(0, got(5), &nodes), Verdict::Settle(Ok(Reply::Acquired { .. }))));
     // Or it gives way.
-    let mut ballot = Ballot::new(ask(PLACE), &nodes);
+    let mut ballot = Ballot::new(ask(PLACE), 0, &nodes);
     ballot.hold(Instant::from_micros(9));
     assert_eq!(ballot.give_way(&nodes), settled(Reply::Split));
     assert!(ballot.is_settled());
@@ -244,7 +244,7 @@ fn a_lease_is_inspected_at_all_nodes_that_answer_in_time_and_most_of_them_tell()
     let inspect = || Request::Inspect { key: "k".into() };
     let nodes = nodes(3);
     let begun = |answers: [Answer; 2]| {
-        let mut ballot = Ballot::new(inspect(), &nodes);
+        let mut ballot = Ballot::new(inspect(), 0, &nodes);
         let [one, other] = answers;
         assert_eq!(ballot.voted(0, one, &nodes), Verdict::Open);
         assert_eq!(ballot.voted(1, other, &nodes), Verdict::Hold, "the third may know better");
@@ -263,7 +263,7 @@ fn a_lease_is_inspected_at_all_nodes_that_answer_in_time_and_most_of_them_tell()
 #[test]
 fn those_who_may_have_granted_it_without_saying_so_are_known() {
     let nodes = nodes(3);
-    let mut ballot = Ballot::new(ask(None), &nodes);
+    let mut ballot = Ballot::new(ask(None), 0, &nodes);
     ballot.voted(0, failed(), &nodes);
     ballot.voted(1, Err(StoreError::not_done(StoreErrorKind::Unreachable, "gone")), &nodes);
     assert_eq!(ballot.doubtful().collect::<Vec<_>>(), [0]);

@@ -7,6 +7,7 @@ mod endings;
 mod holding;
 mod lost;
 mod motion;
+mod repairing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,9 @@ use super::batches::{Batches, Settled};
 use super::debts::{Debts, Owed};
 use super::places::Places;
 use super::post::{Post, Tag};
+use super::repairs::Repairs;
 use crate::lease::{Fence, Instant, Key, Mode};
-use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
+use crate::store::{Absence, Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
 
 /// How long at least, and at most, one waits for the rest of the nodes.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
@@ -60,6 +62,7 @@ pub struct Council {
     asking: Asking,
     places: Places,
     backers: Backers,
+    repairs: Repairs,
     debts: Debts,
     /// The last number given to a ballot.
     serial: u64,
@@ -83,6 +86,7 @@ impl Council {
             asking: Asking::default(),
             places: Places::default(),
             backers: Backers::default(),
+            repairs: Repairs::default(),
             debts: Debts::new(count),
             serial: 0,
             trip: SHORTEST_PATIENCE,
@@ -121,21 +125,22 @@ impl Council {
         }
         self.serial += 1;
         let id = self.serial;
+        let mut spared = 0;
         match &request {
             Request::Acquire(Ask { token, place, .. }) => {
                 self.asking.begin(*token);
                 match place {
-                    Some(place) => self.places.look(now, *token, place.number, id),
+                    Some(place) => spared = self.places.look(now, *token, place.number, id),
                     None => self.places.forget(*token),
                 }
             }
             Request::Release { token, .. } => {
-                self.backers.forget(*token);
+                self.end_repairs(*token);
                 self.refuse(*token);
                 self.heir_ended(now, *token, None);
             }
             Request::GiveBack { token, ticket, .. } => {
-                self.backers.forget(*token);
+                self.end_repairs(*token);
                 self.heir_ended(now, *token, Some(*ticket));
             }
             _ => {}
@@ -145,10 +150,10 @@ impl Council {
             Request::Acquire(_) | Request::Renew { fences: 1.., .. } => timeout / 2,
             _ => timeout,
         };
-        for node in 0..self.nodes.count() {
+        for node in (0..self.nodes.count()).filter(|node| spared & 1 << node == 0) {
             self.post.draft(node, timeout, at_a_node(&request), Tag::Vote(id));
         }
-        let ballot = Ballot::new(request, &self.nodes);
+        let ballot = Ballot::new(request, spared, &self.nodes);
         self.motions.insert(id, Motion::new(ballot, batch, index, now, timeout));
     }
 
@@ -168,6 +173,8 @@ impl Council {
                     Tag::Accept(id) => self.accepted(now, id, node, answer),
                     Tag::Claim(id) => self.claimed(now, id, node, answer),
                     Tag::Confirm(id) => self.confirmed(now, id, node, answer),
+                    Tag::Repair(id) => self.repaired(now, id, &answer),
+                    Tag::RepairFence(id) => self.fence_repaired(id, &answer),
                     Tag::Debt => {}
                 }
             }
@@ -216,13 +223,22 @@ impl Council {
         {
             self.backers.joined(token, id, node);
         }
+        let is_late_to_renew = motion.is_renewed && answer == Ok(Reply::NotHeld(Absence::Missing));
         let verdict = motion.ballot.voted(node, answer, &self.nodes);
+        if is_late_to_renew {
+            self.repair_at(now, id, node);
+        }
         self.follow(now, id, verdict);
     }
 
     fn accepted(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         motion.ballot.awaited -= 1;
+        if let (Some((token, _)), Some((fence, _)), Ok(Reply::Accepted)) =
+            (motion.ballot.request.lease(), motion.ballot.fence(), &answer)
+        {
+            self.backers.fenced(token, node, fence);
+        }
         let verdict = motion.ballot.accepted(node, answer, &self.nodes);
         self.follow(now, id, verdict);
     }
@@ -321,12 +337,13 @@ impl Council {
 
     /// How many things it still minds: requests under way, those who wait, releases that are owed.
     pub fn concerns(&self) -> usize {
-        self.motions.len() + self.adoptions.len() + self.places.len() + self.debts.len()
+        self.motions.len() + self.adoptions.len() + self.repairs.len() + self.places.len() + self.debts.len()
     }
 
     /// Whether a node has an answer to give or a release to get.
     pub fn is_busy(&self) -> bool {
-        !self.motions.is_empty() || !self.adoptions.is_empty() || self.debts.len() > 0
+        let open = self.motions.len() + self.adoptions.len() + self.repairs.len();
+        open + self.debts.len() > 0
     }
 
     /// How long to wait for the other nodes, after the first has said something.

@@ -2,6 +2,11 @@
 //!
 //! A release hands the lock on at each node by itself, and the first notice comes before the last node has been told. So
 //! whoever waits is called when most nodes have handed it the lock, or a little later.
+//!
+//! A node that was away may hand the lock to a waiter although most nodes are held by another. Each look would prolong
+//! what the waiter has there, so that its holder never got the node back. So for a while its looks *spare* that node:
+//! until the lease there has ended, and the holder has had time to renew. If more nodes hand it the lock meanwhile, it asks
+//! all of them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,6 +28,9 @@ struct Place {
     ballot: Option<u64>,
     /// The nodes that have handed it the lock since its last look, as bits.
     handed: u64,
+    /// Those of them that its looks do not ask, as bits, and until when.
+    spared: u64,
+    spared_until: Instant,
     /// When it is called although they are too few.
     call_at: Option<Instant>,
     /// Whether it was called since its last look: the nodes that hand it the lock later are no news.
@@ -62,13 +70,16 @@ pub struct Places {
 }
 
 impl Places {
-    /// A look by `token` begins, at a place called `number`.
-    pub fn look(&mut self, now: Instant, token: Token, number: u64, ballot: u64) {
+    /// A look by `token` begins, at a place called `number`. Returns the nodes that it does not ask, as bits, because it
+    /// has them already.
+    pub fn look(&mut self, now: Instant, token: Token, number: u64, ballot: u64) -> u64 {
         self.sweep(now);
         let place = self.places.entry(token).or_insert_with(|| Place {
             numbers: VecDeque::with_capacity(NUMBERS),
             ballot: None,
             handed: 0,
+            spared: 0,
+            spared_until: now,
             call_at: None,
             called: false,
             touched: 0,
@@ -84,7 +95,11 @@ impl Places {
             }
         }
         (place.ballot, place.looked) = (Some(ballot), now);
-        (place.handed, place.call_at, place.called) = (0, None, false);
+        if now >= place.spared_until || place.handed & !place.spared != 0 {
+            place.spared = 0;
+        }
+        (place.handed, place.call_at, place.called) = (place.spared, None, false);
+        place.spared
     }
 
     /// That look has ended with the token in the queue, and the lock granted to it at the nodes `granted`, too few.
@@ -93,10 +108,19 @@ impl Places {
             return;
         };
         place.ballot = None;
-        if place.handed & !granted != 0 {
+        if place.handed & !(granted | place.spared) != 0 {
             place.call_at = Some(now + patience);
         }
         place.handed |= granted;
+    }
+
+    /// The look of `token` has ended: it has the nodes `granted`, and most nodes are held by another. Its looks spare the
+    /// former until that instant.
+    pub fn spare(&mut self, token: Token, granted: u64, until: Instant) {
+        if let Some(place) = self.places.get_mut(&token) {
+            place.spared |= granted;
+            place.spared_until = until;
+        }
     }
 
     /// A node has handed the lock to `token` after its look had ended.

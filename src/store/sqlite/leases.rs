@@ -165,7 +165,7 @@ impl<'a> Turn<'a> {
                 }
                 Ok(reply)
             }
-            Request::Adopt { key, token, heir, ttl, holder, outlives_process } => {
+            Request::Adopt { key, token, heir, ttl, holder, outlives_process, .. } => {
                 // It has what its ticket gave it, if that is more.
                 let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
                 let reply = self.act(key, |lock, turn| lock.adopt(*token, *heir, *ttl, holder, turn))?;

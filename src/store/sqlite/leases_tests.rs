@@ -6,7 +6,7 @@ use super::super::owner::Owner;
 use super::super::owners;
 use super::super::schema;
 use super::*;
-use crate::lease::Ttl;
+use crate::lease::{Mode, Ttl};
 
 pub const WALL: u64 = 1_700_000_000_000_000;
 
@@ -192,6 +192,8 @@ fn where_boots_have_no_names_a_lease_that_was_detached_for_longer_than_its_heir_
         ttl: ttl(1_000),
         holder: "i".into(),
         outlives_process: false,
+        mode: Mode::Exclusive,
+        fence: Fence(1),
     };
     assert_eq!(ask(2, adopt), Reply::Adopted);
     ledger.sweep(me.id(), nil, 3);
@@ -383,8 +385,16 @@ fn a_detached_lease_can_be_adopted_after_a_reboot() {
     let lease = Detached::new(Uuid::new_v4(), 600);
     let (after, heir, ttl) = (Uuid::new_v4(), Token::random(), Ttl::from_millis(10_000).unwrap());
     let token = lease.token;
-    let adopt =
-        Request::Adopt { key: "k".into(), token, heir, ttl, holder: "i".into(), outlives_process: false };
+    let adopt = Request::Adopt {
+        key: "k".into(),
+        token,
+        heir,
+        ttl,
+        holder: "i".into(),
+        outlives_process: false,
+        mode: Mode::Exclusive,
+        fence: Fence(1),
+    };
     assert_eq!(lease.ask(after, 5, 60, adopt), Reply::Adopted);
     let release = Request::Release { key: "k".into(), token: heir, used: None };
     assert_eq!(lease.ask(after, 6, 61, release), Reply::Released);

@@ -3,6 +3,7 @@
 use super::super::super::{Ask, Place};
 use super::tests::Ledger;
 use super::*;
+use crate::lease::Mode;
 use crate::lease::Ttl;
 
 fn ttl(ms: u32) -> Ttl {
@@ -19,7 +20,16 @@ fn renew(token: Token) -> Request {
 }
 
 fn adopt(token: Token, heir: Token, outlives_process: bool) -> Request {
-    Request::Adopt { key: "k".into(), token, heir, ttl: ttl(1_000), holder: "i".into(), outlives_process }
+    Request::Adopt {
+        key: "k".into(),
+        token,
+        heir,
+        ttl: ttl(1_000),
+        holder: "i".into(),
+        outlives_process,
+        mode: Mode::Exclusive,
+        fence: Fence(1),
+    }
 }
 
 fn remaining(reply: &Reply) -> Option<Duration> {

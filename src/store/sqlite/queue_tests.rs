@@ -41,6 +41,8 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
                 ttl,
                 holder: "heir".into(),
                 outlives_process: false,
+                mode: Mode::Exclusive,
+                fence: Fence(1),
             }
         }
         2 => Request::Renew { key: key.into(), token, ttl, fences: fastrand::u32(..3) },
@@ -235,6 +237,8 @@ fn a_detached_lease_is_nobodys_until_it_is_adopted() {
         ttl,
         holder: "heir".into(),
         outlives_process: false,
+        mode: Mode::Exclusive,
+        fence: Fence(1),
     };
     assert_eq!(ledger.ask(heir.id(), boot, 3, &adopt), Reply::Adopted);
     drop(heir);

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::super::adoption::{Adoption, Claimant, Fate, Stage, Step, given_up};
+use super::super::backers::{Decision, Terms};
 use super::super::debts::Owed;
 use super::super::post::Tag;
 use super::lost::forgotten;
@@ -29,10 +30,11 @@ impl Council {
         request: Request,
         deadline: Instant,
     ) {
-        let Request::Adopt { key, token: ticket, heir, ttl, holder, outlives_process } = request else {
+        let Request::Adopt { key, token: ticket, heir, ttl, holder, outlives_process, mode, fence } = request
+        else {
             return;
         };
-        let who = Claimant { key, ticket, heir, ttl, holder, outlives_process };
+        let who = Claimant { key, ticket, heir, ttl, holder, outlives_process, mode, fence };
         let adoption = Adoption::new(who, &self.nodes, batch, index, deadline, now);
         let id = self.insert(adoption);
         self.claim(now, id);
@@ -187,11 +189,16 @@ impl Council {
 
     fn end_adoption(&mut self, now: Instant, id: u64, fate: Fate, answer: Answer) {
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
-        let (batch, index, who) = (adoption.batch, adoption.index, adoption.who.clone());
+        let (batch, index, who, asked) =
+            (adoption.batch, adoption.index, adoption.who.clone(), adoption.asked);
         let (owed, nodes) = (adoption.end(fate), adoption.agreeing());
         self.owe_after(now, owed);
         if fate == Fate::Won {
-            self.backers.agreed(now, who.heir, id, nodes, who.ttl.as_duration());
+            let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = who.clone();
+            let terms = Terms { key, mode, holder, outlives_process, fences: (fence, 1) };
+            // The fence stays with the lease at the nodes that have it.
+            let decision = Decision { ballot: id, nodes, fenced: None, asked, ttl: ttl.as_duration() };
+            self.backers.granted(now, heir, decision, terms);
         }
         self.settle(now, batch, index, Some(who.key), answer);
     }

@@ -160,7 +160,16 @@ impl Sites {
 
 fn adopt(ticket: Token, heir: Token) -> Request {
     let (key, holder) = (KEY.into(), "heir".into());
-    Request::Adopt { key, token: ticket, heir, ttl: ttl(), holder, outlives_process: false }
+    Request::Adopt {
+        key,
+        token: ticket,
+        heir,
+        ttl: ttl(),
+        holder,
+        outlives_process: false,
+        mode: Mode::Exclusive,
+        fence: Fence(1),
+    }
 }
 
 fn give_back(token: Token, ticket: Token) -> Request {

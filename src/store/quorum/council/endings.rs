@@ -1,8 +1,9 @@
 //! Ends requests whose outcome is decided.
 
-use super::motion::Motion;
+use super::super::backers::{Decision, Terms};
 use super::{Council, LONGEST_PATIENCE};
 use crate::lease::{Instant, Key, Token};
+use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Ask, Reply, Request};
 
 impl Council {
@@ -22,17 +23,35 @@ impl Council {
         self.settle(now, batch, index, key, answer);
     }
 
-    /// Notes which nodes back a lease that was granted or renewed.
+    /// Notes which nodes back a lease that was granted or renewed. Repairs it at the others.
     pub(super) fn count(&mut self, now: Instant, id: u64, answer: &Answer) {
-        let Some(Motion { ballot, .. }) = self.motions.get(&id) else { return };
+        let Some(motion) = self.motions.get_mut(&id) else { return };
+        let ballot = &motion.ballot;
         let Some((token, ttl)) = ballot.request.lease() else { return };
+        let decision = Decision {
+            ballot: id,
+            nodes: ballot.agreeing(),
+            fenced: ballot.fenced(),
+            asked: motion.asked,
+            ttl: ttl.as_duration(),
+        };
         match (answer, &ballot.request) {
             // No client of this process holds a detached lease.
-            (Ok(Reply::Renewed { .. }), Request::Detach { .. }) => self.backers.forget(token),
-            (Ok(Reply::Acquired { .. } | Reply::Renewed { .. }), _) => {
-                self.backers.agreed(now, token, id, ballot.agreeing(), ttl.as_duration());
+            (Ok(Reply::Renewed { .. }), Request::Detach { .. }) => drop(self.backers.forget(token)),
+            (Ok(Reply::Acquired { fence, .. }), Request::Acquire(ask)) => {
+                let Ask { key, mode, holder, outlives_process, fences, .. } = ask.clone();
+                let fences = (*fence, fences);
+                let terms = Terms { key, mode, holder, outlives_process, fences };
+                self.backers.granted(now, token, decision, terms);
             }
-            (Ok(Reply::NotHeld(_)), _) => self.backers.forget(token),
+            (Ok(Reply::Renewed { .. }), Request::Renew { .. }) => {
+                motion.is_renewed = self.backers.renewed(now, token, decision, ballot.fence());
+                if motion.is_renewed {
+                    self.repair(now, id);
+                }
+            }
+            (Ok(Reply::NotHeld(_)), _) if mutants::is(Mutant::RepairWithoutMajority) => self.repair(now, id),
+            (Ok(Reply::NotHeld(_)), _) => self.lease_is_gone(now, token),
             _ => {}
         }
     }
@@ -42,7 +61,16 @@ impl Council {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         let granted = motion.ballot.granted();
         match answer {
-            Ok(Reply::Queued { .. }) => self.places.queued(now, token, id, granted, patience),
+            Ok(Reply::Queued { remaining, .. }) => {
+                self.places.queued(now, token, id, granted, patience);
+                // Its holder wins back the nodes that this token has, if that leaves them alone.
+                if let (Request::Acquire(ask), 1..) = (&motion.ballot.request, granted)
+                    && motion.ballot.is_held(self.nodes.majority())
+                {
+                    let renewal = remaining.unwrap_or_default() / 2;
+                    self.places.spare(token, granted, now + ask.ttl.as_duration() + renewal + patience);
+                }
+            }
             Ok(Reply::Busy { .. }) => {
                 for node in motion.ballot.doubtful() {
                     self.debts.owe(now, node, key, token, true);

@@ -32,11 +32,8 @@ impl Council {
     /// leases. Other answers still count.
     pub(super) fn outdated(&self, node: usize, tag: Tag, answer: Answer) -> Answer {
         match (tag, &answer) {
-            (Tag::Vote(_) | Tag::Accept(_) | Tag::Claim(_) | Tag::Confirm(_), Ok(reply))
-                if is_of_lease(reply) =>
-            {
-                Err(forgotten(&self.nodes.names[node]))
-            }
+            (Tag::Debt, _) => answer,
+            (_, Ok(reply)) if is_of_lease(reply) => Err(forgotten(&self.nodes.names[node])),
             _ => answer,
         }
     }

@@ -18,12 +18,14 @@ pub struct Motion {
     /// Whether the request has waited for more nodes. If so, its duration does not measure the
     /// network.
     pub held: bool,
+    /// Whether most nodes have renewed the lease that it was to renew.
+    pub is_renewed: bool,
 }
 
 impl Motion {
     /// Creates the motion for the request at `index` of `batch`, which goes to the nodes at `now`.
     pub fn new(ballot: Ballot, batch: u64, index: usize, now: Instant, timeout: Duration) -> Self {
-        let (asked_again, held) = (false, false);
-        Self { ballot, batch, index, asked: now, timeout, asked_again, held }
+        let (asked_again, held, is_renewed) = (false, false, false);
+        Self { ballot, batch, index, asked: now, timeout, asked_again, held, is_renewed }
     }
 }
