@@ -365,6 +365,9 @@ pub struct LockInfo {
 /// What a store tells of one lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseInfo {
+    /// The [mark](Token::mark) of its token; `None` if another library holds the key. By it a quorum knows the lease at each
+    /// of its nodes.
+    pub mark: Option<u32>,
     /// The holder's name; `None` if another library holds the key.
     pub holder: Option<Arc<str>>,
     /// The lease's fence; `None` if another library holds the key, or if whoever was handed the lease has not taken
@@ -372,6 +375,17 @@ pub struct LeaseInfo {
     pub fence: Option<Fence>,
     /// When the lease ends unless it is renewed; `None` if it never does.
     pub remaining: Option<Duration>,
+    /// At how many of a quorum's servers it stands; `None` if the store is no quorum.
+    pub servers: Option<Servers>,
+}
+
+/// How many servers of a quorum have a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Servers {
+    /// How many have it, of those that answered in time.
+    pub held: u32,
+    /// How many there are.
+    pub total: u32,
 }
 
 /// What a store tells of one waiter.

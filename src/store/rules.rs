@@ -331,6 +331,8 @@ impl Lock {
         let mut leases: Vec<LeaseInfo> = held
             .iter()
             .map(|held| LeaseInfo {
+                mark: Some(held.token.mark()),
+                servers: None,
                 holder: Some(held.holder.clone()),
                 fence: held.fence,
                 remaining: Some(held.ends.since(now)),

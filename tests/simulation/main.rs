@@ -35,7 +35,7 @@ fn shape_of(seed: u64, quorum: bool) -> (Shape, Duration) {
     let is_long = seed.is_multiple_of(LONG_EVERY);
     let (shape, trouble) = if quorum {
         let nodes = [3, 3, 4, 5, 5][seed as usize % 5];
-        let (lossy, rolling) = (matches!(seed % 16, 8..12), seed % 16 == 8);
+        let (lossy, rolling) = (matches!(seed % 16, 8..12), matches!(seed % 16, 4 | 8));
         let trouble = if rolling {
             15_000
         } else if is_long || lossy {

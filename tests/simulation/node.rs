@@ -57,6 +57,11 @@ impl Node {
         self.table.take_notices()
     }
 
+    /// Its wall clock begins anew and stands still: it is of no help.
+    pub fn distrust_clock(&mut self) {
+        (self.wall, self.honest) = (0, false);
+    }
+
     /// It is restarted without its data.
     pub fn forget(&mut self) {
         self.table = LeaseTable::default();

@@ -178,9 +178,10 @@ impl Process {
         } else if !asked.released && !asked.cancelled {
             match self.rng.u8(..10) {
                 0..6 => self.give_back(now, slot),
-                6..8 if !self.tidy => self
-                    .core
-                    .command(now, Command::Renew { op, ttl: Ttl::from_millis(self.rng.u32(0..3_000)) }),
+                6..8 => {
+                    let ttl = (!self.tidy).then(|| self.rng.u32(0..3_000)).and_then(Ttl::from_millis);
+                    self.core.command(now, Command::Renew { op, ttl });
+                }
                 8 if !asked.mode.is_shared() && !self.tidy => {
                     self.detach(now, slot);
                 }

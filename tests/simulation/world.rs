@@ -2,6 +2,7 @@
 
 mod adopters;
 mod network;
+mod repairs;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -57,7 +58,8 @@ pub struct Shape {
     /// Whether nodes lose their data now and then. Such a one stays away until every lease that it knew has ended, and all
     /// wall clocks agree.
     pub lossy: bool,
-    /// Leases are held for long, and all that befalls the nodes is that they are restarted without their data, one after the other.
+    /// Leases are held for long, and all that befalls the nodes is that they are restarted, one after the other. Each comes
+    /// back when the leases that it knew have ended; if it is `lossy`, maybe without its data.
     pub rolling: bool,
     /// It does not stay away, which is wrong.
     pub hasty: bool,
@@ -98,6 +100,8 @@ pub struct World {
     crowded: bool,
     /// Whether nothing may be left to a ttl: leases outlive all patience, nobody dies, and no message comes twice.
     tidy: bool,
+    /// Whether a lease is held at the end while all nodes are restarted.
+    carries: bool,
     /// Whose waiter has which number at the store.
     waiters: HashMap<u64, (usize, u64, u64)>,
     parcels: Vec<Parcel>,
@@ -148,6 +152,7 @@ impl World {
             haste,
             crowded,
             tidy,
+            carries: seed % 4 == 2,
             waiters: HashMap::new(),
             parcels: Vec::new(),
             adopted: HashSet::new(),
@@ -183,6 +188,9 @@ impl World {
         }
         if self.nodes.len() > 1 {
             self.adopt_at_once();
+            if self.carries {
+                self.restart_under_a_lease();
+            }
         }
         self.live_until(self.now + Duration::from_secs(60));
         for process in &self.processes {

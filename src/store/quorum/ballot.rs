@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::council::is_of_lease;
 use super::reports::reports;
-use super::sightings::{inspected, listed, merged, most_common};
+use super::sightings::{counted, inspected, listed, merged};
 use super::votes;
 use crate::lease::{Fence, Instant};
 use crate::mutants::{self, Mutant};
@@ -339,7 +339,7 @@ impl Ballot {
             Request::Acquire(ask) if yes > 0 => match (ask.place, &self.stage) {
                 (None, _) => self.give_way(nodes),
                 // What it was granted besides may go with what it will be handed.
-                (Some(_), Stage::Asking) if self.is_held(majority) => {
+                (Some(_), Stage::Asking) if self.held_by(majority).is_some() => {
                     let answer = self.in_the_way(ask, nodes);
                     self.settle(Ok(answer), None)
                 }
@@ -378,8 +378,10 @@ impl Ballot {
             Request::Adopt { .. } | Request::Move { .. } => Reply::Adopted,
             Request::Accept { .. } => Reply::Accepted,
             Request::Renew { fences: 0, .. } | Request::Detach { .. } => Reply::Renewed { block: None },
-            Request::Inspect { .. } => Reply::Inspected(most_common(said.filter_map(inspected)).cloned()),
-            Request::List(wanted) => Reply::Listed(merged(wanted, said.filter_map(listed), nodes.majority())),
+            Request::Inspect { .. } => Reply::Inspected(counted(said.filter_map(inspected), nodes.count())),
+            Request::List(wanted) => {
+                Reply::Listed(merged(wanted, said.filter_map(listed), nodes.majority(), nodes.count()))
+            }
             Request::Acquire(Ask { fences: count, .. }) | Request::Renew { fences: count, .. } => {
                 return self.accept((*count).max(1), nodes);
             }
@@ -442,14 +444,15 @@ impl Ballot {
         self.settle(Err(error), None)
     }
 
-    /// Whether most nodes are held by the same one.
-    pub fn is_held(&self, majority: usize) -> bool {
+    /// Returns the mark of who holds most nodes, if somebody does.
+    pub fn held_by(&self, majority: usize) -> Option<u32> {
         let by = |vote: &Option<Answer>| match vote {
             Some(Ok(Reply::Queued { by, .. })) => *by,
             _ => None,
         };
         let holders: Vec<u32> = self.votes.iter().filter_map(by).collect();
-        holders.iter().any(|one| holders.iter().filter(|other| *other == one).count() >= majority)
+        let of = |holder: u32| holders.iter().filter(move |other| **other == holder).count();
+        holders.iter().copied().find(|holder| of(*holder) >= majority)
     }
 
     /// What is in the way of an acquire of which too few nodes say yes.

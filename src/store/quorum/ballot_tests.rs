@@ -237,7 +237,8 @@ fn a_release_is_done_when_most_have_done_it_or_more_than_have_not() {
 #[test]
 fn a_lease_is_inspected_at_all_nodes_that_answer_in_time_and_most_of_them_tell() {
     let shows = |fence: u64| {
-        let lease = LeaseInfo { holder: None, fence: Some(Fence(fence)), remaining: None };
+        let lease =
+            LeaseInfo { mark: None, holder: None, fence: Some(Fence(fence)), remaining: None, servers: None };
         Ok(Reply::Inspected(Some(LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() })))
     };
     let nobody = || Ok(Reply::Inspected(None));

@@ -125,12 +125,12 @@ impl Council {
         }
         self.serial += 1;
         let id = self.serial;
-        let mut spared = 0;
+        let (mut spared, mut inspects) = (0, false);
         match &request {
             Request::Acquire(Ask { token, place, .. }) => {
                 self.asking.begin(*token);
                 match place {
-                    Some(place) => spared = self.places.look(now, *token, place.number, id),
+                    Some(place) => (spared, inspects) = self.places.look(now, *token, place.number, id),
                     None => self.places.forget(*token),
                 }
             }
@@ -150,10 +150,15 @@ impl Council {
             Request::Acquire(_) | Request::Renew { fences: 1.., .. } => timeout / 2,
             _ => timeout,
         };
-        for node in (0..self.nodes.count()).filter(|node| spared & 1 << node == 0) {
-            self.post.draft(node, timeout, at_a_node(&request), Tag::Vote(id));
+        for node in 0..self.nodes.count() {
+            if spared & 1 << node == 0 {
+                self.post.draft(node, timeout, at_a_node(&request), Tag::Vote(id));
+            } else if let (true, Request::Acquire(Ask { key, .. })) = (inspects, &request) {
+                self.post.draft(node, timeout, Request::Inspect { key: key.clone() }, Tag::Spared(id));
+            }
         }
-        let ballot = Ballot::new(request, spared, &self.nodes);
+        let mut ballot = Ballot::new(request, spared, &self.nodes);
+        ballot.awaited += if inspects { spared.count_ones() as usize } else { 0 };
         self.motions.insert(id, Motion::new(ballot, batch, index, now, timeout));
     }
 
@@ -173,6 +178,7 @@ impl Council {
                     Tag::Accept(id) => self.accepted(now, id, node, answer),
                     Tag::Claim(id) => self.claimed(now, id, node, answer),
                     Tag::Confirm(id) => self.confirmed(now, id, node, answer),
+                    Tag::Spared(id) => self.inspected_spared(now, id, node, &answer),
                     Tag::Repair(id) => self.repaired(now, id, &answer),
                     Tag::RepairFence(id) => self.fence_repaired(id, &answer),
                     Tag::Debt => {}
@@ -204,9 +210,12 @@ impl Council {
                     Err(error) if error.maybe_done => self.debts.doubt(now, node, ask.token),
                     // Its look is over, and said that it waits.
                     Ok(Reply::Acquired { .. }) if motion.ballot.is_settled() => {
-                        let (token, enough, patience) = (ask.token, self.nodes.majority(), self.trip);
-                        let heard = self.places.handed(now, token, node, enough, patience);
-                        self.heard(now, node, heard);
+                        let token = ask.token;
+                        if !self.spare(now, id, 1 << node) {
+                            let (enough, patience) = (self.nodes.majority(), self.trip);
+                            let heard = self.places.handed(now, token, node, enough, patience);
+                            self.heard(now, node, heard);
+                        }
                     }
                     _ => {}
                 }
@@ -217,6 +226,11 @@ impl Council {
             }
             _ => {}
         }
+        self.vote(now, id, node, answer);
+    }
+
+    /// Counts an answer.
+    fn vote(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         if let Some((token, _)) = motion.ballot.request.lease()
             && matches!(&answer, Ok(reply) if motion.ballot.is_settled() && is_of_lease(reply))
@@ -229,6 +243,18 @@ impl Council {
             self.repair_at(now, id, node);
         }
         self.follow(now, id, verdict);
+    }
+
+    /// A node answered who holds the lock, instead of whether it grants it to the waiter that spares the node.
+    fn inspected_spared(&mut self, now: Instant, id: u64, node: usize, answer: &Answer) {
+        let Some(Motion { ballot, .. }) = self.motions.get_mut(&id) else { return };
+        ballot.awaited -= 1;
+        if let (Request::Acquire(Ask { token, .. }), Ok(Reply::Inspected(Some(info)))) =
+            (&ballot.request, answer)
+        {
+            self.places.seen(*token, node, info.leases.iter().filter_map(|lease| lease.mark));
+        }
+        self.follow(now, id, Verdict::Open);
     }
 
     fn accepted(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
@@ -256,17 +282,22 @@ impl Council {
             .get(&id)
             .is_some_and(|motion| motion.ballot.is_settled() && motion.ballot.awaited == 0)
         {
-            self.forget(id);
+            self.forget(now, id);
         }
     }
 
     /// Forgets a request that all nodes have answered.
-    fn forget(&mut self, id: u64) {
-        if let Some(Motion { ballot: Ballot { request: Request::Acquire(ask), .. }, .. }) =
-            self.motions.remove(&id)
+    fn forget(&mut self, now: Instant, id: u64) {
+        if let Some(Motion { ballot, .. }) = self.motions.get(&id)
+            && let Request::Acquire(Ask { token, .. }) = ballot.request
         {
-            self.asking.end(ask.token);
+            let granted = ballot.granted();
+            self.asking.end(token);
+            if !self.spare(now, id, granted) {
+                self.places.spare_none(token, id);
+            }
         }
+        self.motions.remove(&id);
     }
 
     fn accept(&mut self, id: u64, nodes: &[usize], fence: Fence, count: u32) {

@@ -4,9 +4,10 @@
 //! whoever waits is called when most nodes have handed it the lock, or a little later.
 //!
 //! A node that was away may hand the lock to a waiter although most nodes are held by another. Each look would prolong
-//! what the waiter has there, so that its holder never got the node back. So for a while its looks *spare* that node:
-//! until the lease there has ended, and the holder has had time to renew. If more nodes hand it the lock meanwhile, it asks
-//! all of them.
+//! what the waiter has there, so that the holder never got the node back. So looks *spare* that node: they do not ask it,
+//! the waiter's lease there ends, and the holder gets it back. Once the waiter's own lease has ended, it inspects
+//! the node with each look, and asks it again when the holder has it. It asks all nodes as soon as more of them hand it the
+//! lock, or most nodes are not held by that holder any more.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,10 +27,15 @@ struct Place {
     numbers: VecDeque<u64>,
     /// The look that is under way.
     ballot: Option<u64>,
+    /// The last look.
+    last: u64,
     /// The nodes that have handed it the lock since its last look, as bits.
     handed: u64,
-    /// Those of them that its looks do not ask, as bits, and until when.
+    /// Those of them that its looks do not ask, as bits.
     spared: u64,
+    /// The mark of the holder for which it spares them.
+    spared_for: u32,
+    /// When its own leases there have ended.
     spared_until: Instant,
     /// When it is called although they are too few.
     call_at: Option<Instant>,
@@ -70,15 +76,17 @@ pub struct Places {
 }
 
 impl Places {
-    /// A look by `token` begins, at a place called `number`. Returns the nodes that it does not ask, as bits, because it
-    /// has them already.
-    pub fn look(&mut self, now: Instant, token: Token, number: u64, ballot: u64) -> u64 {
+    /// A look by `token` begins, at a place called `number`. Returns the nodes that it spares, as bits, and whether it
+    /// inspects them instead.
+    pub fn look(&mut self, now: Instant, token: Token, number: u64, ballot: u64) -> (u64, bool) {
         self.sweep(now);
         let place = self.places.entry(token).or_insert_with(|| Place {
             numbers: VecDeque::with_capacity(NUMBERS),
             ballot: None,
+            last: ballot,
             handed: 0,
             spared: 0,
+            spared_for: 0,
             spared_until: now,
             call_at: None,
             called: false,
@@ -95,11 +103,12 @@ impl Places {
             }
         }
         (place.ballot, place.looked) = (Some(ballot), now);
-        if now >= place.spared_until || place.handed & !place.spared != 0 {
+        if place.handed & !place.spared != 0 {
             place.spared = 0;
         }
         (place.handed, place.call_at, place.called) = (place.spared, None, false);
-        place.spared
+        place.last = ballot;
+        (place.spared, now >= place.spared_until)
     }
 
     /// That look has ended with the token in the queue, and the lock granted to it at the nodes `granted`, too few.
@@ -114,12 +123,38 @@ impl Places {
         place.handed |= granted;
     }
 
-    /// The look of `token` has ended: it has the nodes `granted`, and most nodes are held by another. Its looks spare the
-    /// former until that instant.
-    pub fn spare(&mut self, token: Token, granted: u64, until: Instant) {
-        if let Some(place) = self.places.get_mut(&token) {
-            place.spared |= granted;
+    /// The look `ballot` of `token` has ended: it has the nodes `granted` until then at most, and most nodes are held by the
+    /// one with that mark. Its looks spare the former.
+    pub fn spare(&mut self, token: Token, ballot: u64, granted: u64, holder: u32, until: Instant) {
+        let Some(place) = self.places.get_mut(&token).filter(|place| place.last == ballot) else { return };
+        if place.spared_for != holder {
+            place.spared = 0;
+        }
+        if granted & !place.spared != 0 {
             place.spared_until = until;
+        }
+        place.handed |= granted;
+        (place.spared, place.spared_for) = (place.spared | granted, holder);
+        if place.handed & !place.spared == 0 {
+            place.call_at = None;
+        }
+    }
+
+    /// The look `ballot` of `token` has ended, and nobody has most nodes: its next look asks all of them.
+    pub fn spare_none(&mut self, token: Token, ballot: u64) {
+        if let Some(place) = self.places.get_mut(&token).filter(|place| place.last == ballot) {
+            place.spared = 0;
+        }
+    }
+
+    /// A spared node is held by whoever has these marks. The next look of `token` asks it if one of them is that of the
+    /// holder for whom it is spared.
+    pub fn seen(&mut self, token: Token, node: usize, mut holders: impl Iterator<Item = u32>) {
+        if let Some(place) = self.places.get_mut(&token)
+            && holders.any(|mark| mark == place.spared_for)
+        {
+            place.spared &= !(1 << node);
+            place.handed &= !(1 << node);
         }
     }
 

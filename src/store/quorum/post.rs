@@ -30,6 +30,8 @@ pub enum Tag {
     Claim(u64),
     /// Whether the node has made what that adoption claimed its heir's.
     Confirm(u64),
+    /// Who holds the lock at a node that the waiter of that motion spares.
+    Spared(u64),
     /// Whether the node grants a lease that it did not know, by that repair.
     Repair(u64),
     /// Whether it accepts the lease's fence.

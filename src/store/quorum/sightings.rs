@@ -4,15 +4,27 @@ use std::collections::BTreeMap;
 
 use crate::lease::Key;
 use crate::store::listing::{Listing, Wanted};
-use crate::store::{LockInfo, Reply};
+use crate::store::{LockInfo, Reply, Servers};
 
 /// What most nodes say of a lock, by the last fence: one that has not accepted it shows another. The larger if as many say
 /// something else.
-pub fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
+fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
     let fence = |info: &LockInfo| info.leases.iter().filter_map(|lease| lease.fence).max();
     let said: Vec<&LockInfo> = said.collect();
     let share = |info: &LockInfo| said.iter().filter(|other| fence(other) == fence(info)).count();
     said.iter().copied().max_by_key(|info| (share(info), fence(info)))
+}
+
+/// What most nodes say of a lock, and at how many of `total` nodes each of its leases stands.
+pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo> + Clone, total: usize) -> Option<LockInfo> {
+    let mut info = most_common(said.clone())?.clone();
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    for lease in info.leases.iter_mut().filter(|lease| lease.mark.is_some()) {
+        let has = |other: &LockInfo| other.leases.iter().any(|known| known.mark == lease.mark);
+        let held = number(said.clone().filter(|other| has(other)).count());
+        lease.servers = Some(Servers { held, total: number(total) });
+    }
+    Some(info)
 }
 
 /// What a node says of a lock, if it is held there.
@@ -31,8 +43,13 @@ pub fn listed(reply: &Reply) -> Option<&Listing> {
     }
 }
 
-/// Of the locks in the listings of nodes those that at least `enough` of them have.
-pub fn merged<'a>(wanted: &Wanted, listings: impl Iterator<Item = &'a Listing>, enough: usize) -> Listing {
+/// Of the locks in the listings of `total` nodes those that at least `enough` of them have.
+pub fn merged<'a>(
+    wanted: &Wanted,
+    listings: impl Iterator<Item = &'a Listing>,
+    enough: usize,
+    total: usize,
+) -> Listing {
     let mut seen: BTreeMap<&Key, Vec<&LockInfo>> = BTreeMap::new();
     let mut whole = Listing::default();
     for listing in listings {
@@ -43,8 +60,8 @@ pub fn merged<'a>(wanted: &Wanted, listings: impl Iterator<Item = &'a Listing>, 
     }
     for (key, said) in seen {
         if said.len() >= enough
-            && let Some(info) = most_common(said.into_iter())
-            && !whole.add(wanted, key.clone(), info.clone())
+            && let Some(info) = counted(said.into_iter(), total)
+            && !whole.add(wanted, key.clone(), info)
         {
             break;
         }

@@ -90,7 +90,7 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
                 Reply::Acquired { fence: Fence(*fence as u64), waiting: count(*waiting) }
             }
             [Value::Int(code), Value::Int(ahead), Value::BulkString(by)] => {
-                let by = str::from_utf8(by).ok().and_then(|mark| u32::from_str_radix(mark, 16).ok());
+                let by = mark_of(by);
                 Reply::Queued { remaining: in_the_way(*code), ahead: count(*ahead), told, by }
             }
             _ => return None,
@@ -105,9 +105,7 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
         (Class::Release | Class::Break, Value::Int(1)) => Reply::Released,
         (Class::Break, Value::Int(0)) => Reply::NotHeld(Absence::Missing),
         (Class::Adopt(..) | Class::Move, Value::Int(1)) => Reply::Adopted,
-        (Class::Move, Value::BulkString(by)) => {
-            Reply::Claimed { by: u32::from_str_radix(str::from_utf8(&by).ok()?, 16).ok()? }
-        }
+        (Class::Move, Value::BulkString(by)) => Reply::Claimed { by: mark_of(&by)? },
         (Class::Accept, Value::Int(1)) => Reply::Accepted,
         (
             Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept,
@@ -134,15 +132,20 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
 
 fn lease(value: &Value) -> Option<LeaseInfo> {
     let Value::Array(parts) = value else { return None };
-    let (left, fence, holder) = match &parts[..] {
-        [Value::Int(left)] => (*left, None, None),
-        [Value::Int(left), Value::BulkString(holder), Value::Int(fence)] => {
+    let (left, fence, holder, mark) = match &parts[..] {
+        [Value::Int(left)] => (*left, None, None, None),
+        [Value::Int(left), Value::BulkString(holder), Value::Int(fence), Value::BulkString(mark)] => {
             let fence = u64::try_from(*fence).ok().filter(|&fence| fence > 0).map(Fence);
-            (*left, fence, Some(String::from_utf8_lossy(holder).into()))
+            (*left, fence, Some(String::from_utf8_lossy(holder).into()), mark_of(mark))
         }
         _ => return None,
     };
-    Some(LeaseInfo { holder, fence, remaining: remaining(left) })
+    Some(LeaseInfo { mark, holder, fence, remaining: remaining(left), servers: None })
+}
+
+/// The first 8 digits of a token.
+fn mark_of(digits: &[u8]) -> Option<u32> {
+    u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
 fn waiter(value: &Value) -> Option<WaiterInfo> {

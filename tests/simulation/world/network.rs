@@ -55,7 +55,9 @@ impl World {
             place.number = self.serial;
             self.serial += 1;
         }
+        let shown = format!("{request:?}");
         let answer = self.nodes[node].apply(request, self.now);
+        if shown.contains("carried") && !shown.contains("Inspect") && !shown.contains("Ttl(20)") && std::env::var("DBG").is_ok() { let s: String = shown.chars().take(25).collect(); let a: String = format!("{answer:?}").chars().take(90).collect(); eprintln!("{:?} p{process} n{node} {s} -> {a}", self.now); }
         for notice in self.nodes[node].take_notices() {
             self.tell(node, notice);
         }
@@ -96,17 +98,18 @@ impl World {
         self.plan(0, pause, Event::Mishap);
     }
 
-    /// The next node is restarted without its data, and the one after it as soon as it is back.
+    /// The next node is restarted, and the one after it as soon as it is back.
     fn roll(&mut self) {
         let node = self.rolled % self.nodes.len();
         self.rolled += 1;
-        self.crash(node, Duration::ZERO, true);
+        let forgets = self.shape.lossy && self.rng.bool();
+        self.crash(node, LONGEST_TTL, forgets);
         let pause = self.nodes[node].down_until.since(self.now) + self.delay();
         self.plan(0, pause, Event::Mishap);
     }
 
     /// A node is gone for a while. One that loses its data stays away until every lease that it knew has ended.
-    fn crash(&mut self, node: usize, span: Duration, forgets: bool) {
+    pub(super) fn crash(&mut self, node: usize, span: Duration, forgets: bool) {
         let span = if forgets && !self.shape.hasty { span.max(LONGEST_TTL + LONGEST_TTL / 50) } else { span };
         let there = &mut self.nodes[node];
         there.down_until = self.now + span;

@@ -108,7 +108,7 @@ fn inspecting_tells_how_many_wait_here() {
     let op = world.op();
     world.give(Command::Inspect { op, client: CLIENT, key: "lock:k".into() });
     let batch = world.only_batch();
-    let lease = LeaseInfo { holder: None, fence: None, remaining: None };
+    let lease = LeaseInfo { mark: None, holder: None, fence: None, remaining: None, servers: None };
     let info = LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() };
     world.answer(batch, [Ok(Reply::Inspected(Some(info)))]);
     assert!(matches!(world.outcome_of(op), Outcome::Inspected(told) if told.1 == 3));

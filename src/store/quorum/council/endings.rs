@@ -1,6 +1,7 @@
 //! Ends requests whose outcome is decided.
 
 use super::super::backers::{Decision, Terms};
+use super::motion::Motion;
 use super::{Council, LONGEST_PATIENCE};
 use crate::lease::{Instant, Key, Token};
 use crate::mutants::{self, Mutant};
@@ -61,15 +62,9 @@ impl Council {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         let granted = motion.ballot.granted();
         match answer {
-            Ok(Reply::Queued { remaining, .. }) => {
+            Ok(Reply::Queued { .. }) => {
                 self.places.queued(now, token, id, granted, patience);
-                // Its holder wins back the nodes that this token has, if that leaves them alone.
-                if let (Request::Acquire(ask), 1..) = (&motion.ballot.request, granted)
-                    && motion.ballot.is_held(self.nodes.majority())
-                {
-                    let renewal = remaining.unwrap_or_default() / 2;
-                    self.places.spare(token, granted, now + ask.ttl.as_duration() + renewal + patience);
-                }
+                self.spare(now, id, granted);
             }
             Ok(Reply::Busy { .. }) => {
                 for node in motion.ballot.doubtful() {
@@ -90,6 +85,16 @@ impl Council {
             }
             Ok(_) => self.places.forget(token),
         }
+    }
+
+    /// If most nodes are held by another than who asks in the request `id`, lets its next requests leave alone the nodes that
+    /// it has: its leases there end, and that other one wins them back. Returns whether they are.
+    pub(super) fn spare(&mut self, now: Instant, id: u64, granted: u64) -> bool {
+        let Some(Motion { ballot, .. }) = self.motions.get(&id) else { return false };
+        let Request::Acquire(Ask { token, ttl, place: Some(_), .. }) = &ballot.request else { return false };
+        let Some(holder) = ballot.held_by(self.nodes.majority()) else { return false };
+        self.places.spare(*token, id, granted, holder, now + ttl.as_duration());
+        true
     }
 
     /// Notes that a lease that a node still grants `token` will not be used.

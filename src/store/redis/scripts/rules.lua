@@ -386,8 +386,8 @@ function rules.accept(lock, side, token, top, back, life)
 end
 
 -- nil if nobody holds the lock; else whether the leases are shared, then the leases and those who wait. A lease: the ms
--- until it ends (-1: never), and, unless another library holds the lock, the holder's name and the fence (0 for none
--- yet). A waiter: the µs for which it has been waiting, MOST, and its name.
+-- until it ends (-1: never), and, unless another library holds the lock, the holder's name, the fence (0 for none
+-- yet), and the first 8 digits of the token. A waiter: the µs for which it has been waiting, MOST, and its name.
 function rules.inspect(lock, side)
   local s = look(lock, side)
   if absence(s) == 0 then return false end
@@ -396,9 +396,9 @@ function rules.inspect(lock, side)
     local last, back, whose, name = fences(s)
     local left = call('PTTL', lock)
     if whose == s.owner then
-      leases[1] = { left, name, last - back }
+      leases[1] = { left, name, last - back, sub(s.owner, 1, 8) }
     elseif whose == '-' .. s.owner then
-      leases[1] = { left, name, 0 }
+      leases[1] = { left, name, 0, sub(s.owner, 1, 8) }
     else
       leases[1] = { left }
     end
@@ -406,7 +406,7 @@ function rules.inspect(lock, side)
     local held = call('ZRANGE', lock, 0, -1, 'WITHSCORES')
     for i = 1, #held, 2 do
       local fence, name = match(call('HGET', s.holders, held[i]) or '', '^(%S+) (.*)$')
-      leases[#leases + 1] = { tonumber(held[i + 1]) - now_ms, name, tonumber(fence) or 0 }
+      leases[#leases + 1] = { tonumber(held[i + 1]) - now_ms, name, tonumber(fence) or 0, sub(held[i], 1, 8) }
     end
   end
   local queue = call('ZRANGE', s.queue, 0, -1, 'WITHSCORES')

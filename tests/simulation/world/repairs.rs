@@ -1,0 +1,133 @@
+//! After the trouble: one lease is held while all nodes are restarted, a minority at a time, with or without their data.
+//! Others wait for it. Each node that is back gets the lease back soon, so it is held to the end, and the next lease has
+//! a larger fence although no clock helps. A lease that is broken at most nodes does not come back.
+
+use std::time::Duration;
+
+use leasehold::engine::command::{Command, OpId, Wait};
+use leasehold::lease::{Key, Mode, Token, Ttl};
+use leasehold::store::{Reply, Request};
+
+use super::super::process::ENV;
+use super::{PROCESSES, World};
+
+const KEY: &str = "carried";
+/// How long the lease lives, and what those ask for who wait for it.
+const TTL: u32 = 1_000;
+/// The broken lease lives longer than anybody waits.
+const LONG_TTL: u32 = 20_000;
+/// Within this time each node that is back has the lease: each of those who wait may have it there for a while.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+impl World {
+    pub(super) fn restart_under_a_lease(&mut self) {
+        while let Some(node) = self.nodes.iter().find(|node| node.down_until > self.now) {
+            self.live_until(node.down_until);
+        }
+        let slot = self.hold(0, TTL);
+        let dbg = self.processes[0].asked[&slot].state.clone();
+        let waiters = self.rng.usize(..PROCESSES);
+        for process in 1..=waiters {
+            self.want(process, TTL, Wait::Forever);
+        }
+        let minority = self.nodes.len() - self.nodes.len() / 2 - 1;
+        let mut left: Vec<usize> = (0..self.nodes.len()).collect();
+        self.rng.shuffle(&mut left);
+        while !left.is_empty() {
+            let away = left.split_off(left.len() - self.rng.usize(1..=minority.min(left.len())));
+            let span = Duration::from_millis(self.rng.u64(100..3_000));
+            for &node in &away {
+                let forgets = self.rng.bool();
+                self.crash(node, span, forgets);
+                if forgets {
+                    self.nodes[node].distrust_clock();
+                }
+            }
+            if !self.processes[0].asked.contains_key(&slot) || std::env::var("DBG").is_ok() { eprintln!("PHASE {:?} hung {:?} frozen {:?} now {:?}", dbg.phase(self.now), self.processes[0].hung_until, self.processes[0].frozen_until, self.now); }
+            self.until_repaired(slot, &away, &dbg);
+        }
+        let asked = &self.processes[0].asked[&slot];
+        assert!(
+            asked.state.is_held(self.now),
+            "a lease is lost although each node was away for a while only"
+        );
+        // Its fence and that of the next one are compared when that is granted: `World::check_grant`.
+        self.give_all_back();
+        if waiters == 0 {
+            self.hold(1, TTL);
+            self.give_all_back();
+        }
+        self.break_a_lease();
+    }
+
+    /// A lease that most nodes do not know any more, because it was broken, is lost and stays so.
+    fn break_a_lease(&mut self) {
+        let slot = self.hold(0, LONG_TTL);
+        // Until all nodes have been told.
+        self.live_until(self.now + Duration::from_secs(1));
+        let state = self.processes[0].asked[&slot].state.clone();
+        for node in 0..=self.nodes.len() / 2 {
+            self.apply(0, node, self.lives[0], Request::Break { key: KEY.into() }).expect("it works");
+        }
+        self.processes[0].core.command(self.now, Command::Renew { op: OpId { env: ENV, slot }, ttl: None });
+        self.after(0);
+        self.live_until(self.now + Duration::from_secs(1));
+        assert!(!state.is_held(self.now), "a broken lease is renewed");
+        self.hold(1, LONG_TTL);
+        self.give_all_back();
+    }
+
+    /// Gets the lock for `process`.
+    fn hold(&mut self, process: usize, ttl: u32) -> u32 {
+        let slot = self.want(process, ttl, Wait::Forever);
+        let state = self.processes[process].asked[&slot].state.clone();
+        let end = self.now + PATIENCE;
+        while !state.is_held(self.now) {
+            assert!(self.now < end, "nobody else has it");
+            self.live_until(self.now + Duration::from_millis(10));
+        }
+        slot
+    }
+
+    fn want(&mut self, process: usize, ttl: u32, wait: Wait) -> u32 {
+        let ttl = Ttl::from_millis(ttl).expect("in range");
+        let (slot, _) = self.processes[process].ask(self.now, KEY, Mode::Exclusive, ttl, wait, None, true);
+        self.after(process);
+        slot
+    }
+
+    /// Waits until all of `nodes` are back and have the lease of `slot`.
+    fn until_repaired(&mut self, slot: u32, nodes: &[usize], dbg: &leasehold::engine::known::KnownLease) {
+        let back = nodes.iter().map(|node| self.nodes[*node].down_until).max().expect("some are away");
+        // A renewal later: what a node has until then may be from before, and end.
+        self.live_until(back + Duration::from_millis(u64::from(TTL)) / 2);
+        if std::env::var("DBG").is_ok() { eprintln!("PHASE {:?} hung {:?} frozen {:?} now {:?}", dbg.phase(self.now), self.processes[0].hung_until, self.processes[0].frozen_until, self.now); }
+        let asked = self.processes[0].asked.get(&slot);
+        let token = asked.and_then(|asked| asked.token).expect("the lease is held");
+        let end = self.now + PATIENCE;
+        while !nodes.iter().all(|node| self.knows(*node, token)) {
+            assert!(self.now < end, "a node that is back does not get the lease back");
+            self.live_until(self.now + Duration::from_millis(100));
+        }
+    }
+
+    /// Whether that node has a lease of `token`. The question prolongs nothing.
+    fn knows(&mut self, node: usize, token: Token) -> bool {
+        let (key, ttl) = (Key::from(KEY), Ttl::MIN);
+        let renew = Request::Renew { key, token, ttl, fences: 0 };
+        matches!(self.apply(0, node, self.lives[0], renew), Ok(Reply::Renewed { .. }))
+    }
+
+    /// All that is held or will be granted is given back, until nobody wants anything.
+    fn give_all_back(&mut self) {
+        let end = self.now + PATIENCE * 4;
+        while self.processes.iter().any(|process| process.asked.values().any(|asked| !asked.ended)) {
+            assert!(self.now < end, "somebody waits for what nobody has");
+            for process in 0..PROCESSES {
+                self.processes[process].let_go(self.now);
+                self.after(process);
+            }
+            self.live_until(self.now + Duration::from_millis(50));
+        }
+    }
+}
