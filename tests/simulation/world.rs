@@ -173,6 +173,7 @@ impl World {
         for process in 0..PROCESSES {
             self.processes[process].frozen_until = self.now;
             self.processes[process].hung_until = self.now;
+            self.processes[process].pulse.beat(self.now);
         }
         // Whoever holds gives back, and so everybody who waits is served or told, and nobody has to be told to go.
         let patience = self.now + Duration::from_secs(60);

@@ -55,9 +55,7 @@ impl World {
             place.number = self.serial;
             self.serial += 1;
         }
-        let shown = format!("{request:?}");
         let answer = self.nodes[node].apply(request, self.now);
-        if shown.contains("carried") && !shown.contains("Inspect") && !shown.contains("Ttl(20)") && std::env::var("DBG").is_ok() { let s: String = shown.chars().take(25).collect(); let a: String = format!("{answer:?}").chars().take(90).collect(); eprintln!("{:?} p{process} n{node} {s} -> {a}", self.now); }
         for notice in self.nodes[node].take_notices() {
             self.tell(node, notice);
         }

@@ -25,7 +25,6 @@ impl World {
             self.live_until(node.down_until);
         }
         let slot = self.hold(0, TTL);
-        let dbg = self.processes[0].asked[&slot].state.clone();
         let waiters = self.rng.usize(..PROCESSES);
         for process in 1..=waiters {
             self.want(process, TTL, Wait::Forever);
@@ -43,8 +42,7 @@ impl World {
                     self.nodes[node].distrust_clock();
                 }
             }
-            if !self.processes[0].asked.contains_key(&slot) || std::env::var("DBG").is_ok() { eprintln!("PHASE {:?} hung {:?} frozen {:?} now {:?}", dbg.phase(self.now), self.processes[0].hung_until, self.processes[0].frozen_until, self.now); }
-            self.until_repaired(slot, &away, &dbg);
+            self.until_repaired(slot, &away);
         }
         let asked = &self.processes[0].asked[&slot];
         assert!(
@@ -97,11 +95,10 @@ impl World {
     }
 
     /// Waits until all of `nodes` are back and have the lease of `slot`.
-    fn until_repaired(&mut self, slot: u32, nodes: &[usize], dbg: &leasehold::engine::known::KnownLease) {
+    fn until_repaired(&mut self, slot: u32, nodes: &[usize]) {
         let back = nodes.iter().map(|node| self.nodes[*node].down_until).max().expect("some are away");
         // A renewal later: what a node has until then may be from before, and end.
         self.live_until(back + Duration::from_millis(u64::from(TTL)) / 2);
-        if std::env::var("DBG").is_ok() { eprintln!("PHASE {:?} hung {:?} frozen {:?} now {:?}", dbg.phase(self.now), self.processes[0].hung_until, self.processes[0].frozen_until, self.now); }
         let asked = self.processes[0].asked.get(&slot);
         let token = asked.and_then(|asked| asked.token).expect("the lease is held");
         let end = self.now + PATIENCE;
