@@ -55,6 +55,16 @@ export interface LeaseInfo {
   /** When the lease ends without renewal; `null` if it never does (another library's key without expiry). */
   remaining: number | null
   /**
+   * Of a quorum: at how many of its servers the lease stands. The lease is lost when these are no majority any more. A server
+   * that was away gets it back with the next renewals. Missing for other stores, and if another library holds the key.
+   */
+  servers?: {
+    /** How many servers have it, of those that answered in time. */
+    held: number
+    /** How many servers the quorum has. */
+    total: number
+  }
+  /**
    * In which trace the call for it is, and which of its spans that is, as a `traceparent` of the W3C: `00-TRACE-SPAN-FLAGS`.
    * Missing unless the holder's client is instrumented with `leasehold/otel` and records that span. While a process hands the lease on among
    * its own, that of the call that was first when the store was asked last.
@@ -162,7 +172,7 @@ export interface Finding {
   /**
    * Which it is, for programs: `eviction`, `nearly-full`, `persistence`, `clock`, `slow`, `notices`, `clients`,
    * `too-few-replicas`, `no-spare-replica`, `replicas`, `old`, `unchecked`, `process-only`, `host-only`, `network-filesystem`; of a
-   * quorum `bare-majority`, `even`, `same-server`; or a {@link StoreUnavailableReason}. There may be others in later versions.
+   * quorum `bare-majority`, `even`, `missing-leases`, `same-server`; or a {@link StoreUnavailableReason}. There may be others in later versions.
    */
   code: string
   /** For people: what it is, what it may lead to, and what to do about it. */

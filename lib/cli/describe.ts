@@ -43,7 +43,8 @@ export function detailsOf(key: string, info: api.LockInfo): string {
   for (const lease of info.leases) {
     const holder = lease.holder === null ? '(another library)' : plain(lease.holder)
     const ends = lease.remaining === null ? 'never ends' : `ends in ${formatDuration(lease.remaining)} unless renewed`
-    lines.push(`  by ${holder}, fence ${fenceOf(lease)}, ${ends}`)
+    const servers = lease.servers ? `, at ${lease.servers.held} of ${lease.servers.total} servers` : ''
+    lines.push(`  by ${holder}, fence ${fenceOf(lease)}, ${ends}${servers}`)
   }
   lines.push(info.waiters.length === 0 ? 'nobody waits for it' : 'waiting, in this order')
   for (const { holder, shared, age } of info.waiters) {

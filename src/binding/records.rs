@@ -16,7 +16,7 @@ use crate::lease::Phase;
 use crate::store::breaker::{BreakerState, Health};
 use crate::store::diagnosis::{Facts, Finding, Level, Report};
 use crate::store::listing::Listing;
-use crate::store::{LeaseInfo, LockInfo, Said, StoreError, StoreErrorKind, Vote, WaiterInfo};
+use crate::store::{LeaseInfo, LockInfo, Said, Servers, StoreError, StoreErrorKind, Vote, WaiterInfo};
 
 /// How many numbers a record has.
 pub const LENGTH: usize = 4;
@@ -130,8 +130,8 @@ fn kind_number(kind: StoreErrorKind) -> f64 {
     })
 }
 
-/// A lock as JSON: `{ shared, leases: [{ holder, fence, remaining, trace? }], waiters: [{ holder, shared, age, trace? }],
-/// waiting }`, what is not known `null`, but a trace missing; times in ms; `waiting` is how many wait in this process.
+/// A lock as JSON: `{ shared, leases: [{ holder, fence, remaining, servers?: { held, total }, trace? }], waiters:
+/// [{ holder, shared, age, trace? }], waiting }`, what is not known `null`, but a trace and servers missing; times in ms; `waiting` is how many wait in this process.
 fn describe(info: &LockInfo, waiting: usize) -> Value {
     let leases: Vec<_> = info.leases.iter().map(describe_lease).collect();
     let waiters: Vec<_> = info.waiters.iter().map(describe_waiter).collect();
@@ -155,11 +155,14 @@ fn describe_listing(listing: &Listing, waiting: &[usize]) -> String {
 
 fn describe_lease(lease: &LeaseInfo) -> Value {
     let (name, trace) = lease.holder.as_deref().map(holder::split).unzip();
-    let told = json!({
+    let mut told = json!({
         "holder": name,
         "fence": lease.fence.map(|fence| fence.0),
         "remaining": lease.remaining.map(ms),
     });
+    if let Some(Servers { held, total }) = lease.servers {
+        told["servers"] = json!({ "held": held, "total": total });
+    }
     with_trace(told, trace.flatten())
 }
 

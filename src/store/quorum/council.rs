@@ -237,10 +237,12 @@ impl Council {
         {
             self.backers.joined(token, id, node);
         }
-        let is_late_to_renew = motion.is_renewed && answer == Ok(Reply::NotHeld(Absence::Missing));
+        let (is_renewed, is_missing) = (motion.is_renewed, answer == Ok(Reply::NotHeld(Absence::Missing)));
         let verdict = motion.ballot.voted(node, answer, &self.nodes);
-        if is_late_to_renew {
+        if is_renewed && is_missing {
             self.repair_at(now, id, node);
+        } else if is_renewed {
+            self.fence_at(now, id, node);
         }
         self.follow(now, id, verdict);
     }

@@ -1,7 +1,7 @@
 use super::super::debts::STRAGGLER_PAUSES;
 use super::*;
 use crate::lease::{Token, Ttl};
-use crate::store::{Absence, Place};
+use crate::store::{Absence, LeaseInfo, LockInfo, Place};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -422,3 +422,5 @@ fn what_a_node_may_get_of_a_look_that_was_still_open_at_the_release_is_released_
 mod adopting_tests;
 #[path = "council/lost_tests.rs"]
 mod lost_tests;
+#[path = "council/repairing_tests.rs"]
+mod repairing_tests;

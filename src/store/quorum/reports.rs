@@ -31,6 +31,22 @@ pub fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report>
     all
 }
 
+/// Tells of each node that works and does not have all of the `all` leases of this process; `missing` says for each node how
+/// many. A node that does not work has its own finding.
+pub fn missing_leases(nodes: &Nodes, missing: &[usize], all: usize, reports: &mut [Report]) {
+    for (name, missing) in nodes.names.iter().zip(missing).filter(|(_, missing)| **missing > 0) {
+        let of_node = |report: &&mut Report| report.store == *name;
+        let Some(report) = reports.iter_mut().find(of_node) else { continue };
+        if matches!(report.facts, Facts::Unusable { .. }) {
+            continue;
+        }
+        let message = format!(
+            "{missing} of the {all} leases that this process holds are not at this server: it was away, or lost its data, and they              would not survive the failure of as many other servers as a quorum bears; it gets them back with the next renewals, or              after those who wait there have had their turn; do not restart another server before that"
+        );
+        report.findings.push(Finding::new(Level::Warning, "missing-leases", message));
+    }
+}
+
 fn fails(report: &Report) -> bool {
     report.findings.iter().any(|found| found.level == Level::Error)
 }

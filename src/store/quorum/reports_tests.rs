@@ -113,3 +113,20 @@ fn two_nodes_that_are_one_server_are_an_error_that_nothing_forgives() {
         "they do not say who they are"
     );
 }
+
+#[test]
+fn a_node_that_works_and_lacks_leases_is_told_of() {
+    let nodes = nodes(3);
+    let votes = [server(0, None), server(1, None), gone()].map(Some);
+    let mut all = reports(&nodes, &votes, Ttl::MAX);
+    missing_leases(&nodes, &[0, 2, 2], 7, &mut all);
+    let told = |report: &Report| report.findings.iter().any(|found| found.code == "missing-leases");
+    assert_eq!(
+        all.iter().map(told).collect::<Vec<_>>(),
+        [false, true, false],
+        "the third has its own finding"
+    );
+    let found = all[1].findings.iter().find(|found| found.code == "missing-leases").unwrap();
+    assert_eq!(found.level, Level::Warning);
+    assert!(found.message.starts_with("2 of the 7 leases"), "{}", found.message);
+}

@@ -1,6 +1,7 @@
 //! Ends requests whose outcome is decided.
 
 use super::super::backers::{Decision, Terms};
+use super::super::reports::missing_leases;
 use super::motion::Motion;
 use super::{Council, LONGEST_PATIENCE};
 use crate::lease::{Instant, Key, Token};
@@ -8,7 +9,7 @@ use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Ask, Reply, Request};
 
 impl Council {
-    pub(super) fn end(&mut self, now: Instant, id: u64, answer: Answer) {
+    pub(super) fn end(&mut self, now: Instant, id: u64, mut answer: Answer) {
         let Some(motion) = self.motions.get(&id) else { return };
         let (batch, index, asked, held) = (motion.batch, motion.index, motion.asked, motion.held);
         let key = motion.ballot.request.key().cloned();
@@ -16,6 +17,12 @@ impl Council {
             self.acquire_ended(now, id, key, *token, &answer);
         }
         self.count(now, id, &answer);
+        if let Ok(Reply::Diagnosed(reports)) = &mut answer {
+            let is_open =
+                |ballot: u64| self.motions.contains_key(&ballot) || self.adoptions.contains_key(&ballot);
+            let (missing, all) = self.backers.missing(now, self.nodes.count(), is_open);
+            missing_leases(&self.nodes, &missing, all, reports);
+        }
         // Leave out requests that held a minority: their waiting would make each next wait longer.
         if answer.is_ok() && !held {
             let took = now.since(asked);

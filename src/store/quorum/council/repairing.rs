@@ -49,8 +49,7 @@ impl Council {
         for node in missing {
             self.repair_at(now, id, node);
         }
-        let unfenced = self.backers.unfenced(token);
-        for node in (0..self.nodes.count()).filter(|node| unfenced & 1 << node != 0) {
+        for node in 0..self.nodes.count() {
             self.fence_at(now, id, node);
         }
     }
@@ -79,12 +78,12 @@ impl Council {
         self.repairs.begin(repair, Repair { node, key, token, fence });
     }
 
-    /// Asks `node`, which has renewed the lease, to accept its fence.
-    fn fence_at(&mut self, now: Instant, id: u64, node: usize) {
+    /// Asks `node` to accept the fence of the lease that the request `id` has renewed, if it backs the lease without.
+    pub(super) fn fence_at(&mut self, now: Instant, id: u64, node: usize) {
         let Some(motion) = self.motions.get(&id) else { return };
         let Some((token, _)) = motion.ballot.request.lease() else { return };
         let Some(terms) = self.backers.terms(now, token) else { return };
-        if self.repairs.is_under_way(token, node) {
+        if self.backers.unfenced(token) & 1 << node == 0 || self.repairs.is_under_way(token, node) {
             return;
         }
         let ((fence, count), key) = (terms.fences, terms.key.clone());
@@ -148,7 +147,3 @@ fn accepting(key: &Key, token: Token, fence: Fence, count: u32) -> Request {
     let fence = if mutants::is(Mutant::RepairWithoutFence) { Fence(1) } else { fence };
     Request::Accept { key: key.clone(), token, fence, count }
 }
-
-#[cfg(test)]
-#[path = "repairing_tests.rs"]
-mod tests;
