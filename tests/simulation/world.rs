@@ -109,6 +109,8 @@ pub struct World {
     adopted: HashSet<Token>,
     /// How much longer a message between a process and a node takes.
     distances: HashMap<(usize, usize), Duration>,
+    /// Nodes of which every other answer gets lost.
+    mute: Vec<usize>,
     /// Acquires of the lock of a live ticket.
     strangers: HashSet<(usize, u32)>,
 }
@@ -157,6 +159,7 @@ impl World {
             parcels: Vec::new(),
             adopted: HashSet::new(),
             distances: HashMap::new(),
+            mute: Vec::new(),
             strangers: HashSet::new(),
         }
     }

@@ -157,6 +157,9 @@ impl World {
                 self.stray(process, &message, message.timeout);
                 self.lose(process, message);
             }
+            _ if self.mute.contains(&message.node) && self.rng.bool() => {
+                self.plan(process, there, Event::Arrive { process, message, until, reply_lost: true })
+            }
             _ => {
                 if fate < 24 && trouble && !self.tidy {
                     // It arrives twice.

@@ -1,6 +1,7 @@
 //! After the trouble: one lease is held while all nodes are restarted, a minority at a time, with or without their data.
 //! Others wait for it. Each node that is back gets the lease back soon, so it is held to the end, and the next lease has
-//! a larger fence although no clock helps. A lease that is broken at most nodes does not come back.
+//! a larger fence although no clock helps. A lease that is broken at most nodes does not come back, nor does one that is
+//! released while a node is about to get it back.
 
 use std::time::Duration;
 
@@ -56,6 +57,32 @@ impl World {
             self.give_all_back();
         }
         self.break_a_lease();
+        self.release_during_a_repair();
+    }
+
+    /// The lease of which a node knows nothing is renewed, and released while that node is asked for it.
+    fn release_during_a_repair(&mut self) {
+        let slot = self.hold(0, LONG_TTL);
+        self.live_until(self.now + Duration::from_secs(1));
+        let token = self.processes[0].asked[&slot].token.expect("it is held");
+        let node = self.rng.usize(..self.nodes.len());
+        self.apply(0, node, self.lives[0], Request::Break { key: KEY.into() }).expect("it works");
+        let renew = Command::Renew { op: OpId { env: ENV, slot }, ttl: None };
+        self.processes[0].core.command(self.now, renew);
+        self.after(0);
+        if self.rng.bool() {
+            self.mute.push(node);
+        }
+        let pause = Duration::from_micros(self.rng.u64(0..60_000)) / self.pace;
+        self.live_until(self.now + pause);
+        self.processes[0].give_back(self.now, slot);
+        self.after(0);
+        self.live_until(self.now + Duration::from_secs(1));
+        self.mute.clear();
+        self.live_until(self.now + PATIENCE);
+        for node in 0..self.nodes.len() {
+            assert!(!self.knows(node, token), "a repair brings back a lease that was released");
+        }
     }
 
     /// A lease that most nodes do not know any more, because it was broken, is lost and stays so.
@@ -73,6 +100,8 @@ impl World {
         assert!(!state.is_held(self.now), "a broken lease is renewed");
         self.hold(1, LONG_TTL);
         self.give_all_back();
+        // The nodes at which it was not broken have it until it ends.
+        self.live_until(self.now + Duration::from_millis(u64::from(LONG_TTL)));
     }
 
     /// Gets the lock for `process`.
@@ -98,14 +127,19 @@ impl World {
     fn until_repaired(&mut self, slot: u32, nodes: &[usize]) {
         let back = nodes.iter().map(|node| self.nodes[*node].down_until).max().expect("some are away");
         // A renewal later: what a node has until then may be from before, and end.
+        self.mute = nodes.to_vec();
         self.live_until(back + Duration::from_millis(u64::from(TTL)) / 2);
         let asked = self.processes[0].asked.get(&slot);
         let token = asked.and_then(|asked| asked.token).expect("the lease is held");
         let end = self.now + PATIENCE;
+        self.mute = nodes.to_vec();
         while !nodes.iter().all(|node| self.knows(*node, token)) {
             assert!(self.now < end, "a node that is back does not get the lease back");
             self.live_until(self.now + Duration::from_millis(100));
         }
+        self.mute.clear();
+        // A renewal that was on its way to them is over.
+        self.live_until(self.now + Duration::from_millis(u64::from(TTL)) / 2);
     }
 
     /// Whether that node has a lease of `token`. The question prolongs nothing.
