@@ -66,6 +66,7 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
       await untilForgotten()
       for (const server of servers.slice(0, 2)) await back(server)
       await renewals(locks, lease, 7)
+      assert.deepEqual((await locks.inspect(KEY)).servers, { held: 5, total: 5 })
       await servers[2].kill()
       await assertHeldOn(servers, lease)
       assert.equal(await exists(servers), '1 1 - 1 1')
@@ -88,6 +89,44 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
     const lost = leases.filter((lease) => !lease.isHeld).map((lease) => `${lease.key}: ${lease.signal.reason?.reason}`)
     assert.deepEqual(lost, [])
     for (const lease of leases) assert.equal(await lease.release(), true)
+  })
+
+  test('inspect() tells at how many servers a lease stands, and diagnose() of servers that lack it', async (t) => {
+    const { servers, connect } = await startQuorum(t)
+    const [locks, others] = [connect({ ttl: 30_000 }), connect({ name: 'others' })]
+    const lease = await locks.acquire(KEY)
+    const missing = async (client) =>
+      (await client.diagnose()).findings
+        .filter(({ code }) => code === 'missing-leases')
+        .map(({ store, level }) => [store, level])
+    await lease.renew()
+    assert.deepEqual(await missing(locks), [])
+    await servers[0].restartEmpty()
+    await servers[1].restartEmpty()
+    assert.deepEqual((await others.inspect(KEY)).servers, { held: 3, total: 5 })
+    await until('a renewal at the others', async () => {
+      const told = await lease.renew().then(
+        () => missing(locks),
+        () => [],
+      )
+      return told.length === 0 && (await exists(servers)) === '1 1 1 1 1'
+    })
+    const [info] = (await others.list()).locks
+    assert.deepEqual(
+      [info.servers, info.leases[0].servers],
+      [
+        { held: 5, total: 5 },
+        { held: 5, total: 5 },
+      ],
+    )
+    // Another client's minority keeps the lease away from a server.
+    await servers[0].ask('SET', LOCK, 'another', 'PX', 20_000)
+    await lease.renew()
+    await until('it to be told', async () => {
+      const told = await missing(locks)
+      return told.length === 1 && told[0][0] === servers[0].url() && told[0][1] === 'warning'
+    })
+    assert.equal(await lease.release(), true)
   })
 
   test('servers that others wait at get the lease back, too, and the waiter has its turn after it', async (t) => {
