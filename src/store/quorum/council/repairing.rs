@@ -19,7 +19,7 @@
 //!
 //! **What a repair may do late.** Its request may arrive when the lease has ended. The node then has a token that nobody
 //! believes in, and it is one node of a minority: it is in the way for a ttl at most. The release of a token goes to all
-//! nodes, and once more to each that answers a repair later, or has not answered one.
+//! nodes, and again to each that answers a repair later, or has not answered one.
 //!
 //! **Why fences grow.** Two leases share a node at which the fences of both were accepted while their lease was held
 //! there. Nodes that take the place of others that have forgotten keep it so, if they accept the fence. A node that is
@@ -44,7 +44,6 @@ impl Council {
     /// Asks the nodes that do not know the lease that the request `id` has renewed.
     pub(super) fn repair(&mut self, now: Instant, id: u64) {
         let Some(motion) = self.motions.get(&id) else { return };
-        let Some((token, _)) = motion.ballot.request.lease() else { return };
         let missing: Vec<usize> = motion.ballot.missing().collect();
         for node in missing {
             self.repair_at(now, id, node);
