@@ -109,7 +109,7 @@ pub struct World {
     adopted: HashSet<Token>,
     /// How much longer a message between a process and a node takes.
     distances: HashMap<(usize, usize), Duration>,
-    /// Nodes of which every other answer gets lost.
+    /// Nodes of which about every other answer to the first process gets lost.
     mute: Vec<usize>,
     /// Acquires of the lock of a live ticket.
     strangers: HashSet<(usize, u32)>,

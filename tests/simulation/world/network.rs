@@ -157,7 +157,7 @@ impl World {
                 self.stray(process, &message, message.timeout);
                 self.lose(process, message);
             }
-            _ if self.mute.contains(&message.node) && self.rng.bool() => {
+            _ if process == 0 && self.mute.contains(&message.node) && self.rng.bool() => {
                 self.plan(process, there, Event::Arrive { process, message, until, reply_lost: true })
             }
             _ => {

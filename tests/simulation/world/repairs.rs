@@ -18,7 +18,7 @@ const TTL: u32 = 1_000;
 /// The broken lease lives longer than anybody waits.
 const LONG_TTL: u32 = 20_000;
 /// Within this time each node that is back has the lease: each of those who wait may have it there for a while.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 impl World {
     pub(super) fn restart_under_a_lease(&mut self) {
