@@ -170,10 +170,10 @@ export interface LockClient extends Emitter<LockClientEvents> {
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
-   * @throws {StoreUnavailableError} the store could not be reached for all of `ttl`, or not be used; what may have been
-   * adopted is released, or over a quorum given back to the ticket
-   * @throws {LockAbortedError} `signal` was aborted; if the lease was adopted already it is released, or over a quorum
-   * given back to the ticket
+   * @throws {StoreUnavailableError} the store could not be used, or not be reached for all of
+   * `ttl`; a lease that may have been adopted is released, or over a quorum goes back to the ticket
+   * @throws {LockAbortedError} `signal` was aborted; a lease that was adopted already is released.
+   * Over a quorum, an adoption that has not ended yet gives the lease back to the ticket instead.
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
