@@ -3,7 +3,8 @@
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { closeSync, constants, mkdtempSync, openSync, rmSync } from 'node:fs'
+import { once } from 'node:events'
+import { constants, mkdtempSync, openSync, rmSync } from 'node:fs'
 import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,23 +15,18 @@ import { now, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
-/** Creates a named pipe. Returns its path, and a function that reads it to its end. */
+/** Creates a named pipe. Returns its path, and a socket that reads from it. */
 function openPipe(t) {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-pipe-'))
-  const pipe = join(folder, 'pipe')
-  execFileSync('mkfifo', [pipe])
+  const path = join(folder, 'pipe')
+  execFileSync('mkfifo', [path])
   // Without a reader, the child could not open the pipe.
-  const fd = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK)
-  let socket
+  const reader = new Socket({ fd: openSync(path, constants.O_RDONLY | constants.O_NONBLOCK), writable: false })
   atEnd(t, () => {
-    if (socket === undefined) closeSync(fd)
-    else socket.destroy()
+    reader.destroy()
     rmSync(folder, { recursive: true })
   })
-  const read = () => {
-    socket = new Socket({ fd, writable: false }).resume()
-  }
-  return { pipe, read }
+  return { path, reader }
 }
 
 const skip = process.platform === 'win32' && 'Windows has no named pipes of this kind'
@@ -38,25 +34,28 @@ const skip = process.platform === 'win32' && 'Windows has no named pipes of this
 for (const name of sharedStoreNames) {
   describe(`ends with work in the thread pool: ${name}`, { timeout: 60_000, skip }, () => {
     const ENDS = [
-      ['process.exit()', { end: 'exit' }],
-      ['an uncaught exception', { end: 'throw' }],
-      ['process.exit() in a worker thread', { end: 'exit', inThread: true }],
-      ['an uncaught exception in a worker thread', { end: 'throw', inThread: true }],
+      ['process.exit()', { how: 'exit' }],
+      ['an uncaught exception', { how: 'throw' }],
+      ['process.exit() in a worker thread', { how: 'exit', inThread: true }],
+      ['an uncaught exception in a worker thread', { how: 'throw', inThread: true }],
     ]
     for (const [title, how] of ENDS) {
       test(`${title}: the lock is free only after the work in the thread pool`, async (t) => {
         const store = await openStore(name, t)
         const locks = createLockClient(store)
         atEnd(t, () => locks.close())
-        const { pipe, read } = openPipe(t)
-        const child = startChild(t, 'pipe-writer.mjs', { store, pipe, ...how })
-        await child.next('writing')
+        const { path, reader } = openPipe(t)
+        const child = startChild(t, 'pipe-writer.mjs', { store, pipe: path, ...how })
+        // Node cancels a write that has not begun.
+        await within('the write', once(reader, 'readable'))
+        child.tell('end')
         await child.next('exiting')
         await assert.rejects(locks.acquire('pipe', { wait: 300 }), LockTimeoutError)
         const before = now()
-        read()
+        reader.resume()
         await within('the lock', locks.acquire('pipe', { wait: 10_000 }))
         assert.ok(now() - before < 5_000, 'the lock is free only after its ttl')
+        child.signal('SIGKILL')
         await within('the end', child.ended, 10_000)
       })
     }
