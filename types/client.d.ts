@@ -392,7 +392,8 @@ export interface LockClientOptions {
    * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
    * for at most `drain` ms. If no other code listens to the signal, the process then ends by it.
    * Only the first process of a container (pid 1) exits with code 128 plus the signal's number
-   * instead. A second signal ends the process at once. Main thread only. Default none.
+   * instead. A second signal ends the process at once, unless it arrives within 500 ms: some parent
+   * processes forward a signal that the process has got already. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
 }
