@@ -91,7 +91,7 @@ fn a_number_that_can_be_no_fence_is_no_lease_and_ends_the_connection() {
         let proxy = Proxy::before(&server);
         let store = store(&proxy.url);
         ask(&store, Request::Ping).await;
-        for number in 0..IMPOSSIBLE.len() {
+        for (number, reply) in IMPOSSIBLE.into_iter().enumerate() {
             let (key, token) = (format!("lock:{number}"), Token::random());
             granted(&store, "before", Token::random()).await;
             server.command(&["DEL", "before"]);
@@ -100,7 +100,7 @@ fn a_number_that_can_be_no_fence_is_no_lease_and_ends_the_connection() {
             assert_out_of_step(&all(&store, vec![acquire(&key, token, 60_000)]).await[0]);
             let fence = granted(&store, &key, token).await;
             assert!(fence > Fence(Fence::EARLIEST_WALL_US), "{fence:?}");
-            assert_eq!(proxy.connections.load(Ordering::Relaxed), before + 1, "{}", IMPOSSIBLE[number]);
+            assert_eq!(proxy.connections.load(Ordering::Relaxed), before + 1, "{reply}");
         }
     });
 }
