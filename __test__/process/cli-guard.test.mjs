@@ -2,14 +2,18 @@
 // has ended.
 
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { isThere } from '../support/cli.mjs'
+import { fileURLToPath } from 'node:url'
+import { CLI, isThere, start } from '../support/cli.mjs'
 import { now, until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
-import { startRedis } from '../support/servers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
+
+const NO_FILES = fileURLToPath(new URL('fixtures/no-files.cjs', import.meta.url))
 
 const guardOf = ({ pid }) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
 
@@ -122,5 +126,34 @@ describe('leasehold run, killed', { timeout: 60_000 }, () => {
       }
       await assertInTurn(t, contended)
     })
+  }
+})
+
+describe('leasehold run without its guard', { timeout: 60_000 }, () => {
+  const skip = process.versions.bun ? 'Bun does not hear --require in NODE_OPTIONS' : false
+  // A variable of that name has the command started without a gate.
+  for (const [what, env] of [
+    ['behind a gate', []],
+    ['without a gate', ['a.name=dropped by a shell']],
+  ]) {
+    for (const [missing, ttl] of [
+      ['leasehold-guard', '10s'],
+      ['successor.js', '1s'],
+    ]) {
+      test(`if ${missing} can't be started, the command ${what} is not run`, { skip }, async (t) => {
+        const folder = temporaryFolder(t)
+        const store = `sqlite:${join(folder, 'locks.db')}`
+        const given = [...env, `NODE_OPTIONS=--require ${NO_FILES}`, `FAILING=${missing}`, process.execPath, CLI]
+        const words = ['run', 'k', '-s', store, '--ttl', ttl, '--', 'touch', join(folder, 'ran')]
+        // Few files, so that it does not take long to open them all.
+        const script = 'ulimit -n 200; exec env "$@"'
+        const { code, stderr } = await start(t, 'sh', ['-c', script, 'sh', ...given, ...words]).ended
+        assert.equal(existsSync(join(folder, 'ran')), false, 'the command ran')
+        assert.equal(code, 71, stderr)
+        assert.match(stderr, /^leasehold: "touch" was not run: .*guard.*\n$/)
+        const next = await start(t, process.execPath, [CLI, 'run', 'k', '-s', store, '--try', '--', 'true']).ended
+        assert.equal(next.code, 0, next.stderr)
+      })
+    }
   }
 })
