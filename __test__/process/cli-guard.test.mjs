@@ -13,6 +13,7 @@ import { FOR_EVER } from '../support/journal.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
 
+const DEAD_GUARD = fileURLToPath(new URL('fixtures/dead-guard.cjs', import.meta.url))
 const NO_FILES = fileURLToPath(new URL('fixtures/no-files.cjs', import.meta.url))
 
 const guardOf = ({ pid }) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
@@ -131,29 +132,51 @@ describe('leasehold run, killed', { timeout: 60_000 }, () => {
 
 describe('leasehold run without its guard', { timeout: 60_000 }, () => {
   const skip = process.versions.bun ? 'Bun does not hear --require in NODE_OPTIONS' : false
-  // A variable of that name has the command started without a gate.
+  /** A variable of this name has the command started without a gate. */
+  const UNGATED = 'a.name=dropped by a shell'
+
+  /** Runs `command` by a leasehold that preloads `file`, and asserts that the lock is free then. */
+  async function runWith(t, file, { ttl = '10s', env = [], command }) {
+    const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+    const given = [...env, `NODE_OPTIONS=--require ${file}`, process.execPath, CLI]
+    const words = ['run', 'k', '-s', store, '--ttl', ttl, '--', ...command]
+    // Few files, so that it does not take long to open them all.
+    const ended = await start(t, 'sh', ['-c', 'ulimit -n 200; exec env "$@"', 'sh', ...given, ...words]).ended
+    const next = await start(t, process.execPath, [CLI, 'run', 'k', '-s', store, '--try', '--', 'true']).ended
+    assert.equal(next.code, 0, next.stderr)
+    return ended
+  }
+
   for (const [what, env] of [
     ['behind a gate', []],
-    ['without a gate', ['a.name=dropped by a shell']],
+    ['without a gate', [UNGATED]],
   ]) {
     for (const [missing, ttl] of [
       ['leasehold-guard', '10s'],
       ['successor.js', '1s'],
     ]) {
       test(`if ${missing} can't be started, the command ${what} is not run`, { skip }, async (t) => {
-        const folder = temporaryFolder(t)
-        const store = `sqlite:${join(folder, 'locks.db')}`
-        const given = [...env, `NODE_OPTIONS=--require ${NO_FILES}`, `FAILING=${missing}`, process.execPath, CLI]
-        const words = ['run', 'k', '-s', store, '--ttl', ttl, '--', 'touch', join(folder, 'ran')]
-        // Few files, so that it does not take long to open them all.
-        const script = 'ulimit -n 200; exec env "$@"'
-        const { code, stderr } = await start(t, 'sh', ['-c', script, 'sh', ...given, ...words]).ended
-        assert.equal(existsSync(join(folder, 'ran')), false, 'the command ran')
+        const file = join(temporaryFolder(t), 'ran')
+        const options = { ttl, env: [...env, `FAILING=${missing}`], command: ['touch', file] }
+        const { code, stderr } = await runWith(t, NO_FILES, options)
+        assert.equal(existsSync(file), false, 'the command ran')
         assert.equal(code, 71, stderr)
         assert.match(stderr, /^leasehold: "touch" was not run: .*guard.*\n$/)
-        const next = await start(t, process.execPath, [CLI, 'run', 'k', '-s', store, '--try', '--', 'true']).ended
-        assert.equal(next.code, 0, next.stderr)
       })
     }
   }
+
+  test('if the guard ends before it watches, the command behind a gate is not run', { skip }, async (t) => {
+    const file = join(temporaryFolder(t), 'ran')
+    const { code, stderr } = await runWith(t, DEAD_GUARD, { command: ['touch', file] })
+    assert.equal(existsSync(file), false, 'the command ran')
+    assert.equal(code, 71, stderr)
+    assert.match(stderr, /^leasehold: "touch" was not run: .*guard.* run it again\n$/)
+  })
+
+  test('if the guard ends before it watches, the command without a gate is stopped', { skip }, async (t) => {
+    const { code, stderr } = await runWith(t, DEAD_GUARD, { env: [UNGATED], command: ['sleep', '600'] })
+    assert.equal(code, 71, stderr)
+    assert.match(stderr, /^leasehold: "sleep" was stopped: .*guard.* run it again\n$/)
+  })
 })

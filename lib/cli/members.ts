@@ -20,10 +20,12 @@ export interface Member extends MarkedStatus {
 }
 
 /**
- * Returns the members among `all`, zombies included. A process is a member
- * - if its mark has the run; a mark without the run says that it is none;
- * - without a mark, if it is the command itself, the child of a member, of the command's session, or
- *   one of `known`, the members of an earlier look.
+ * Returns the members among `all`, zombies included. A process is a member if its mark has the run.
+ * With an empty mark it is none. With any other, or without one, it is a member if it is
+ * - the command itself,
+ * - the child of a member,
+ * - in the command's session,
+ * - or one of `known`, the members of an earlier look.
  */
 export function membersOf(all: readonly MarkedStatus[], command: CommandId, known: readonly Member[]): Member[] {
   const byPid = new Map(all.map((status) => [status.pid, status]))
@@ -32,15 +34,16 @@ export function membersOf(all: readonly MarkedStatus[], command: CommandId, know
 
   /** Returns whether a member is nested; `undefined` for what is no member. */
   const isNested = (status: MarkedStatus): boolean | undefined => {
-    const { pid, start, runs } = status
-    if (runs !== undefined) return runs.includes(command.run) ? runs.at(-1) !== command.run : undefined
-    if (pid === command.pid && start === command.start) return false
+    const { pid, start, runs = [] } = status
+    if (status.runs?.length === 0) return undefined
+    const nested = runs.length > 0 && runs.at(-1) !== command.run
+    if (runs.includes(command.run) || (pid === command.pid && start === command.start)) return nested
     const parent = byPid.get(status.parent)
     const above = parent && memberOf(parent)
-    if (above !== undefined) return above.nested
+    if (above !== undefined) return nested || above.nested
     const earlier = before.get(pid)
-    if (earlier?.start === start) return earlier.nested
-    return command.leads && status.session === command.pid ? false : undefined
+    if (earlier?.start === start) return nested || earlier.nested
+    return command.leads && status.session === command.pid ? nested : undefined
   }
   const memberOf = (status: MarkedStatus): Member | undefined => {
     if (members.has(status.pid)) return members.get(status.pid)
