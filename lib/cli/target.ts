@@ -8,14 +8,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type CommandId, type Member, membersOf } from './members'
 import { hidesProcesses, ProcessTable, statusOf } from './process-table'
 
-/** The time between two looks, in ms. */
-const POLL = 25
 /**
- * How much longer than a look the pause after it is at least. If this is smaller, the wait takes
- * more of a processor on a machine with thousands of processes; if it is larger, the lock is free
- * later there.
+ * The time between two looks, in ms. It is {@link REST} times as long as a look, within these bounds:
+ * a machine with thousands of processes has to spend its time otherwise. If these are larger, the
+ * lock is free later; if they are smaller, the wait takes more of a processor.
  */
-const REST = 9
+const [LEAST, MOST] = [25, 200]
+const REST = 4
 
 export class Target {
   readonly #command: CommandId
@@ -105,7 +104,7 @@ export class Target {
       meanwhile()
       const now = performance.now()
       if (now >= end) return false
-      await sleep(Math.min(Math.max(POLL, REST * (now - start)), end - now))
+      await sleep(Math.min(Math.max(LEAST, REST * (now - start)), MOST, end - now))
     }
   }
 }
