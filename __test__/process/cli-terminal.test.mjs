@@ -87,6 +87,21 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     await lease.release()
   })
 
+  test('run: Ctrl-C ends the command at once: the lock stays held until what it started is gone, too', {
+    skip: process.platform !== 'linux' && 'other systems do not show the processes of a command',
+  }, async (t) => {
+    const { locks, env } = open(t)
+    const job = 'trap "" INT TERM; echo $$ ready; while :; do sleep 0.05; done'
+    const command = ['sh', '-c', '"$@" & wait', 'sh', 'sh', '-c', job]
+    const running = onTerminal(t, ['run', 'k', '--grace', '500ms', '--', ...command], env)
+    const [, pid] = await running.says(/(\d+) ready/)
+    atEnd(t, () => kill(Number(pid)))
+    running.type(CTRL_C)
+    const lease = await locks.acquire('k')
+    assert.ok(!isThere(Number(pid)))
+    await lease.release()
+  })
+
   test('run: a terminal that is closed does not end a command that bears it, nor keep us from releasing', async (t) => {
     const { locks, folder, env } = open(t)
     const command = `trap '' HUP; cd ${folder}; echo $PPID ready; until [ -e go ]; do sleep 0.05; done; echo done > end`
