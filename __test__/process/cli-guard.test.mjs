@@ -75,6 +75,13 @@ overStores(
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
     })
 
+    test('a variable that a shell refuses does not end the guard', async (t) => {
+      const env = { OPTIND: 'no number' }
+      const contended = await contend(t, store.url, store.key(), { clean: 500, env })
+      contended.first.signal('SIGKILL')
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 500)
+    })
+
     test('with its guard: the lock is free after a ttl', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words: ['--ttl', '3s'] })
       process.kill(guardOf(contended.first).pid, 'SIGKILL')

@@ -13,7 +13,7 @@
 // its own pipe. The shell finds the processes of the command's session; the successor finds all.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { SHELL } from './gate'
+import { forShell, SHELL } from './gate'
 import { UNMARKED } from './mark'
 import type { CommandId } from './members'
 import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeover'
@@ -131,7 +131,7 @@ function standBy(file: string, args: string[], stdout: 'pipe' | 'ignore', cwd?: 
     detached: true,
     cwd,
     // If this process is the command of another leasehold, that one must not stop the guard with it.
-    env: { ...process.env, ...UNMARKED },
+    env: { ...forShell(process.env), ...UNMARKED },
   })
   started.on('error', () => {})
   if (started.pid === undefined) throw new Error(`the system could not start ${file}`)
