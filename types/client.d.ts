@@ -173,7 +173,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * @throws {StoreUnavailableError} the store could not be reached for all of `ttl`, or not be used; what may have been
    * adopted is released
    * @throws {LockAbortedError} `signal` was aborted; if the lease was adopted already it is released
-   * @throws {LockClosedError} the client was closed
+   * @throws {LockClosedError} the client was closed; if the lease was adopted already, it is
+   * released, and the ticket is used up
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
    * @example

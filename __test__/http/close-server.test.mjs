@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import { describe, test } from 'node:test'
@@ -40,6 +41,12 @@ async function open(t, ready = Promise.resolve()) {
   await accepted
   return { server, socket, ended: once(socket, 'close'), answers: () => answers.match(/200 OK/g)?.length ?? 0 }
 }
+
+const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
+
+/** Returns the lines of the recipe in `text`. */
+const recipeIn = (text) =>
+  /^ {2}\/\/ Each open connection[^]*? await new Promise\(\(closed\) => server\.close\(closed\)\)/m.exec(text)?.[0]
 
 describe('closeServer()', { timeout: 60_000 }, () => {
   const UNFINISHED = {
@@ -92,4 +99,12 @@ describe('closeServer()', { timeout: 60_000 }, () => {
     await ended
     assert.equal(answers(), 1)
   })
+
+  for (const page of ['README.md', 'docs/servers.md']) {
+    test(`${page} shows the same recipe`, () => {
+      const source = read('examples/shared/close-server.mjs')
+      const [, limit] = /limit = (\w+)\)/.exec(source)
+      assert.equal(recipeIn(read(page)), recipeIn(source).replace(', limit)', `, ${limit})`))
+    })
+  }
 })
