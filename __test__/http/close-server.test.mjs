@@ -46,7 +46,7 @@ const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), '
 
 /** Returns the lines of the recipe in `text`. */
 const recipeIn = (text) =>
-  /^ {2}\/\/ Each open connection[^]*? await new Promise\(\(closed\) => server\.close\(closed\)\)/m.exec(text)?.[0]
+  /^ {2}\/\/ Each open connection[\s\S]*? await new Promise\(\(closed\) => server\.close\(closed\)\)/m.exec(text)?.[0]
 
 describe('closeServer()', { timeout: 60_000 }, () => {
   const UNFINISHED = {
