@@ -7,7 +7,7 @@ import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import { describe, test } from 'node:test'
 import { closeServer } from '../../examples/shared/close-server.mjs'
-import { now, within } from '../support/clock.mjs'
+import { within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { gate } from '../support/gate.mjs'
 
@@ -58,25 +58,28 @@ describe('closeServer()', { timeout: 60_000 }, () => {
     test(`a client that has sent ${what} does not keep the server open`, async (t) => {
       const { server, socket } = await open(t, new Promise(() => {}))
       socket.write(sent)
-      const start = now()
       await within('the end of the server', closeServer(server, SHORT), SOON)
-      assert.ok(now() - start >= SHORT - 1)
     })
   }
 
   test('a connection whose last request was in flight does not keep the server open without keepAliveTimeout', async (t) => {
     const ready = gate()
-    const { server, socket, answers } = await open(t, ready.passed)
+    const { server, socket, ended, answers } = await open(t, ready.passed)
     server.keepAliveTimeout = 0
     socket.write(GET)
     await once(server, 'request')
     const closed = closeServer(server, SHORT)
     ready.pass()
     await within('the end of the server', closed, SOON)
+    await ended
     assert.equal(answers(), 1)
   })
 
-  test('a request that has arrived on an idle connection is answered, and its connection closes', async (t) => {
+  // Bun closes idle connections by itself: see docs/runtimes.md.
+  const skip = process.versions.bun !== undefined
+  test('a request that has arrived on an idle connection is answered, and its connection closes', {
+    skip,
+  }, async (t) => {
     const { server, socket, ended, answers } = await open(t)
     socket.write(GET)
     await once(socket, 'data')
