@@ -2,11 +2,9 @@
 // other ends.
 
 import { isMainThread } from 'node:worker_threads'
+import { now } from './clock'
 import { shared } from './copies'
 import { bridge } from './native'
-
-// Read at load time: with a fake clock that stands still, the exit could take longer than PATIENCE.
-const now = performance.now.bind(performance)
 
 /**
  * How long all copies together may delay the exit, in ms. If this is larger, a store that can't be

@@ -2,6 +2,7 @@
 
 import { constants } from 'node:os'
 import { badType, badValue } from './arguments'
+import { now } from './clock'
 import { shared } from './copies'
 
 /** Throws unless `given` is an array of names of signals that a process can listen to. */
@@ -23,9 +24,6 @@ export function checkSignalNames(given: unknown): asserts given is NodeJS.Signal
  * presses Ctrl-C twice has to press it once more.
  */
 const FORWARDED_WITHIN = 500
-
-// Read at load time: a fake clock may stand still.
-const now = performance.now.bind(performance)
 
 interface Closable {
   close(): Promise<void>

@@ -174,7 +174,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * `ttl`; a lease that may have been adopted is released, or over a quorum goes back to the ticket
    * @throws {LockAbortedError} `signal` was aborted; a lease that was adopted already is released.
    * Over a quorum, an adoption that has not ended yet gives the lease back to the ticket instead.
-   * @throws {LockClosedError} the client was closed
+   * @throws {LockClosedError} the client was closed; if the lease was adopted already, it is
+   * released, and the ticket is used up
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
    * @example
