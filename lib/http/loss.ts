@@ -25,8 +25,8 @@ function leasesOf(held: AnyLease): readonly api.Lease[] {
 }
 
 /**
- * Returns whether the signal of a lease reports a loss. Returns false for reason `closed`: that lease is no longer renewed, but the store keeps it until
- * its ttl ends.
+ * Returns whether the signal of a lease reports a loss. Returns false for reason `closed`: that
+ * lease is no longer renewed, but the store keeps it until its ttl ends.
  */
 export function isLoss({ aborted, reason }: AbortSignal): boolean {
   return aborted && (reason as LockLostError).reason !== 'closed'
