@@ -221,6 +221,14 @@ export class Bridge {
     this.#native.unhold()
   }
 
+  /**
+   * Lets the leases of this environment be released when the process ends. Returns false if the
+   * system does not support that.
+   */
+  releaseAtEnd(): boolean {
+    return this.#native.releaseAtEnd()
+  }
+
   /** Blocks until this environment's leases are released, at most `timeout` ms. */
   releaseAll(timeout: number): void {
     this.#cross()

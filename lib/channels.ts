@@ -3,6 +3,7 @@
 
 import { type Channel, channel } from 'node:diagnostics_channel'
 import type * as api from '../index'
+import { now } from './clock'
 import * as errors from './errors'
 
 /** One channel, of which the messages are known. */
@@ -81,19 +82,19 @@ export function trace<M extends api.Ending<string>, T>(
   call: () => Promise<T>,
   ended: (value: T) => void,
 ): Promise<T> {
-  const began = performance.now()
+  const began = now()
   const settled = () => {
     tracing.asyncStart.publish(message)
     tracing.asyncEnd.publish(message)
   }
   const succeeded = (value: T): T => {
-    message.duration = performance.now() - began
+    message.duration = now() - began
     ended(value)
     settled()
     return value
   }
   const failed = (error: unknown): never => {
-    message.duration = performance.now() - began
+    message.duration = now() - began
     message.error = error as Error
     message.outcome = outcomeOf(error)
     const reason = reasonOf(error)

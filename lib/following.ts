@@ -2,6 +2,7 @@
 
 import type * as api from '../index'
 import * as channels from './channels'
+import { now } from './clock'
 import { Flag, Most } from './native'
 import type { Asked } from './options'
 
@@ -106,7 +107,7 @@ export const setTrace = AcquireMessage.setTrace
 /** What is told of one lease. The first end that it comes to is the one that is told. */
 export class Following {
   readonly #message: api.LeaseMessage
-  readonly #since = performance.now()
+  readonly #since = now()
 
   constructor(source: Source, mode: api.LockMode, { key, ttl, fence }: Followed) {
     this.#message = new LeaseMessage(source, mode, key, ttl, fence)
@@ -138,7 +139,7 @@ export class Following {
     const message = this.#message
     if (message.outcome !== undefined) return false
     message.outcome = outcome
-    message.held = performance.now() - this.#since
+    message.held = now() - this.#since
     return true
   }
 

@@ -4,6 +4,7 @@ import { inspect } from 'node:util'
 import type * as api from '../index'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
 import { checkTtl } from './arguments'
+import { now } from './clock'
 import { defineDispose } from './dispose'
 import * as errors from './errors'
 import { Lease, type Owner } from './lease'
@@ -62,10 +63,10 @@ export class MultiLease implements api.MultiLease, Abortable {
   /** Puts one lease after the other into `leases`. Says whether it got all. */
   async #collect(asked: Asked, leases: Lease[]): Promise<boolean> {
     const patient = asked.wait >= 0
-    const end = performance.now() + asked.wait
+    const end = now() + asked.wait
     for (const key of this.#keys) {
       // A key that is free is had even when the time is over.
-      const wait = patient ? Math.max(0, Math.ceil(end - performance.now())) : asked.wait
+      const wait = patient ? Math.max(0, Math.ceil(end - now())) : asked.wait
       try {
         const lease = await Lease.request(this.#ownerOfOne, key, { ...asked, wait, signal: this.#waiting.signal })
         if (lease === null) return false

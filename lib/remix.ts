@@ -5,6 +5,8 @@ import type { RequestKeys } from '../types/http'
 import type { WithRequest, WithRequestLockOptions } from '../types/remix'
 import { badType, badValue, checkFunction } from './arguments'
 import { dropBody, followBody, isResponse } from './http/body'
+import { isLoss } from './http/loss'
+import { destroyed, isNodeStream } from './http/node-body'
 import { headersOf, PROBLEM, problemOf } from './http/refusal'
 import { checkLocks, needsNone, parseRequestLock } from './http/request-lock'
 import { underLock } from './http/under-lock'
@@ -14,6 +16,10 @@ type AnyLease = api.Lease | api.MultiLease | undefined
 
 /** Nobody receives it. The number is the one that proxies log for a client that has gone. */
 const CLIENT_GONE = 499
+
+const NODE_STREAM =
+  'With until: "body", the body of a Response must be a ReadableStream. This body is a stream of Node, which ' +
+  'withRequestLock() cannot follow. Return a Response of Node whose body is a ReadableStream, or set until: "handler"'
 
 export function withRequestLock(
   locks: api.LockClient,
@@ -38,11 +44,16 @@ export function withRequestLock(
       const outcome = await underLock({ locks, keys, options: asked, gone: signal }, async (lease) => {
         const result = await handler(lease, ...args)
         if (until === 'handler' || !isResponse(result) || result.body === null) return result
+        const isHead = method === 'HEAD'
+        if (!isHead && isNodeStream(result.body)) {
+          await destroyed(result.body)
+          throw badValue(NODE_STREAM)
+        }
         // A server throws away the body of an answer to HEAD and does not report that, so the lock
         // would be held for ever.
-        if (method === 'HEAD') return dropBody(result)
-        const { response, over } = followBody(result, lease, signal)
-        deliver(response)
+        const { response, over } = isHead ? dropBody(result) : followBody(result, lease, signal)
+        // A body reports a loss to its reader. Without one, the caller gets a LockLostError.
+        if (!isHead || !isLoss(lease.signal)) deliver(response)
         await over
         return response
       })

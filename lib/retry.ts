@@ -3,6 +3,7 @@
 import type * as api from '../index'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
 import { badType, checkMs, checkNumber, checkOptions, firstOf, MAX_MS, outOfRange } from './arguments'
+import { now } from './clock'
 import * as errors from './errors'
 import { defer, type Make, raise } from './promise'
 
@@ -62,7 +63,7 @@ interface Attempts<T> {
 
 /** The first outcome of `attempt` that is not `null`. */
 export async function trying<T>({ keys, retry, wait, signal, pauses, again, attempt }: Attempts<T>): Promise<T> {
-  const end = performance.now() + wait
+  const end = now() + wait
   let delay = retry.minDelay
   for (let count = 0; ; count++) {
     let fault: unknown
@@ -73,7 +74,7 @@ export async function trying<T>({ keys, retry, wait, signal, pauses, again, atte
       if (!errors.mayPass(error)) throw error
       fault = error
     }
-    const left = end - performance.now()
+    const left = end - now()
     // What is wrong is what was seen last, as with those who wait in the queue.
     if (count >= retry.retries || left <= 0) throw fault ?? errors.gaveUp(keys, count + 1)
     const pause = Math.min(delay * (1 + retry.jitter * (Math.random() * 2 - 1)), left, MAX_MS)

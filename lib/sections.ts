@@ -2,11 +2,11 @@
 // waits for them.
 
 import * as timers from 'node:timers'
+import { now } from './clock'
 import { bridge } from './native'
 
 // Read them at load time: with a fake clock that stands still, close() would never resolve.
 const { clearTimeout, setTimeout } = timers
-const now = performance.now.bind(performance)
 
 export class Sections {
   #running = 0

@@ -2,6 +2,7 @@
 
 import { constants } from 'node:os'
 import { badType, badValue } from './arguments'
+import { now } from './clock'
 import { shared } from './copies'
 
 /** Throws unless `given` is an array of names of signals that a process can listen to. */
@@ -15,6 +16,14 @@ export function checkSignalNames(given: unknown): asserts given is NodeJS.Signal
       throw badValue(`"releaseOnSignal": no process can listen to ${name}; leave it out`)
   }
 }
+
+/**
+ * How long after the first signal others are ignored, in ms. Some parents (npm, `node --watch`)
+ * forward a signal that the whole process group has got already. If this is smaller, such a second
+ * copy of the signal ends the process in the middle of its work. If it is larger, a user who
+ * presses Ctrl-C twice has to press it once more.
+ */
+const FORWARDED_WITHIN = 500
 
 interface Closable {
   close(): Promise<void>
@@ -83,11 +92,13 @@ class Watch {
   readonly #listener = async (): Promise<void> => {
     // If there is another listener, it decides whether the process ends.
     const alone = this.#isAlone()
+    const { drainingSince } = ours
+    if (drainingSince !== undefined && alone && now() - drainingSince < FORWARDED_WITHIN) return
     // A second signal ends the process at once.
-    if (!(ours.isDraining && alone)) {
-      ours.isDraining = true
+    if (!(drainingSince !== undefined && alone)) {
+      ours.drainingSince ??= now()
       await this.#drain()
-      ours.isDraining = false
+      ours.drainingSince = undefined
       if (this.clients.size === 0) this.end()
       if (!alone) return
     }
@@ -105,11 +116,13 @@ class Watch {
  * The state that all copies share, so that no copy takes the listener of another copy for one of
  * the user.
  */
-const ours = shared('signals', () => ({
-  watches: new Map<NodeJS.Signals, Watch>(),
-  /** Whether a first signal has arrived and clients still drain. */
-  isDraining: false,
-}))
+interface Ours {
+  readonly watches: Map<NodeJS.Signals, Watch>
+  /** When the first signal arrived; `undefined` unless clients still drain after it. */
+  drainingSince: number | undefined
+}
+
+const ours = shared('signals', (): Ours => ({ watches: new Map(), drainingSince: undefined }))
 
 /** Closes `client` when one of `signals` arrives, until {@link forgetSignals} is called. */
 export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signals[]): void {
@@ -127,6 +140,6 @@ export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signal
 /** Undoes {@link closeOnSignals}. */
 export function forgetSignals(client: Closable): void {
   for (const watch of ours.watches.values()) {
-    if (watch.clients.delete(client) && watch.clients.size === 0 && !ours.isDraining) watch.end()
+    if (watch.clients.delete(client) && watch.clients.size === 0 && ours.drainingSince === undefined) watch.end()
   }
 }

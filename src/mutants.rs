@@ -30,11 +30,13 @@ pub enum Mutant {
     HandOffsForgotten,
     /// A store reserves the fences of a lease that ran out again.
     ExpiredFencesForgotten,
-    /// Who adopts over a quorum and gives way frees the nodes that it has claimed.
+    /// An heir that gives way or gives up releases its nodes, and does not give them back to the
+    /// ticket.
     ClaimsFreed,
     /// No heir ever gives way to another.
     NoHeirGivesWay,
-    /// An heir has the lease when it has claimed most nodes, although none knows the heir yet.
+    /// An heir has the lease when it has claimed most nodes, although no node has confirmed the
+    /// heir yet.
     ClaimsNotConfirmed,
     /// What a repair brings a node after the lease's release is not released.
     RepairKeptAfterRelease,

@@ -86,8 +86,11 @@ export interface RetryOptions {
 export interface AdoptOptions {
   /** How long the lease lives without renewal from now on. Default: the one it had, or `maxHold` if that is shorter. */
   ttl?: number | undefined
-  /** Ends the call: it rejects with {@link LockAbortedError}, and what was adopted is released, or
-   * over a quorum given back to the ticket. */
+  /**
+   * Ends the call: it rejects with {@link LockAbortedError}, and a lease that was adopted already
+   * is released. Over a quorum, an adoption that has not ended yet gives the lease back to the
+   * ticket instead.
+   */
   signal?: AbortSignal | undefined
   /** Whether the lease is renewed until it is released. Default `true`. */
   autoRenew?: boolean | undefined

@@ -170,11 +170,12 @@ export interface LockClient extends Emitter<LockClientEvents> {
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
-   * @throws {StoreUnavailableError} the store could not be reached for all of `ttl`, or not be used; what may have been
-   * adopted is released, or over a quorum given back to the ticket
-   * @throws {LockAbortedError} `signal` was aborted; if the lease was adopted already it is released, or over a quorum
-   * given back to the ticket
-   * @throws {LockClosedError} the client was closed
+   * @throws {StoreUnavailableError} the store could not be used, or not be reached for all of
+   * `ttl`; a lease that may have been adopted is released, or over a quorum goes back to the ticket
+   * @throws {LockAbortedError} `signal` was aborted; a lease that was adopted already is released.
+   * Over a quorum, an adoption that has not ended yet gives the lease back to the ticket instead.
+   * @throws {LockClosedError} the client was closed; if the lease was adopted already, it is
+   * released, and the ticket is used up
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
    * @example
@@ -392,7 +393,8 @@ export interface LockClientOptions {
    * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
    * for at most `drain` ms. If no other code listens to the signal, the process then ends by it.
    * Only the first process of a container (pid 1) exits with code 128 plus the signal's number
-   * instead. A second signal ends the process at once. Main thread only. Default none.
+   * instead. A second signal ends the process at once, unless it arrives within 500 ms: some parent
+   * processes forward a signal that the process has got already. Main thread only. Default none.
    */
   releaseOnSignal?: NodeJS.Signals[] | undefined
 }

@@ -24,16 +24,22 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
    * if the handler returns a `Response` with a body, until the body was read, was cancelled, or
    * failed, or the request's signal aborts. Use `body` if the body is made under the lock while it
    * is read. It is not the default, because a body that nobody reads holds the lock for ever, and a
-   * slow reader holds it for long. Default `handler`.
+   * slow reader holds it for long. Set `maxHold` with it. Default `handler`.
    *
    * With `body`, the body fails if the lease is lost. The `cancel()` of the body's source must
    * settle only when its work has stopped. If one of several keys is lost, or the client's drain
    * ends, `withRequestLock` waits for a `pull()` that still runs, for one `ttl` at most, before it
    * cancels the source. An abort of the request after that does not shorten the wait. In all other
    * cases, it cancels the source at once. An idle source may begin one more chunk during the wait,
-   * so check `lease.signal` first. An answer to `HEAD` has no body: the body is cancelled when the
-   * handler's promise has settled, the lock is released, and the `Response` is returned without a
-   * body.
+   * so check `lease.signal` first. A copy of the body that nobody reads, made by `clone()` or
+   * `tee()`, keeps its source from being cancelled: then only `maxHold` releases the lock, also if
+   * the request aborts.
+   *
+   * An answer to `HEAD` has no body: when the handler's promise has settled, the `Response` is
+   * returned without a body, the body is cancelled, and the lock is held until the `cancel()` of
+   * its source has settled. If the body is a stream of Node, which another library's `Response`
+   * may have, the wrapped handler destroys it, and rejects with a `TypeError` of code
+   * `ERR_INVALID_ARG_VALUE` unless the request is a `HEAD`.
    */
   until?: 'handler' | 'body' | undefined
   /**

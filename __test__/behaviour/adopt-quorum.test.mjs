@@ -1,5 +1,6 @@
-// Several sites adopt one ticket at the same time over a quorum. Each site is near to one server and far from the others, so
-// each gets its own server first and none has most of them.
+// Several sites adopt one ticket at the same time over a quorum. Each of these sites is near to one
+// server and far from the others. So each site claims its own server first, and no site has most of
+// the servers at first.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -13,7 +14,12 @@ const ROUNDS = Number(process.env.LEASEHOLD_TEST_REPEAT ?? 20)
 const NEAR = 1
 const FAR = 20
 
-/** Starts three servers and `count` sites, each with relays of its own: { servers, sites: [{ locks, relays }] }. */
+/**
+ * Starts three servers and `count` sites. Each site has its own relays to the servers. Site i is
+ * near to server i; a fourth site is far from all of them.
+ *
+ * @returns {{ servers, sites: { locks, relays }[] }}
+ */
 async function startSites(t, count) {
   const servers = await Promise.all([0, 1, 2].map(() => startRedis(t)))
   const sites = []
@@ -28,7 +34,11 @@ async function startSites(t, count) {
   return { servers, sites }
 }
 
-/** Lets all `sites` adopt a fresh ticket at once, and checks that exactly one has the lease and nobody else gets the lock. */
+/**
+ * Lets all `sites` adopt a fresh ticket at the same time. Checks that exactly one site gets the
+ * lease, that the others are told `taken`, and that `stranger` can't acquire the lock. Returns how
+ * long the adoptions took, in ms.
+ */
 async function adoptAtOnce(sites, stranger, round) {
   const key = `round ${round}`
   const lease = await stranger.acquire(key, { wait: 10_000 })
@@ -53,6 +63,7 @@ async function adoptAtOnce(sites, stranger, round) {
   return took
 }
 
+/** Repeats {@link adoptAtOnce} `ROUNDS` times, and reports how long the rounds took. */
 async function repeat(t, sites, stranger) {
   const times = []
   for (let round = 0; round < ROUNDS; round++) times.push(await adoptAtOnce(sites, stranger, round))
@@ -60,18 +71,18 @@ async function repeat(t, sites, stranger) {
   t.diagnostic(`${ROUNDS} rounds, median ${times[ROUNDS >> 1].toFixed(0)} ms, longest ${times.at(-1).toFixed(0)} ms`)
 }
 
-test('three sites adopt one ticket at once: exactly one has the lease', async (t) => {
+test('three sites adopt one ticket at once: exactly one gets the lease', async (t) => {
   const { sites } = await startSites(t, 4)
   await repeat(t, sites.slice(0, 3), sites[3].locks)
 })
 
-test('two sites adopt one ticket at once while a server is down: exactly one has the lease', async (t) => {
+test('two sites adopt one ticket at once while a server is down: exactly one gets the lease', async (t) => {
   const { servers, sites } = await startSites(t, 3)
   await servers[2].kill()
   await repeat(t, sites.slice(0, 2), sites[2].locks)
 })
 
-test('two sites adopt one ticket at once while a server is silent: exactly one has the lease', async (t) => {
+test('two sites adopt one ticket at once while a server is silent: exactly one gets the lease', async (t) => {
   const { sites } = await startSites(t, 3)
   for (const { relays } of sites) relays[2].bar()
   await repeat(t, sites.slice(0, 2), sites[2].locks)

@@ -49,7 +49,8 @@ overStores(
     })
 
     test('--max-hold: leasehold holds the lock until the command has ended', async (t) => {
-      const words = ['--ttl', '300ms', '--max-hold', '1s', '--json']
+      // The second one has to start meanwhile, on a busy machine.
+      const words = ['--ttl', '1s', '--max-hold', '3s', '--json']
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, words })
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
       const { code, stderr } = await contended.first.ended

@@ -2,14 +2,19 @@
 // has ended.
 
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { isThere } from '../support/cli.mjs'
+import { fileURLToPath } from 'node:url'
+import { CLI, isThere, start } from '../support/cli.mjs'
 import { now, until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
-import { startRedis } from '../support/servers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
+
+const DEAD_GUARD = fileURLToPath(new URL('fixtures/dead-guard.cjs', import.meta.url))
+const NO_FILES = fileURLToPath(new URL('fixtures/no-files.cjs', import.meta.url))
 
 const guardOf = ({ pid }) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
 
@@ -70,6 +75,13 @@ overStores(
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
     })
 
+    test('a variable that a shell refuses does not end the guard', async (t) => {
+      const env = { OPTIND: 'no number' }
+      const contended = await contend(t, store.url, store.key(), { clean: 500, env })
+      contended.first.signal('SIGKILL')
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 500)
+    })
+
     test('with its guard: the lock is free after a ttl', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words: ['--ttl', '3s'] })
       process.kill(guardOf(contended.first).pid, 'SIGKILL')
@@ -123,4 +135,55 @@ describe('leasehold run, killed', { timeout: 60_000 }, () => {
       await assertInTurn(t, contended)
     })
   }
+})
+
+describe('leasehold run without its guard', { timeout: 60_000 }, () => {
+  const skip = process.versions.bun ? 'Bun does not hear --require in NODE_OPTIONS' : false
+  /** A variable of this name has the command started without a gate. */
+  const UNGATED = 'a.name=dropped by a shell'
+
+  /** Runs `command` by a leasehold that preloads `file`, and asserts that the lock is free then. */
+  async function runWith(t, file, { ttl = '10s', env = [], command }) {
+    const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+    const given = [...env, `NODE_OPTIONS=--require ${file}`, process.execPath, CLI]
+    const words = ['run', 'k', '-s', store, '--ttl', ttl, '--', ...command]
+    // Few files, so that it does not take long to open them all.
+    const ended = await start(t, 'sh', ['-c', 'ulimit -n 200; exec env "$@"', 'sh', ...given, ...words]).ended
+    const next = await start(t, process.execPath, [CLI, 'run', 'k', '-s', store, '--try', '--', 'true']).ended
+    assert.equal(next.code, 0, next.stderr)
+    return ended
+  }
+
+  for (const [what, env] of [
+    ['behind a gate', []],
+    ['without a gate', [UNGATED]],
+  ]) {
+    for (const [missing, ttl] of [
+      ['leasehold-guard', '10s'],
+      ['successor.js', '1s'],
+    ]) {
+      test(`if ${missing} can't be started, the command ${what} is not run`, { skip }, async (t) => {
+        const file = join(temporaryFolder(t), 'ran')
+        const options = { ttl, env: [...env, `FAILING=${missing}`], command: ['touch', file] }
+        const { code, stderr } = await runWith(t, NO_FILES, options)
+        assert.equal(existsSync(file), false, 'the command ran')
+        assert.equal(code, 71, stderr)
+        assert.match(stderr, /^leasehold: "touch" was not run: .*guard.*\n$/)
+      })
+    }
+  }
+
+  test('if the guard ends before it watches, the command behind a gate is not run', { skip }, async (t) => {
+    const file = join(temporaryFolder(t), 'ran')
+    const { code, stderr } = await runWith(t, DEAD_GUARD, { command: ['touch', file] })
+    assert.equal(existsSync(file), false, 'the command ran')
+    assert.equal(code, 71, stderr)
+    assert.match(stderr, /^leasehold: "touch" was not run: .*guard.* run it again\n$/)
+  })
+
+  test('if the guard ends before it watches, the command without a gate is stopped', { skip }, async (t) => {
+    const { code, stderr } = await runWith(t, DEAD_GUARD, { env: [UNGATED], command: ['sleep', '600'] })
+    assert.equal(code, 71, stderr)
+    assert.match(stderr, /^leasehold: "sleep" was stopped: .*guard.* run it again\n$/)
+  })
 })

@@ -83,7 +83,7 @@ overStores(
 )
 
 describe('leasehold run', { timeout: 120_000 }, () => {
-  test('the command knows the key and the fence, and no more; its output and exit code are ours', async (t) => {
+  test('the command knows the key, the fence and the id of its run, and no more; its output and exit code are ours', async (t) => {
     const store = sqlite(t)
     const env = { LEASEHOLD_URL: store }
     const first = await run(t, ['run', 'a key', '--', 'sh', '-c', 'env | grep ^LEASEHOLD; exit 7'], env)
@@ -92,7 +92,7 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     const lines = first.stdout.trim().split('\n').filter(isOurs).sort()
     const names = lines.map((line) => line.split('=', 1)[0])
     assert.deepEqual([first.code, first.stderr], [7, ''])
-    assert.deepEqual(names, ['LEASEHOLD_FENCE', 'LEASEHOLD_KEY', 'LEASEHOLD_URL'])
+    assert.deepEqual(names, ['LEASEHOLD_FENCE', 'LEASEHOLD_KEY', 'LEASEHOLD_RUN', 'LEASEHOLD_URL'])
     assert.equal(lines[1], 'LEASEHOLD_KEY=a key')
     const fence = Number(/^LEASEHOLD_FENCE=(\d+)$/.exec(lines[0])[1])
     const second = await run(t, ['run', 'a key', '--', 'sh', '-c', 'echo $LEASEHOLD_FENCE; echo oh >&2'], env)
@@ -127,7 +127,7 @@ describe('leasehold run', { timeout: 120_000 }, () => {
       const found = stdout
         .trim()
         .split('\n')
-        .filter((line) => !/^(_|SHLVL|LEASEHOLD_KEY|LEASEHOLD_FENCE|PWD)=/.test(line))
+        .filter((line) => !/^(_|SHLVL|LEASEHOLD_KEY|LEASEHOLD_FENCE|LEASEHOLD_RUN|PWD)=/.test(line))
       assert.deepEqual(found.sort(), env.filter((line) => !line.startsWith('PWD=')).sort())
       assert.equal(stdout.includes('\nPWD='), more.length === 2, stdout)
     }

@@ -4,11 +4,16 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { start } from '../support/cli.mjs'
 import { now, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 
-const { isGoneWithin, isRunning, kill } = createRequire(import.meta.url)('../../dist/cli/target.js')
+const HIDDEN_GROUP = fileURLToPath(new URL('fixtures/hidden-group.mjs', import.meta.url))
+const DIST = fileURLToPath(new URL('../../dist/cli', import.meta.url))
+const require = createRequire(import.meta.url)
+const { statusOf } = require('../../dist/cli/process-table.js')
+const { Target } = require('../../dist/cli/target.js')
 /** Starts a process in its own group, prints its id, and never reaps it. */
 const NEGLIGENT = `
   const { spawn } = require('node:child_process')
@@ -18,26 +23,30 @@ const NEGLIGENT = `
 
 const skip = process.platform === 'linux' ? false : 'only Linux shows which processes are dead'
 
+/** Returns the target that is a process, or all of the session that it leads. */
+const targetOf = (pid, leads) => new Target({ pid, start: statusOf(pid)?.start, leads, run: 'no such run' })
+
 describe('the target of leasehold run', { timeout: 60_000 }, () => {
   test('a process counts as running until it is gone', async (t) => {
     const child = spawn('sleep', ['60'], { detached: true })
-    atEnd(t, () => kill(-child.pid, 'SIGKILL'))
-    for (const target of [child.pid, -child.pid]) assert.equal(isRunning(target), true)
+    const targets = [true, false].map((leads) => targetOf(child.pid, leads))
+    atEnd(t, () => targets[0].kill())
+    for (const target of targets) assert.equal(target.isRunning(), true)
     const begin = now()
-    assert.equal(await isGoneWithin(-child.pid, 100), false)
+    assert.equal(await targets[0].isGoneWithin(100), false)
     assert.ok(now() - begin >= 99)
-    const gone = isGoneWithin(-child.pid, 20_000)
-    kill(-child.pid, 'SIGKILL')
+    const gone = targets[0].isGoneWithin(20_000)
+    targets[0].kill()
     assert.equal(await gone, true)
-    for (const target of [child.pid, -child.pid]) assert.equal(isRunning(target), false)
-    kill(-child.pid, 'SIGKILL')
+    for (const target of targets) assert.equal(target.isRunning(), false)
+    targets[0].kill()
   })
 
   test('a zombie does not count as running, though a signal reaches it', { skip }, async (t) => {
     const parent = start(t, process.execPath, ['-e', NEGLIGENT, 'exit 0'])
     const pid = Number((await parent.says(/(\d+)\n/))[1])
-    await until('the process to be dead', () => !isRunning(pid))
-    assert.equal(isRunning(-pid), false)
+    await until('the process to be dead', () => !targetOf(pid, false).isRunning())
+    assert.equal(targetOf(pid, true).isRunning(), false)
     for (const target of [pid, -pid]) assert.equal(process.kill(target, 0), true)
   })
 
@@ -46,11 +55,33 @@ describe('the target of leasehold run', { timeout: 60_000 }, () => {
   }, async (t) => {
     const parent = start(t, process.execPath, ['-e', NEGLIGENT, 'sleep 60 & exit 0'])
     const pid = Number((await parent.says(/(\d+)\n/))[1])
-    atEnd(t, () => kill(-pid, 'SIGKILL'))
-    await until('the process to be dead', () => !isRunning(pid))
-    assert.equal(isRunning(-pid), true)
-    kill(-pid, 'SIGKILL')
-    assert.equal(await isGoneWithin(-pid, 20_000), true)
+    const target = targetOf(pid, true)
+    atEnd(t, () => target.kill())
+    await until('the process to be dead', () => statusOf(pid).dead)
+    assert.equal(target.isRunning(), true)
+    target.kill()
+    assert.equal(await target.isGoneWithin(20_000), true)
     assert.equal(process.kill(-pid, 0), true)
+  })
+
+  test('it kills what starts processes as fast as it can', { skip }, async (t) => {
+    const fork = 'while :; do setsid sh -c "sleep 0.02; sleep 60" & sleep 0.01; done'
+    const child = spawn('sh', ['-c', fork], { detached: true, env: { ...process.env, LEASEHOLD_RUN: 'forks' } })
+    const target = new Target({ pid: child.pid, start: statusOf(child.pid)?.start, leads: true, run: 'forks' })
+    atEnd(t, () => target.kill())
+    await until('many processes', () => target.look().length > 10)
+    assert.equal(await target.isKilledWithin(20_000), true)
+    assert.deepEqual(target.look(), [])
+  })
+
+  const isRoot = process.platform === 'linux' && process.getuid() === 0
+  test('where /proc hides the processes of other users, a hidden one keeps its group running', {
+    skip: isRoot ? false : 'only root can mount /proc and start processes of two users',
+  }, async (t) => {
+    const script = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    const words = ['-m', 'sh', '-c', script, 'sh', process.execPath, HIDDEN_GROUP, '65534', DIST]
+    const checked = await start(t, 'unshare', words).ended
+    if (/unshare|mount|setpriv/.test(checked.stderr)) t.skip(checked.stderr)
+    else assert.deepEqual([checked.stdout, checked.stderr], ['hides true, runs true\n', ''])
   })
 })

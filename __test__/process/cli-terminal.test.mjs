@@ -5,7 +5,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
-import { isThere, leasehold } from '../support/cli.mjs'
+import { CLI, isThere, leasehold } from '../support/cli.mjs'
 import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
@@ -18,6 +18,10 @@ function open(t) {
   const locks = createLockClient({ store, name: 'the test' })
   atEnd(t, () => locks.close())
   return { locks, folder, env: { LEASEHOLD_URL: store } }
+}
+
+function kill(pid) {
+  if (isThere(pid)) process.kill(pid, 'SIGKILL')
 }
 
 const skip = process.platform === 'win32' && 'Windows has no such terminals'
@@ -66,6 +70,36 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     watching.type(CTRL_C)
     const { code, signal } = await within('its end', watching.ended)
     assert.deepEqual([code, signal], [0, null])
+  })
+
+  test('run: a nested leasehold that is killed: the lock stays held until its command is gone, too', {
+    skip: process.platform !== 'linux' && 'other systems do not show the processes of a command',
+  }, async (t) => {
+    const { locks, env } = open(t)
+    const command = "trap '' TERM; echo $$ ready; while :; do sleep 0.05; done"
+    const inner = [process.execPath, CLI, 'run', 'inner', '--grace', '20s', '--', 'sh', '-c', command]
+    const words = ['run', 'outer', '--ttl', '500ms', '--max-hold', '1s', '--grace', '500ms', '--', ...inner]
+    const running = onTerminal(t, words, env)
+    const [, pid] = await running.says(/(\d+) ready/)
+    atEnd(t, () => kill(Number(pid)))
+    const lease = await locks.acquire('outer')
+    assert.ok(!isThere(Number(pid)))
+    await lease.release()
+  })
+
+  test('run: Ctrl-C ends the command at once: the lock stays held until what it started is gone, too', {
+    skip: process.platform !== 'linux' && 'other systems do not show the processes of a command',
+  }, async (t) => {
+    const { locks, env } = open(t)
+    const job = 'trap "" INT TERM; echo $$ ready; while :; do sleep 0.05; done'
+    const command = ['sh', '-c', '"$@" & wait', 'sh', 'sh', '-c', job]
+    const running = onTerminal(t, ['run', 'k', '--grace', '500ms', '--', ...command], env)
+    const [, pid] = await running.says(/(\d+) ready/)
+    atEnd(t, () => kill(Number(pid)))
+    running.type(CTRL_C)
+    const lease = await locks.acquire('k')
+    assert.ok(!isThere(Number(pid)))
+    await lease.release()
   })
 
   test('run: a terminal that is closed does not end a command that bears it, nor keep us from releasing', async (t) => {

@@ -14,4 +14,24 @@ describe('fake clocks', { timeout: 60_000 }, () => {
       assert.deepEqual(await within('the end of the process', child.ended, 10_000), { code: 0, signal: null })
     })
   }
+
+  const WAIT = 500
+  for (const [what, jump] of [
+    ['stands still', 0],
+    ['jumps', 3_600_000],
+    ['jumps back', -3_600_000],
+  ]) {
+    test(`a performance.now() that ${what} changes neither \`wait\` nor the durations that are published`, async (t) => {
+      const child = startChild(t, 'fake-performance.mjs', { store: await openStore('memory', t), wait: WAIT, jump })
+      for (const event of ['several', 'retry']) {
+        const { ms, error } = await child.next(event, 20_000)
+        assert.equal(error?.code, 'ERR_LOCK_TIMEOUT', event)
+        assert.ok(ms >= WAIT - 1 && ms < 1.6 * WAIT, `${event}: the wait of ${WAIT} ms took ${ms} ms`)
+      }
+      const { duration, held } = await child.next('told', 20_000)
+      assert.ok(duration >= WAIT - 1 && duration < 1.6 * WAIT, `the duration of a call: ${duration} ms`)
+      assert.ok(held >= WAIT && held < 20_000, `the time that a lease was held: ${held} ms`)
+      assert.deepEqual(await within('the end of the process', child.ended, 10_000), { code: 0, signal: null })
+    })
+  }
 })

@@ -3,14 +3,13 @@
 import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:http'
 
-/**
- * Errors that say that a server has not taken a request: its port or the kept connection is closed.
- */
-const NOT_TAKEN = ['ECONNREFUSED', 'ECONNRESET']
+/** How long a connection may be idle, in ms. The servers' limit must be longer, as with any balancer. */
+const IDLE = 200
 
 export class Balancer {
-  #agent = new Agent({ keepAlive: true, maxSockets: Infinity })
+  #agent = new Agent({ keepAlive: true, maxSockets: Infinity, timeout: IDLE })
   #next = 0
+  #resendsAll
   /**
    * Identifies the servers of this balancer, in the header `x-servers`. A server of another test
    * may get the port of a server that has ended. That server answers 503, because its id differs.
@@ -20,6 +19,14 @@ export class Balancer {
   ports = []
   /** The requests that were sent again, and why. */
   again = []
+
+  /**
+   * @param options `resendsAll`: sends a request again also if its kept connection was reset. A
+   * balancer must not do that with a POST, because the server may have begun to serve it.
+   */
+  constructor({ resendsAll = false } = {}) {
+    this.#resendsAll = resendsAll
+  }
 
   /**
    * Resolves with the answer of any server to a POST of `path`: { status, body, tries }. Rejects if
@@ -36,7 +43,7 @@ export class Balancer {
         if (answer.status !== 503) return { ...answer, tries }
         last = new Error('503')
       } catch (error) {
-        if (!NOT_TAKEN.includes(error.code)) throw error
+        if (!this.#isNotTaken(error)) throw error
         last = error
       }
       this.again.push({ path, port, why: last.code ?? last.message })
@@ -49,7 +56,7 @@ export class Balancer {
     return new Promise((resolve, reject) => {
       const headers = { 'x-servers': this.servers }
       const sent = request({ host: '127.0.0.1', port, path, method: 'POST', headers, agent: this.#agent })
-      sent.on('error', reject)
+      sent.on('error', (error) => reject(Object.assign(error, { isKept: sent.reusedSocket })))
       sent.on('response', (response) => {
         const parts = []
         response.on('data', (part) => parts.push(part))
@@ -60,6 +67,14 @@ export class Balancer {
       })
       sent.end()
     })
+  }
+
+  /**
+   * Returns whether the error says that the server has not taken the request: the server closed its
+   * port before it accepted the connection.
+   */
+  #isNotTaken({ code, isKept }) {
+    return code === 'ECONNREFUSED' || (code === 'ECONNRESET' && (!isKept || this.#resendsAll))
   }
 
   close() {

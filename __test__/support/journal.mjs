@@ -45,6 +45,11 @@ export class Journal {
     return until(`${name} to ${what}`, find, 30_000)
   }
 
+  /** Returns how often `name` wrote a line of that kind. */
+  count(name, what) {
+    return this.#lines().filter((line) => line.name === name && line.what === what).length
+  }
+
   /** Returns when `name` began and ended, as far as that is known. */
   span(name) {
     const lines = this.#lines().filter((line) => line.name === name)

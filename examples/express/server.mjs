@@ -65,16 +65,18 @@ const server = app.listen(config.port, (error) => {
   console.log(`Express server started at http://localhost:${server.address().port}`, { workerId })
   worker.start()
 })
+// Idle connections delay the shutdown for this long.
+server.keepAliveTimeout = 1_000
 
 /**
- * Answers the requests in flight, ends the current job, then releases the locks. A second signal
+ * Answers the requests in flight and ends the current job, then releases the locks. A second signal
  * ends the process at once.
  */
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
-  await closeServer(server)
-  await worker.stop()
+  // No request depends on the worker, so another server may go on with the jobs at once.
+  await Promise.all([closeServer(server), worker.stop()])
   await locks.close()
   await jobs.close()
 }

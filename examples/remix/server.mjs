@@ -28,6 +28,8 @@ const live = new Live(state)
 
 const app = express()
 const server = createServer(app)
+// Idle connections delay the shutdown for this long.
+server.keepAliveTimeout = 1_000
 app.disable('x-powered-by')
 
 const inHere = (path) => fileURLToPath(new URL(path, import.meta.url))
@@ -57,14 +59,14 @@ server.listen(config.port, () => {
 })
 
 /**
- * Answers the requests in flight, ends the current job, then releases the locks. A second signal
+ * Answers the requests in flight and ends the current job, then releases the locks. A second signal
  * ends the process at once.
  */
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
-  await Promise.all([closeServer(server), vite?.close()])
-  await worker.stop()
+  // No request depends on the worker, so another server may go on with the jobs at once.
+  await Promise.all([closeServer(server), vite?.close(), worker.stop()])
   await locks.close()
   await jobs.close()
 }

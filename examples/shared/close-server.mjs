@@ -1,8 +1,17 @@
 // The first step of a shutdown.
 
-/** Stops taking requests. Resolves when the server has answered the requests in flight. */
-export async function closeServer(server) {
+/**
+ * Stops taking requests. Resolves when the server has answered the requests in flight and all
+ * connections are closed. After `limit` ms, it destroys the connections that are still open. If
+ * `limit` is shorter than two of the longest requests and `keepAliveTimeout`, it may cut off a
+ * request. If it is longer, a client that sends nothing delays the shutdown for longer.
+ */
+export async function closeServer(server, limit = 10_000) {
   // Each open connection closes after its next request.
   server.prependListener('request', (_request, response) => response.setHeader('connection', 'close'))
+  // Otherwise close() resets idle connections, even if a request has just arrived on one of them.
+  server.closeIdleConnections = () => {}
+  // A client may connect and send nothing.
+  setTimeout(() => server.closeAllConnections(), limit).unref()
   await new Promise((closed) => server.close(closed))
 }

@@ -1,13 +1,16 @@
-// The command that runs while the lock is held: a process, and, where there is no terminal, its group.
+// The command that runs while the lock is held: a process, and all that it starts.
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { constants } from 'node:os'
 import { whyNot } from './executable'
 import { CliError, Exit } from './exits'
 import { gateOf, isGated, openGate, SHELL } from './gate'
 import { Guard, type Held } from './guard'
-import { isGoneWithin, kill } from './target'
+import { MARK, newMark } from './mark'
+import { statusOf } from './process-table'
+import { Target } from './target'
 
 /** How it ended: one of the two. */
 export interface End {
@@ -35,50 +38,58 @@ const ON_WINDOWS = process.platform === 'win32'
 export class Child {
   readonly #process: ChildProcess
   readonly #guard: Guard | undefined
+  /** What has to be gone; `undefined` if the command could not be started. */
+  readonly #target: Target | undefined
   readonly #onTerminal: boolean
   readonly #grace: number
   readonly #listeners: [NodeJS.Signals, () => void][] = []
   #killer: NodeJS.Timeout | undefined
-  #stopped = false
+  /** When the command is killed that {@link stop} has asked to end. */
+  #killAt: number | undefined
   /** Whether a signal was passed on that asks the command to end. */
   #asked = false
+  /** Why the command can't run, though it was started. */
+  #unguarded: CliError | undefined
   #over = false
   /** Resolves when it is guarded and runs; not at all if it could not be started. */
   readonly started: Promise<void>
   /**
-   * Resolves when the command is gone. If it did not end by itself and has a process group of its
-   * own, resolves when the whole group is gone. Rejects with a {@link CliError} if the command
-   * could not be started.
+   * Resolves when the command is gone. If it did not end by itself, resolves when all that it
+   * started is gone, too. Rejects with a {@link CliError} if the command could not be started.
    */
   readonly ended: Promise<End>
 
-  /** @throws {CliError} if there is no such command, or it can't be run. */
+  /** @throws {CliError} if there is no such command, or it can't be run, or has no guard. */
   constructor(command: readonly string[], env: NodeJS.ProcessEnv, held: Held) {
     this.#grace = held.grace
     const [file = '', ...args] = command
     const code = ON_WINDOWS ? undefined : whyNot(file, env)
     if (code !== undefined) throw notStarted(file, code, 'it is no file, or none that may be executed')
     // One that may read from the terminal has to stay in the terminal's foreground, which is our group. Elsewhere it gets
-    // a group of its own, so that all of it can be ended.
+    // a session and a group of its own, so that all of it can be ended.
     this.#onTerminal = [0, 1, 2].some((fd) => isTerminal(fd))
-    const detached = !this.#onTerminal && !ON_WINDOWS
+    const leads = !this.#onTerminal && !ON_WINDOWS
+    this.#guard = ON_WINDOWS || !existsSync(SHELL) ? undefined : guardOf(file, held)
     // Before there is anything to end: a signal that comes while it starts would else end us alone.
     for (const signal of PASSED) this.#listen(signal)
-    this.#guard = ON_WINDOWS ? undefined : new Guard(held)
-    const options = { env, detached, windowsHide: true }
-    const gated = isGated(file, env)
+    const { run, mark } = newMark(env[MARK])
+    const marked = { ...env, [MARK]: mark }
+    const options = { env: marked, detached: leads, windowsHide: true }
+    const gated = isGated(file, marked)
     this.#process = gated
-      ? spawn(SHELL, gateOf(command, env), { ...options, stdio: ['inherit', 'inherit', 'inherit', 'pipe'] })
+      ? spawn(SHELL, gateOf(command, marked), { ...options, stdio: ['inherit', 'inherit', 'inherit', 'pipe'] })
       : spawn(file, args, { ...options, stdio: 'inherit' })
     const { pid } = this.#process
+    const id = pid === undefined ? undefined : { pid, start: statusOf(pid)?.start, leads, run }
+    this.#target = id && new Target(id)
     this.started = new Promise((resolve) => {
-      if (pid === undefined) return
+      if (id === undefined) return
       const watched = () => {
         if (gated) openGate(this.#process.stdio[3] as Socket)
         resolve()
       }
       if (this.#guard === undefined) watched()
-      else this.#guard.watch(detached ? -pid : pid, watched)
+      else this.#guard.watch(id).then((watches) => (watches ? watched() : this.#refuse(file, gated)))
     })
     this.ended = new Promise<End>((resolve, reject) => {
       this.#process.once('error', (error: NodeJS.ErrnoException) => {
@@ -87,9 +98,10 @@ export class Child {
         reject(notStarted(file, error.code, error.message))
       })
       this.#process.once('exit', (code, signal) => {
-        this.#groupGone(signal !== null).then(() => {
+        this.#restGone(signal !== null).then(() => {
           this.#end()
-          resolve({ code, signal })
+          if (this.#unguarded) reject(this.#unguarded)
+          else resolve({ code, signal })
         })
       })
     })
@@ -100,18 +112,28 @@ export class Child {
     return this.#process.pid
   }
 
-  /** Ends the command: sends SIGTERM, and SIGKILL if the command still runs after its grace. */
+  /** Ends the command: sends SIGTERM, and SIGKILL if any of it still runs after its grace. */
   stop(): void {
-    if (this.#over || this.#stopped) return
-    this.#stopped = true
+    if (this.#over || this.#killAt !== undefined) return
+    this.#killAt = performance.now() + this.#grace
     if (this.#grace === 0) {
-      this.#signal('SIGKILL')
+      this.#target?.kill()
       return
     }
+    // Before the signal: what the command has started is found by its parent, as long as that is there.
+    const members = this.#target?.look() ?? []
     this.#signal('SIGTERM')
     // One that is stopped takes its SIGTERM only when it goes on.
     if (!ON_WINDOWS) this.#signal('SIGCONT')
-    this.#killer = setTimeout(() => this.#signal('SIGKILL'), this.#grace)
+    this.#target?.endOthers(members)
+    this.#killer = setTimeout(() => this.#target?.kill(), this.#grace)
+  }
+
+  /** Ends a command that its guard does not watch over. Behind a gate, it has not begun. */
+  #refuse(file: string, gated: boolean): void {
+    if (this.#over) return
+    this.#unguarded = unguarded(file, gated ? 'was not run' : 'was stopped', 'has ended; run it again')
+    this.stop()
   }
 
   #listen(signal: NodeJS.Signals): void {
@@ -129,26 +151,32 @@ export class Child {
   }
 
   #signal(signal: NodeJS.Signals): void {
-    const { pid } = this.#process
-    if (pid === undefined || this.#over) return
-    kill(this.#onTerminal || ON_WINDOWS ? pid : -pid, signal)
+    if (!this.#over) this.#target?.signal(signal)
   }
 
   /**
-   * Resolves when the group of the ended command is gone. If the command ended by itself, resolves
-   * at once: it left the other processes behind on purpose. If a signal ended it or asked it to
-   * end, the others have the grace to end, too, and are then killed. After stop(), they are killed
-   * at once.
+   * Resolves when all that the ended command has started is gone. If the command ended by itself,
+   * resolves at once: it left the other processes behind on purpose. If a signal ended it or asked
+   * it to end, the others have the grace to end, too, and are then killed. After stop(), they have
+   * the rest of its grace.
    */
-  async #groupGone(bySignal: boolean): Promise<void> {
-    const { pid } = this.#process
-    if (pid === undefined || this.#onTerminal || ON_WINDOWS) return
-    if (!this.#stopped) {
+  async #restGone(bySignal: boolean): Promise<void> {
+    const target = this.#target
+    if (target === undefined || ON_WINDOWS) return
+    if (this.#killAt === undefined) {
       if (!this.#asked && !bySignal) return
-      if (await isGoneWithin(-pid, this.#grace)) return
+      if (this.#grace > 0) this.#endRest(target)
     }
-    kill(-pid, 'SIGKILL')
-    await isGoneWithin(-pid, KILLED_WITHIN)
+    const killAt = this.#killAt ?? performance.now() + this.#grace
+    if (await target.isGoneWithin(Math.max(0, killAt - performance.now()))) return
+    await target.isKilledWithin(KILLED_WITHIN)
+  }
+
+  /** Asks those to end that had no part in the signal that has ended the command. */
+  #endRest(target: Target): void {
+    // A terminal sends its signals to its whole foreground, which is our group.
+    const reached = this.#onTerminal && !this.#asked ? statusOf(process.pid)?.group : undefined
+    target.endOthers(target.look(), (member) => member.group === reached)
   }
 
   #end(): void {
@@ -157,6 +185,20 @@ export class Child {
     for (const [signal, pass] of this.#listeners) process.off(signal, pass)
     this.#guard?.dismiss()
   }
+}
+
+function guardOf(file: string, held: Held): Guard {
+  try {
+    return new Guard(held)
+  } catch (error) {
+    const why = `${(error as Error).message}. See that enough processes and files may be open`
+    throw unguarded(file, 'was not run', `can't be started: ${why}`)
+  }
+}
+
+function unguarded(file: string, what: string, why: string): CliError {
+  const guard = 'its guard, which stops it if leasehold is killed,'
+  return new CliError(Exit.System, `${JSON.stringify(file)} ${what}: ${guard} ${why}`)
 }
 
 function isTerminal(fd: number): boolean {

@@ -20,6 +20,11 @@ exec "$@"
 /** Those that a shell reads or changes itself, whatever they were meant for. */
 const SHELLS = /^(IFS|OPTIND|OPTARG|OPTERR|PPID|LINENO|PS[0-9]|ENV|SHELLOPTS|BASH.*|POSIXLY_CORRECT|DYLD_.*)$/
 
+/** Returns `env` without what a shell would read or change: a bad OPTIND, for one, ends it. */
+export function forShell(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !SHELLS.test(name)))
+}
+
 /** Whether the command can be started behind a gate, and finds there what it would find without. */
 export function isGated(file: string, env: NodeJS.ProcessEnv): boolean {
   if (process.platform === 'win32' || !existsSync(SHELL)) return false

@@ -10,10 +10,12 @@
 // The shell itself ends the command, so that this depends on no other program. It starts a second
 // process, the successor (successor.ts), to renew and release the lock. Node takes a moment to
 // start. If the lock could run out meanwhile, the successor starts with the command and reads from
-// its own pipe.
+// its own pipe. The shell finds the processes of the command's session; the successor finds all.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { SHELL } from './gate'
+import { forShell, SHELL } from './gate'
+import { UNMARKED } from './mark'
+import type { CommandId } from './members'
 import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeover'
 
 /**
@@ -24,27 +26,45 @@ import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeove
 const SHORT_TTL = 3_000
 
 // $1 is the number of seconds between SIGTERM and SIGKILL, $2 the directory to start the successor
-// in. The successor's command line follows. The target is a process or, with a minus, a group. The
-// takeover is empty if the successor already runs. The script unsets both variables first: a
-// variable that was in the environment would otherwise export the secrets.
+// in. The successor's command line follows. The target is a process or, with a minus, a group that
+// leads a session. The takeover is empty if the successor already runs. The script unsets these
+// variables first: a variable that was in the environment would otherwise export the secrets.
+//
+// others sends signal $1 to the processes of the session that are in other groups, and fails if
+// there are none. It needs /proc.
 const SCRIPT = `
 trap '' HUP INT QUIT TERM PIPE
 left=$1 folder=$2
 shift 2
-unset target takeover
+unset target takeover session line stat pid
+others() {
+  set -- "$1" 1
+  [ -n "$session" ] || return 1
+  for stat in /proc/[0-9]*/stat; do
+    line=
+    read -r line <"$stat" || continue
+    pid=\${stat#/proc/}
+    is_other \${line##*) } && kill -s "$1" -- "\${pid%/stat}" && set -- "$1" 0
+  done
+  return "$2"
+} 2>/dev/null
+is_other() { [ "$4" = "$session" ] && [ "$3" != "$session" ] && [ "$1" != Z ]; }
 read -r target && read -r takeover || exit 0
 echo watching
 if read -r _; then exit 0; fi
-kill -s TERM -- "$target" 2>/dev/null
-there=$?
+case $target in -*) session=\${target#-} ;; esac
+there=1
+kill -s TERM -- "$target" 2>/dev/null && there=0
 if [ -n "$takeover" ]; then echo "$takeover" | (cd -- "$folder"; exec "$@") >/dev/null 2>&1 & fi
+others TERM && there=0
 [ "$there" -eq 0 ] || exit 0
-while [ "$left" -gt 0 ] && kill -s 0 -- "$target" 2>/dev/null; do sleep 1; left=$((left - 1)); done
+while [ "$left" -gt 0 ] && { kill -s 0 -- "$target" 2>/dev/null || others 0; }; do sleep 1; left=$((left - 1)); done
 kill -s KILL -- "$target" 2>/dev/null
+others KILL
 `
 
-/** A takeover whose target is not known yet. */
-export type Held = Omit<Takeover, 'target'>
+/** A takeover whose command has not been started yet. */
+export type Held = Omit<Takeover, 'command'>
 
 export class Guard {
   readonly #held: Held
@@ -52,7 +72,10 @@ export class Guard {
   readonly #successor: ChildProcess | undefined
 
   /**
-   * Starts the guard before the command, so that the command does not wait for it. Not for Windows.
+   * Starts the guard before the command, so that the command does not wait for it. Not for Windows,
+   * and not without {@link SHELL}.
+   *
+   * @throws if the system can't start the guard.
    */
   constructor(held: Held) {
     this.#held = held
@@ -60,22 +83,28 @@ export class Guard {
     const shown = [String(Math.ceil(held.grace / 1_000)), workingFolder(), file, ...args]
     // In the root directory, so that the shell keeps no other directory in use.
     this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], 'pipe', '/')
-    this.#successor = held.ticket.ttl < SHORT_TTL ? standBy(file, args, 'ignore') : undefined
+    try {
+      this.#successor = held.ticket.ttl < SHORT_TTL ? standBy(file, args, 'ignore') : undefined
+    } catch (error) {
+      this.#shell.stdin?.end()
+      throw error
+    }
   }
 
-  /** Watches over the process, or, if it is negative, the process group. `watching` is called when nothing can prevent that. */
-  watch(target: number, watching: () => void): void {
-    const takeover = encodeTakeover({ ...this.#held, target })
+  /** Resolves with true when nothing can prevent that the guard watches over the command; with false if it does not. */
+  watch(command: CommandId): Promise<boolean> {
+    const takeover = encodeTakeover({ ...this.#held, command })
     this.#successor?.stdin?.write(`${takeover}\n`)
     const { stdin, stdout } = this.#shell
-    // Where there is no guard, there is nothing to wait for.
-    if (!stdin || !stdout) {
-      watching()
-      return
-    }
-    stdout.once('data', () => stdout.destroy())
-    stdout.once('close', watching)
-    stdin.write(`${target}\n${this.#successor === undefined ? takeover : ''}\n`)
+    const { pid, leads } = command
+    stdin?.write(`${leads ? -pid : pid}\n${this.#successor === undefined ? takeover : ''}\n`)
+    return new Promise((resolve) => {
+      stdout?.once('data', () => {
+        stdout.destroy()
+        resolve(true)
+      })
+      stdout?.once('close', () => resolve(false))
+    })
   }
 
   /** The command is over: there is nothing to guard any more. */
@@ -101,9 +130,11 @@ function standBy(file: string, args: string[], stdout: 'pipe' | 'ignore', cwd?: 
     // Neither in the group that the guard ends, nor in the one that a terminal interrupts.
     detached: true,
     cwd,
+    // If this process is the command of another leasehold, that one must not stop the guard with it.
+    env: { ...forShell(process.env), ...UNMARKED },
   })
-  // If the process can't be started, there is no guard.
   started.on('error', () => {})
+  if (started.pid === undefined) throw new Error(`the system could not start ${file}`)
   started.stdin?.on('error', () => {})
   started.stdout?.on('error', () => {})
   started.unref()

@@ -1,6 +1,6 @@
 // The successor: if `leasehold run` is killed (SIGKILL, out of memory), it takes the lock over and
-// holds it until the command has ended. It sends no SIGTERM: the guard (guard.ts) ends the command,
-// without Node.
+// holds it until the command has ended. The guard (guard.ts) ends the command without Node, as far
+// as a shell can find its processes. The successor finds and ends the others.
 //
 // The first line of its standard input says what to take over (takeover.ts). A second line says
 // that there is nothing to do. If the input ends without a second line, leasehold is gone. The
@@ -9,15 +9,8 @@
 import { createInterface } from 'node:readline'
 import { LockClient } from '../client'
 import { decodeTakeover, OVER, type Takeover } from './takeover'
-import { isGoneWithin, kill } from './target'
+import { Target } from './target'
 
-/**
- * How much longer than `grace` the successor holds the lock at most, in ms. The guard rounds to
- * whole seconds, and a killed process takes a moment to go. If this is larger, a command that no
- * signal ends keeps the lock for longer; if it is smaller, a busy machine releases the lock too
- * early.
- */
-const MARGIN = 5_000
 /**
  * How long the successor waits for the end of a command that it killed, in ms. If this is larger, a
  * process that can't be killed keeps its lock for longer. If it is smaller, a busy machine releases
@@ -25,20 +18,23 @@ const MARGIN = 5_000
  */
 const KILLED_WITHIN = 2_000
 
-async function hold(locks: LockClient, { ticket, grace, target }: Takeover): Promise<void> {
-  const end = performance.now() + grace + MARGIN
+async function hold(locks: LockClient, { ticket, grace, command }: Takeover): Promise<void> {
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const asked = { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 }
+  const ended = end(new Target(command), grace)
   // If this fails, the lease is lost. The command goes on for the rest of its grace, as after any
   // loss.
-  const lease = await acquirer.adopt(ticket, asked)
-  const isGone = await isGoneWithin(target, Math.max(0, end - performance.now()))
-  // The guard kills the command when `grace` is over, unless the guard was killed, too.
-  if (!isGone) {
-    kill(target, 'SIGKILL')
-    await isGoneWithin(target, KILLED_WITHIN)
-  }
-  await lease.release()
+  const lease = await acquirer.adopt(ticket, asked).catch(() => undefined)
+  await ended
+  await lease?.release()
+}
+
+/** Resolves when the command has ended, or can't be killed. */
+async function end(target: Target, grace: number): Promise<void> {
+  // The guard has sent SIGTERM to the whole session, if the command leads one.
+  if (grace > 0) target.endOthers(target.look(), (member) => target.leadsSessionOf(member))
+  if (await target.isGoneWithin(grace)) return
+  await target.isKilledWithin(KILLED_WITHIN)
 }
 
 async function main(): Promise<void> {

@@ -4,6 +4,7 @@
 import { join } from 'node:path'
 import type * as api from '../../index'
 import type { Ticket } from '../ticket'
+import type { CommandId } from './members'
 
 /** Contains secrets: the ticket and the store's password. So it only goes through pipes. */
 export interface Takeover {
@@ -11,8 +12,8 @@ export interface Takeover {
   readonly ticket: Ticket
   /** The time from SIGTERM to SIGKILL, in ms. */
   readonly grace: number
-  /** The process, or the group if it is negative, whose end frees the lock. */
-  readonly target: number
+  /** The command whose end frees the lock. */
+  readonly command: CommandId
 }
 
 /**

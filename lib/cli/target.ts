@@ -1,77 +1,134 @@
-// Finds out whether a process, or any process of a group, still runs. The system notifies a process
-// only of the end of its own children, so this polls.
+// What has to be gone before the lock is free: all processes of a command. On Linux these are its
+// members (members.ts), elsewhere its process group, or the one process if it has no group of its
+// own.
+//
+// The system notifies a process only of the end of its own children, so this polls.
 
-import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { type CommandId, type Member, membersOf } from './members'
+import { hidesProcesses, ProcessTable, statusOf } from './process-table'
 
-const POLL = 25
+/**
+ * The time between two looks, in ms. It is {@link REST} times as long as a look, within these bounds:
+ * a machine with thousands of processes has to spend its time otherwise. If these are larger, the
+ * lock is free later; if they are smaller, the wait takes more of a processor.
+ */
+const [LEAST, MOST] = [25, 200]
+const REST = 4
 
-/** Returns whether the process `target` runs or, if it is negative, a process of that group. */
-export function isRunning(target: number): boolean {
+export class Target {
+  readonly #command: CommandId
+  readonly #table: ProcessTable
+  /** All that were seen, as long as they are there. */
+  #members: readonly Member[] = []
+  /** Whether the last look found /proc. */
+  #sees = false
+
+  constructor(command: CommandId) {
+    this.#command = command
+    this.#table = new ProcessTable(command.run)
+  }
+
+  /** Looks for all members. From here on they stay members, also without their parent. */
+  look(): readonly Member[] {
+    const all = this.#table.look()
+    this.#sees = all !== undefined
+    if (all !== undefined) this.#members = membersOf(all, this.#command, this.#members)
+    return this.#members.filter((member) => !member.dead)
+  }
+
+  isRunning(): boolean {
+    // The list of processes is no snapshot: while it is read, a member that it contains may start
+    // one that it does not, and end.
+    if (this.look().length > 0 || this.look().length > 0) return true
+    const { pid, leads } = this.#command
+    if (!this.#sees) return answers(leads ? -pid : pid)
+    if (!hidesProcesses()) return false
+    // Zombies answer, too. Here nobody knows whether anything else does.
+    return leads ? answers(-pid) : statusOf(pid) === undefined && answers(pid)
+  }
+
+  /**
+   * Waits until nothing of the target runs, for at most `limit` ms. Resolves with whether it is gone.
+   */
+  isGoneWithin(limit: number): Promise<boolean> {
+    return this.#gone(limit, () => {})
+  }
+
+  /** The same, and kills what runs, and what that starts meanwhile. */
+  isKilledWithin(limit: number): Promise<boolean> {
+    return this.#gone(limit, () => this.#killMembers())
+  }
+
+  /** Kills all of it (SIGKILL). */
+  kill(): void {
+    this.look()
+    this.#killMembers()
+  }
+
+  /** Sends a signal to the command: to its process group, or, if it has none, to the one process. */
+  signal(signal: NodeJS.Signals): void {
+    const { pid, start, leads } = this.#command
+    if (leads) send(-pid, signal)
+    else if (start === undefined || statusOf(pid)?.start === start) send(pid, signal)
+  }
+
+  /** Returns whether the member is in the session that the command was given, if it was given one. */
+  leadsSessionOf({ session }: Member): boolean {
+    return this.#command.leads && session === this.#command.pid
+  }
+
+  /**
+   * Asks those of `members` to end that a signal to the command does not reach, where `isReached`
+   * tells of more. A nested leasehold asks its own.
+   */
+  endOthers(members: readonly Member[], isReached: (member: Member) => boolean = () => false): void {
+    const { pid, leads } = this.#command
+    for (const member of members) {
+      if (member.nested || member.pid === pid || (leads && member.group === pid) || isReached(member)) continue
+      // One that is stopped takes its SIGTERM only when it goes on.
+      for (const signal of ['SIGTERM', 'SIGCONT'] as const) signalMember(member, signal)
+    }
+  }
+
+  #killMembers(): void {
+    this.signal('SIGKILL')
+    for (const member of this.#members) if (!member.dead) signalMember(member, 'SIGKILL')
+  }
+
+  async #gone(limit: number, meanwhile: () => void): Promise<boolean> {
+    const end = performance.now() + limit
+    for (;;) {
+      const start = performance.now()
+      if (!this.isRunning()) return true
+      meanwhile()
+      const now = performance.now()
+      if (now >= end) return false
+      await sleep(Math.min(Math.max(LEAST, REST * (now - start)), MOST, end - now))
+    }
+  }
+}
+
+function signalMember({ pid, start }: Member, signal: NodeJS.Signals): void {
+  // By now, another process may have its id.
+  if (statusOf(pid)?.start === start) send(pid, signal)
+}
+
+/** Returns whether a signal would reach the process or, if the number is negative, its group. */
+function answers(target: number): boolean {
   try {
     process.kill(target, 0)
+    return true
   } catch (error) {
     // It may belong to another user.
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
-  return process.platform !== 'linux' || !isDead(target)
 }
 
-/**
- * Waits until the target has stopped running, for at most `limit` ms. Resolves with whether it is
- * gone.
- */
-export async function isGoneWithin(target: number, limit: number): Promise<boolean> {
-  const end = performance.now() + limit
-  while (isRunning(target)) {
-    const left = end - performance.now()
-    if (left <= 0) return false
-    await sleep(Math.min(POLL, left))
-  }
-  return true
-}
-
-export function kill(target: number, signal: NodeJS.Signals): void {
+function send(target: number, signal: NodeJS.Signals): void {
   try {
     process.kill(target, signal)
   } catch {
-    // It is gone.
-  }
-}
-
-/**
- * Returns whether each process that a signal reaches is a zombie: dead, but not reaped by its
- * parent. In a container whose first process reaps no children, an orphan stays a zombie for ever.
- */
-function isDead(target: number): boolean {
-  const leader = statusOf(Math.abs(target))
-  if (target > 0) return leader?.dead === true
-  if (leader?.dead === false) return false
-  const members = processes()
-    ?.map(statusOf)
-    .filter((status) => status?.group === -target)
-  // If /proc hides the processes of other users, the group looks empty.
-  return members !== undefined && members.length > 0 && members.every((status) => status?.dead)
-}
-
-/** Returns the ids of all visible processes; `undefined` if /proc can't be read. */
-function processes(): number[] | undefined {
-  try {
-    return readdirSync('/proc')
-      .map(Number)
-      .filter((pid) => pid > 0)
-  } catch {
-    return undefined
-  }
-}
-
-function statusOf(pid: number): { dead: boolean; group: number } | undefined {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // The process's name is in brackets, and may contain brackets.
-    const [state, , group] = text.slice(text.lastIndexOf(')') + 2).split(' ')
-    return { dead: state === 'Z' || state === 'X', group: Number(group) }
-  } catch {
-    return undefined
+    // It is gone, or belongs to another user.
   }
 }

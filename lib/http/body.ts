@@ -3,6 +3,7 @@
 import * as timers from 'node:timers'
 import type * as api from '../../index'
 import { isLost, lossOf, ttlOf } from './loss'
+import { destroyed, isNodeStream } from './node-body'
 
 // Read them at load time: with a fake clock that stands still, a source that makes no chunk would
 // keep its locks for ever.
@@ -15,9 +16,12 @@ export function isResponse(given: unknown): given is Response {
 }
 
 interface Followed {
-  /** The same response, to be handed out. */
+  /** The response to hand out. */
   readonly response: Response
-  /** Resolves when its body was read to the end, cancelled, or failed. */
+  /**
+   * Resolves when its body was read to the end or has failed, or when the `cancel()` of its source
+   * has settled.
+   */
   readonly over: Promise<void>
 }
 
@@ -125,13 +129,20 @@ function afterChunk(reader: Reader, reading: Promise<unknown> | undefined, done:
   next()
 }
 
-/** Returns the response without its body, and cancels the source of the body. */
-export function dropBody(response: Response): Response {
+/**
+ * Returns the response without its body, and cancels the source of the body. The body is over when
+ * the `cancel()` of the source has settled.
+ */
+export function dropBody(response: Response): Followed {
+  return { response: withBody(response, null), over: cancelBody(response.body) }
+}
+
+/** Cancels the source of `body`. Resolves when its work has stopped; never rejects. */
+async function cancelBody(body: ReadableStream | null): Promise<void> {
+  if (isNodeStream(body)) return destroyed(body)
   const reason = new DOMException('This response is sent without its body', 'AbortError')
-  // Ignore an error of the source, and that of a body that is already being read. The body of
-  // another library's Response may be a stream of Node, which has no cancel().
-  response.body?.cancel?.(reason)?.catch(() => {})
-  return withBody(response, null)
+  // Ignore an error of the source, and that of a body that is already being read.
+  await body?.cancel(reason).catch(() => {})
 }
 
 function withBody(response: Response, body: ReadableStream<Uint8Array> | null): Response {

@@ -25,10 +25,10 @@ function leasesOf(held: AnyLease): readonly api.Lease[] {
 }
 
 /**
- * Returns false for reason `closed`: that lease is no longer renewed, but the store keeps it until
- * its ttl ends.
+ * Returns whether the signal of a lease reports a loss. Returns false for reason `closed`: that
+ * lease is no longer renewed, but the store keeps it until its ttl ends.
  */
-function isLoss({ aborted, reason }: AbortSignal): boolean {
+export function isLoss({ aborted, reason }: AbortSignal): boolean {
   return aborted && (reason as LockLostError).reason !== 'closed'
 }
 

@@ -1,7 +1,11 @@
 // Who holds the locks that this process waits for. However many wait for a lock, the store is asked once in a while.
 
+import * as timers from 'node:timers'
 import type * as api from '../../index'
 import type { Waiter } from './holders'
+
+// Read them at load time: with a fake clock that stands still, an old answer would be used for ever.
+const { clearTimeout, setTimeout } = timers
 
 /** How long an answer is kept at most, in ms. */
 const LONGEST_LIFE = 1_000

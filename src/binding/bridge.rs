@@ -5,14 +5,13 @@ use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use napi::bindgen_prelude::*;
 use napi::sys;
 use napi_derive::napi;
 use rustc_hash::FxHashMap;
 
+use super::ending::{self, PATIENCE};
 use super::operations::{self, span};
 use super::outbox::EnvOutbox;
 use super::records;
@@ -28,9 +27,6 @@ use crate::lease::Phase;
 use crate::store::breaker::Health;
 use crate::store::spec::StoreSpec;
 use crate::store::{Access, Tls, TlsTexts};
-
-/// How long an end may take: after that the ttl has to do it.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What `openClient` takes, checked by TypeScript but for the store's URL.
 #[napi(object)]
@@ -146,7 +142,7 @@ impl Bridge {
         // the wake function was made, and therefore run before that is finalised.
         env.add_env_cleanup_hook((id, outbox.clone()), move |(env, outbox)| {
             outbox.close();
-            wait_for(engine, |done| Command::CloseEnv { env, done, patience: PATIENCE }, PATIENCE);
+            ending::end(engine, env, PATIENCE);
         })?;
         Ok(Self {
             env: id,
@@ -340,13 +336,18 @@ impl Bridge {
         self.keep_alive(env);
     }
 
-    /// Ends everything of this environment and blocks until its leases are released, at most `timeout` ms. For the
-    /// process's `'exit'` event, after which nobody is told anything.
+    /// Lets the leases of this environment be released when the process ends. Returns false if the
+    /// system does not support that; `release_all` has to be called then.
+    #[napi(catch_unwind)]
+    pub fn release_at_end(&self) -> bool {
+        ending::end_with_process(self.env, &self.outbox)
+    }
+
+    /// Ends everything of this environment and blocks until its leases are released, for at most
+    /// about `timeout` ms. Call it in the `'exit'` event of the process.
     #[napi(catch_unwind)]
     pub fn release_all(&self, timeout: f64) {
-        let env = self.env;
-        let patience = span(timeout);
-        wait_for(self.engine, |done| Command::CloseEnv { env, done, patience }, patience);
+        ending::end(self.engine, self.env, span(timeout));
     }
 
     /// Keeps the process alive while a promise is pending or a worker runs, and not a moment longer.
@@ -365,16 +366,4 @@ impl Bridge {
             }
         }
     }
-}
-
-/// Sends a command whose end is to be awaited on this thread, and waits, but not much longer than `patience`.
-fn wait_for(
-    engine: &Engine,
-    command: impl FnOnce(std::sync::mpsc::SyncSender<()>) -> Command,
-    patience: Duration,
-) {
-    let (done, ended) = sync_channel(1);
-    engine.send(Message::Commands(vec![command(done)]));
-    // A little more than the engine grants itself; whether it was in time makes no difference now.
-    let _ = ended.recv_timeout(patience + Duration::from_millis(50));
 }

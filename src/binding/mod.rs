@@ -1,6 +1,7 @@
 //! The bridge to Node: the only module that says `napi`. It translates, and decides nothing.
 //!
 //! - [`bridge`]: the class that the TypeScript layer calls, one instance per JavaScript environment;
+//! - [`ending`]: the end of an environment, with its leases released;
 //! - [`holder`]: what a store keeps of a holder: its name, and the trace that it is in;
 //! - [`operations`]: what it is asked for, as commands to the engine;
 //! - [`outbox`]: settlements on their way to JavaScript, and the wake that announces them;
@@ -9,6 +10,7 @@
 //! - [`worker`]: the lock worker's state machine, for JavaScript to drive.
 
 mod bridge;
+mod ending;
 mod holder;
 mod operations;
 mod outbox;

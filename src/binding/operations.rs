@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bridge::{Bridge, PATIENCE};
+use super::bridge::Bridge;
+use super::ending::PATIENCE;
 use super::holder;
 use crate::engine::clock;
 use crate::engine::command::{AcquireCommand, AdoptCommand, ClientId, Command, OpId, Wait};

@@ -48,8 +48,9 @@ impl Token {
         self.0.as_fields().0
     }
 
-    /// Returns a fresh token by which `heir` claims the lease of `ticket`. It has the [mark](Token::mark) of `heir`, the
-    /// first 28 bits of `ticket`, and the UUID version 8, which no other token has.
+    /// Returns a fresh token with which `heir` claims the lease of `ticket`. The token has the
+    /// [mark](Token::mark) of `heir`, the first 28 bits of `ticket`, and the UUID version 8. Other
+    /// tokens have version 4.
     pub fn claim(ticket: Token, heir: Token) -> Self {
         let (mut bytes, of) = (*uuid::Uuid::new_v4().as_bytes(), ticket.0.as_bytes());
         bytes[..4].copy_from_slice(&heir.0.as_bytes()[..4]);
@@ -57,7 +58,7 @@ impl Token {
         Self(uuid::Uuid::from_bytes(bytes))
     }
 
-    /// Returns whether it is a [claim](Token::claim) to the lease of `ticket`.
+    /// Returns true if this token is a [claim](Token::claim) to the lease of `ticket`.
     pub fn claims(&self, ticket: Token) -> bool {
         self.0.as_bytes()[4..8] == Self::claim(ticket, *self).0.as_bytes()[4..8]
     }
@@ -94,6 +95,11 @@ impl Fence {
     /// left above it; at a million leases per second, they now last for 55 years. If it is smaller,
     /// fences stop following the clock sooner.
     pub const LATEST_WALL_US: u64 = 7_258_118_400_000_000;
+
+    /// The earliest wall clock that a server with a correct clock shows, in µs since 1970: the
+    /// beginning of the year 2020. If this is larger, fences of a server whose clock is slow are
+    /// refused. If it is smaller, fewer numbers that are no fences are noticed.
+    pub const EARLIEST_WALL_US: u64 = 1_577_836_800_000_000;
 
     /// A value below every fence. Stands for the last fence if there was none.
     pub const NONE: Fence = Fence(0);

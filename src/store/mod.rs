@@ -46,8 +46,9 @@
 //!   the acquire of a lease that was renewed for more fences. After [`Reply::Busy`], [`Reply::Split`] and an error of the
 //!   kind [`StoreErrorKind::Quorum`] a token has had its day. After such an error of an acquire it releases at each
 //!   node by itself what the token may have there, again and again until the node has heard.
-//! - 4: an adoption moves the lease first to a token of its own at each node. An heir that gives way moves it back, and so
-//!   does [`Request::GiveBack`].
+//! - 4: a token that does not hold a lease may hold it again. An adoption first moves the lease
+//!   from the ticket to a token of its own, the [claim](Token::claim). An heir that gives way moves
+//!   the lease back to the ticket, and so does [`Request::GiveBack`].
 //! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
 //!   nodes ([`Reply::Split`]).
 //! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no
@@ -185,9 +186,10 @@ pub enum Request {
         /// The lease's fence.
         fence: Fence,
     },
-    /// Let the lease of `token` be that of `to`, and otherwise as it is: its end and its holder's name stay, and from now on
-    /// only the ttl ends it. Harmless if it is that of `to` or of `heir` already. With it a [quorum](quorum) claims
-    /// nodes for an heir, and gives them back to the ticket.
+    /// Move the lease of `token` to `to`. The lease keeps its end, its fence and its holder's name,
+    /// and outlives its process as after [`Request::Detach`]. If `to` or `heir` owns the lease
+    /// already, the request changes nothing. A [quorum](quorum) sends it to single nodes: it claims
+    /// them for an heir, and gives them back to the ticket.
     Move {
         /// Which lock.
         key: Key,
@@ -195,11 +197,12 @@ pub enum Request {
         token: Token,
         /// Who owns it then.
         to: Token,
-        /// Who may own it already.
+        /// Who keeps the lease if it owns the lease already.
         heir: Token,
     },
-    /// Undo an adoption of which the adopter was not told. A store ends the lease of `token`. A [quorum](quorum) gives it
-    /// back to the ticket, because others may still be adopting it.
+    /// Undo an adoption whose caller does not have the lease: the call failed, or the caller ended
+    /// it. A single store ends the lease of `token`. A [quorum](quorum) gives the lease back to the
+    /// ticket, because other heirs may still be adopting it.
     GiveBack {
         /// Which lock.
         key: Key,
@@ -316,22 +319,25 @@ pub enum Reply {
         /// fences were asked for.
         block: Option<(Fence, u32)>,
     },
-    /// To [`Request::Release`], [`Request::GiveBack`] and [`Request::Break`]: it was held.
+    /// To [`Request::Release`], [`Request::GiveBack`] and [`Request::Break`]: the lease or the lock
+    /// was held.
     Released,
     /// To [`Request::Acquire`]: some of a quorum's nodes granted it and too few did, and others have the rest of them. The
     /// token may hold something there, is to be released, and not to be used again.
     Split,
-    /// To [`Request::Adopt`] and [`Request::Move`].
+    /// To [`Request::Adopt`] and [`Request::Move`]: the new owner has the lease, now or already
+    /// before.
     Adopted,
-    /// To [`Request::Move`]: somebody else [claims](Token::claim) the lease of the token.
+    /// To [`Request::Move`]: another heir [claims](Token::claim) the lease of the token.
     Claimed {
-        /// The [mark](Token::mark) of the claim, which is that of its heir.
+        /// The [mark](Token::mark) of the claim. The claim's heir has the same mark.
         by: u32,
     },
     /// To [`Request::Accept`].
     Accepted,
-    /// To [`Request::Renew`], [`Request::Detach`], [`Request::Release`], [`Request::Adopt`], [`Request::Move`],
-    /// [`Request::GiveBack`] or [`Request::Accept`]: the token does not hold the key. To [`Request::Break`]: nobody held it, which is [`Absence::Missing`].
+    /// To [`Request::Renew`], [`Request::Detach`], [`Request::Release`], [`Request::Adopt`],
+    /// [`Request::Move`], [`Request::GiveBack`] or [`Request::Accept`]: the token does not hold the
+    /// key. To [`Request::Break`]: no token held the key ([`Absence::Missing`]).
     NotHeld(Absence),
     /// To [`Request::Inspect`]: the leases and the queue, or `None` if nobody holds the lock.
     Inspected(Option<LockInfo>),

@@ -9,11 +9,14 @@
 //! - **Waiting.** Who waits stands in the queue of every node. A release hands it the lease at each, and it asks as soon as
 //!   most nodes have said so. If the nodes' queues disagree and nobody has a majority, everybody gives way after a time
 //!   of its own, the sooner the less it has ([`Reply::Split`]).
-//! - **Adoption.** An heir first claims the nodes, each time by a fresh token, and has the lease only when most nodes that it
-//!   claimed have made it the heir's. If several heirs have some nodes each, all but the first of them by their tokens give
-//!   theirs back to the ticket and try again.
-//! - **Repair.** After a renewal that a majority has answered, nodes that do not know the lease get it back. They count from
-//!   the next renewal on. See `council/repairing.rs`, also for why there are never two holders.
+//! - **Adoption.** An heir first claims most nodes with a fresh token. Then it asks the claimed
+//!   nodes to move the lease to its own token, and has the lease when most nodes have done so. If
+//!   several heirs have claimed some nodes each, only the heir with the smallest
+//!   [mark](crate::lease::Token::mark) keeps its nodes. The others give theirs back to the ticket
+//!   and try again.
+//! - **Repair.** After a renewal that a majority has answered, nodes that do not know the lease get
+//!   it back. They count from the next renewal on. See `council/repairing.rs`, also for why there
+//!   are never two holders.
 //! - **Validity.** The engine counts a lease's deadline from before the first node was asked, so the time that it
 //!   took to ask them is not part of it.
 //! - A node that has lost its data does not know the lease any more and is not counted for it. That a node forgets a
@@ -24,13 +27,13 @@
 //!
 //! - [`council`]: all requests under way; pure;
 //! - [`ballot`]: one of these requests;
-//! - [`adoption`]: the adoption of a detached lease by one of several heirs;
+//! - [`adoption`]: one attempt to adopt a detached lease;
 //! - [`batches`]: the batches of the engine that have open requests;
 //! - [`post`]: the calls to the nodes, and which requests go together;
 //! - [`backers`]: on which nodes a lease depends;
 //! - [`repairs`]: the nodes that are asked for a lease that they do not know;
 //! - [`places`]: the waiters;
-//! - [`debts`]: the releases that nodes have not answered yet;
+//! - [`debts`]: the releases and moves that nodes still have to carry out;
 //! - [`sightings`]: the merged view of what the nodes show;
 //! - [`reports`]: the merged results of diagnoses;
 //! - [`votes`]: the messages of requests that failed.

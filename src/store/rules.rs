@@ -294,7 +294,7 @@ impl Lock {
         Reply::Adopted
     }
 
-    /// [`Request::Move`](super::Request::Move).
+    /// Carries out [`Request::Move`](super::Request::Move).
     pub fn pass(&mut self, token: Token, to: Token, heir: Token, turn: &mut Turn<'_>) -> Reply {
         self.refresh(turn, None);
         let owned = |held: &&mut Held| [token, to, heir].contains(&held.token);

@@ -1,5 +1,6 @@
-//! The simulation finds mistakes: each deliberately wrong variant of the rules fails within so many schedules. So does a
-//! world that breaks the one assumption of a quorum. `LEASEHOLD_MUTANT=text` runs those alone whose name has the text.
+//! Checks that the simulation finds mistakes: each deliberately wrong variant of the rules fails
+//! within a number of schedules. A world that breaks the one assumption of a quorum fails, too.
+//! `LEASEHOLD_MUTANT=text` runs only the variants whose names contain the text.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

@@ -30,7 +30,7 @@ pub struct Asked {
     pub state: Arc<KnownLease>,
     pub granted: bool,
     fence: Fence,
-    /// The ticket that it adopts.
+    /// The ticket, if the lease is adopted and not acquired.
     adopted: Option<Token>,
     /// What its last word was.
     pub ended: bool,
@@ -69,7 +69,7 @@ pub struct Parcel {
 pub struct Granted {
     pub slot: u32,
     pub fence: Fence,
-    /// The ticket that was adopted.
+    /// The ticket, if the lease was adopted.
     pub adopted: Option<Token>,
 }
 
@@ -80,7 +80,7 @@ pub struct Process {
     /// What it has asked of those.
     asked_there: HashMap<u64, Sent>,
     pub asked: HashMap<u32, Asked>,
-    /// What those were told that adopted nothing.
+    /// The outcome of each adoption that got no lease, by its slot.
     pub told: HashMap<u32, Outcome>,
     /// What it has detached, for others to adopt.
     pub detached: Vec<Parcel>,
@@ -278,7 +278,7 @@ impl Process {
         self.asked.insert(self.slots, asked);
     }
 
-    /// Goes on with what another has detached.
+    /// Adopts a lease that another process detached. Returns the slot of the adoption.
     pub fn adopt(&mut self, now: Instant, parcel: &Parcel) -> u32 {
         self.slots += 1;
         let state = Arc::new(KnownLease::default());

@@ -105,13 +105,14 @@ pub struct World {
     /// Whose waiter has which number at the store.
     waiters: HashMap<u64, (usize, u64, u64)>,
     parcels: Vec<Parcel>,
-    /// The tickets that somebody has adopted.
+    /// The tickets that were adopted.
     adopted: HashSet<Token>,
-    /// How much longer a message between a process and a node takes.
+    /// How much longer a message between a process and a node takes, in each direction.
     distances: HashMap<(usize, usize), Duration>,
     /// Nodes of which about every other answer to the first process gets lost.
     mute: Vec<usize>,
-    /// Acquires of the lock of a live ticket.
+    /// The process and the slot of each acquire that must fail, because a ticket or its heir has
+    /// the lock.
     strangers: HashSet<(usize, u32)>,
 }
 

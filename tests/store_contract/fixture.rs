@@ -51,7 +51,7 @@ pub trait Fixture {
         true
     }
 
-    /// Returns whether it is several stores, of which most make a lease.
+    /// Returns true if the store is a quorum: several stores, of which most must agree to a lease.
     fn is_quorum(&self) -> bool {
         false
     }

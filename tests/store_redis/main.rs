@@ -16,6 +16,7 @@ mod layout;
 mod measure;
 mod model;
 mod notices;
+mod out_of_step;
 mod queue;
 mod replicas;
 mod sentinel;

@@ -128,7 +128,7 @@ impl Lock {
             2 if random.bool() => {
                 let heir = Token::random();
                 let to = Token::claim(token, heir);
-                // Otherwise no later request uses the claim.
+                // Half of the time, the later requests of this holder use the claim.
                 if random.bool() {
                     self.tokens[number] = to;
                 }

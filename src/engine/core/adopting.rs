@@ -126,8 +126,9 @@ impl Core {
         }
     }
 
-    /// The caller does not want it any more. What its answer makes of that is cleaned up after. A quorum whose nodes are
-    /// asked now has to hear at once, so that it leaves the ticket to others.
+    /// Ends the adoption `op` with `outcome`, and cleans up what its requests leave at the store.
+    /// The clean-up starts at once: a quorum that is still asking its nodes must stop, so that the
+    /// ticket is free for other heirs.
     pub(super) fn end_adoption(&mut self, op: OpId, outcome: Outcome) {
         let Some(adoption) = self.adoptions.remove(&op) else { return };
         let asked = &adoption.heir.asked;

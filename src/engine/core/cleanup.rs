@@ -47,7 +47,8 @@ pub struct Leftover {
     pub store: StoreId,
     pub key: Key,
     pub token: Token,
-    /// The token of the ticket, if an heir that was not told may have the lease under it.
+    /// The token of the ticket if `token` belongs to an heir whose adoption failed. Over a quorum
+    /// the lease goes back to the ticket.
     pub ticket: Option<Token>,
     /// When the lease has ended by itself at a store that works.
     pub until: Instant,

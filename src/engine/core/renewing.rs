@@ -185,6 +185,12 @@ impl Core {
             Purpose::Detach => tenure.detaching = false,
         }
         match answer {
+            // Fences of a lease only grow, so this one belongs to another reply.
+            Ok(Reply::Renewed { block: Some((first, _)) }) if first <= tenure.fence => {
+                let message = format!("the store answered a renewal with the old fence {}", first.0);
+                let error = StoreError::maybe_done(StoreErrorKind::Internal, message);
+                self.renewal_failed(op, tag.purpose, asked, error, jitter);
+            }
             Ok(Reply::Renewed { block }) => {
                 if tag.purpose == Purpose::Detach {
                     return self.detached(op);

@@ -1,9 +1,16 @@
-//! One attempt of an heir to adopt a lease at most nodes of a quorum: what they said, and what follows from it. Pure.
+//! Decides one attempt of an heir to adopt a detached lease over a quorum, from the answers of the
+//! nodes. Pure.
 //!
-//! An attempt has two rounds. In the first it *claims* the nodes: it moves the lease from the ticket to a fresh token. In
-//! the second the nodes that it claimed make the lease the heir's. An attempt that fails gives its nodes back to the ticket,
-//! and the next one claims by another token. So a request that was held up on its way finds another token at the node, and
-//! does nothing: it can't take a node from an heir that has it by now.
+//! An attempt has two rounds. In the first round it *claims* the nodes: each node moves the lease
+//! from the ticket to a fresh token, the claim. When most nodes have done so, the second round
+//! starts: the claimed nodes move the lease from the claim to the heir. The adoption succeeds when
+//! most nodes have confirmed the second round.
+//!
+//! An attempt that fails gives its nodes back to the ticket. The next attempt claims with another
+//! token. A delayed request of the second round names the old claim. The node does not know that
+//! claim any more, so the request can't take the node from an heir that has the lease by now. A
+//! delayed request of the first round can take a node only from the ticket. The node is then owed a
+//! move back to the ticket (see [`Adoption::after_claim`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +22,7 @@ use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl};
 use crate::mutants::{self, Mutant};
 use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
 
-/// Who adopts what.
+/// Describes the adoption: the lease, its ticket, and its heir.
 #[derive(Clone)]
 pub struct Claimant {
     pub key: Key,
@@ -29,54 +36,60 @@ pub struct Claimant {
     pub fence: Fence,
 }
 
-/// One attempt. See the module.
+/// Tracks one attempt. See the module.
 pub struct Adoption {
     pub who: Claimant,
-    /// Whose the nodes are that it has claimed.
+    /// The token that holds the lease at the claimed nodes between the two rounds.
     pub claim: Token,
-    /// Which request of which batch it answers, and until when.
+    /// The batch whose request this attempt answers, the index of that request, and its deadline.
     pub batch: u64,
     pub index: usize,
     pub deadline: Instant,
-    /// How many attempts before it gave way.
+    /// The number of earlier attempts for this request; all of them gave way.
     pub before: u32,
-    /// When it asked the nodes first.
+    /// When this attempt first asked the nodes.
     pub asked: Instant,
-    /// How often it asked others' nodes again.
+    /// How often this attempt has asked the nodes of other heirs again.
     pub asked_again: u32,
-    /// When it gives way to others, or asks their nodes again.
+    /// When this attempt gives way, or asks the nodes of other heirs again. `None` while no other
+    /// heir is in the way.
     pub act_at: Option<Instant>,
-    /// How many answers of nodes are still to come.
+    /// The number of answers that the nodes still have to give.
     pub awaited: usize,
-    /// What each node answered to the claim; `None` while it is asked.
+    /// The answer of each node to the claim; `None` until the node answers.
     claims: Vec<Option<Answer>>,
-    /// What each node says of the heir.
+    /// The state of the second round at each node.
     confirmed: Vec<Confirmed>,
     pub stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
-    /// It begins at that instant.
+    /// The attempt begins at that instant.
     Resting(Instant),
+    /// The first round.
     Claiming,
+    /// The second round.
     Confirming,
     Over(Fate),
 }
 
-/// Whose the nodes are that it still has, or gets late, when it is over.
+/// Says how an attempt ended. The end decides what becomes of the nodes that the attempt still has,
+/// or gets by a late answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
-    /// The heir's.
+    /// The heir has the lease: claimed nodes pass to the heir.
     Won,
-    /// Nobody's: the ticket is used up or dead.
+    /// The ticket is used up or has ended: the nodes release the claim and the heir's token.
     Lost,
-    /// The ticket's. What is the heir's already stays so for its next attempt.
+    /// Another attempt may follow: claimed nodes go back to the ticket. Nodes that the heir has
+    /// already stay with the heir.
     GaveWay,
-    /// The ticket's, all of it.
+    /// The caller gave up: claimed nodes and the heir's nodes go back to the ticket.
     GaveUp,
 }
 
+/// The state of the second round at a node.
 #[derive(Clone, Debug, PartialEq)]
 enum Confirmed {
     NotAsked,
@@ -85,31 +98,33 @@ enum Confirmed {
     No(Answer),
 }
 
-/// What follows from an answer.
+/// The next step after an answer.
 #[derive(Debug, PartialEq)]
 pub enum Step {
-    /// Nothing yet.
+    /// Wait for more answers.
     Wait,
-    /// These nodes are to make the lease the heir's.
+    /// Ask these nodes to move the lease from the claim to the heir.
     Confirm(Vec<usize>),
-    /// It is decided.
+    /// Answer the request.
     Settle(Answer),
 }
 
-/// How many nodes the heir may have, and why not more.
+/// Counts the nodes by their answers to the claim.
 #[derive(Default)]
 struct Tally {
+    /// They hold the lease for this heir.
     mine: usize,
     /// Another heir claims them, and may give them back.
     rivals: usize,
-    /// They know nothing of the ticket any more.
+    /// They do not know the ticket any more.
     gone: usize,
     failed: usize,
+    /// They have not answered yet.
     open: usize,
 }
 
 impl Adoption {
-    /// The next attempt of `who`, which begins at `at`.
+    /// Creates the first attempt of `who`, which begins at `at`.
     pub fn new(
         who: Claimant,
         nodes: &Nodes,
@@ -135,24 +150,24 @@ impl Adoption {
         }
     }
 
-    /// What makes a node the claim's.
+    /// Returns the request of the first round.
     pub fn claiming(&self) -> Request {
         let Claimant { key, ticket, heir, .. } = &self.who;
         Request::Move { key: key.clone(), token: *ticket, to: self.claim, heir: *heir }
     }
 
-    /// What makes the claim's nodes the heir's.
+    /// Returns the request of the second round.
     pub fn confirming(&self) -> Request {
         let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = self.who.clone();
         Request::Adopt { key, token: self.claim, heir, ttl, holder, outlives_process, mode, fence }
     }
 
-    /// Whether nobody waits for what follows from it.
+    /// Returns true if the attempt has ended. Its nodes may still have to answer.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over(_))
     }
 
-    /// When something is due.
+    /// Returns when the attempt next has something to do without an answer.
     pub fn next_wake(&self) -> Option<Instant> {
         match self.stage {
             Stage::Over(_) => None,
@@ -163,13 +178,13 @@ impl Adoption {
         }
     }
 
-    /// A node answered the claim.
+    /// Takes the answer of a node to the claim.
     pub fn claimed(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Step {
         self.claims[node] = Some(answer);
         self.judge(nodes)
     }
 
-    /// A node answered whether it has made the lease the heir's.
+    /// Takes the answer of a node to the second round.
     pub fn confirmed(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Step {
         self.confirmed[node] = match answer {
             Ok(Reply::Adopted) => Confirmed::Yes,
@@ -178,7 +193,8 @@ impl Adoption {
         self.judge(nodes)
     }
 
-    /// A node has lost its leases with `error`.
+    /// Counts a node that has lost its leases as failed with `error`, if the heir has claimed the
+    /// node.
     pub fn lost(&mut self, node: usize, error: StoreError, nodes: &Nodes) -> Step {
         if !matches!(self.claims[node], Some(Ok(Reply::Adopted))) {
             return Step::Wait;
@@ -190,6 +206,7 @@ impl Adoption {
         self.judge(nodes)
     }
 
+    /// Decides the next step of the first round, or of the second one.
     fn judge(&mut self, nodes: &Nodes) -> Step {
         let Tally { mine, rivals, gone, failed, open } = self.tally();
         match self.stage {
@@ -199,7 +216,8 @@ impl Adoption {
                 self.confirm(nodes)
             }
             Stage::Claiming if gone >= nodes.veto() => Step::Settle(Ok(self.absence())),
-            // Until all are heard, or too many have failed, it is not known whether the lease is somebody else's.
+            // Fail only if all nodes have answered, or too many have failed: until then, the nodes
+            // may still show that the ticket is gone.
             Stage::Claiming
                 if mine + rivals + open < nodes.majority() && (open == 0 || failed >= nodes.veto()) =>
             {
@@ -210,7 +228,8 @@ impl Adoption {
         }
     }
 
-    /// Goes on with the second round, in which nodes that answered the claim late take part, too.
+    /// Decides the next step of the second round. Nodes that answered the claim late take part,
+    /// too.
     fn confirm(&mut self, nodes: &Nodes) -> Step {
         let mut ask = Vec::new();
         for (node, claim) in self.claims.iter().enumerate() {
@@ -258,25 +277,27 @@ impl Adoption {
         Reply::NotHeld(if self.claims.iter().any(taken) { Absence::Taken } else { Absence::Missing })
     }
 
-    /// Whether other heirs are in the way, and whether all nodes have answered.
+    /// Returns `None` if no other heir is in the way. Otherwise returns whether all nodes have
+    /// answered.
     pub fn contends(&self) -> Option<bool> {
         let Tally { rivals, open, .. } = self.tally();
         (self.stage == Stage::Claiming && rivals > 0).then_some(open == 0)
     }
 
-    /// How many nodes have answered.
+    /// Returns the number of nodes that have answered the claim.
     pub fn heard(&self) -> usize {
         self.claims.iter().flatten().count()
     }
 
-    /// Whether one of those in the way comes before this heir.
+    /// Returns true if an heir in the way has a smaller [mark](Token::mark) than this heir.
     pub fn gives_way(&self) -> bool {
         let mark = self.who.heir.mark();
         let is_first = |by: u32| by < mark && !mutants::is(Mutant::NoHeirGivesWay);
         self.claims.iter().any(|claim| matches!(claim, Some(Ok(Reply::Claimed { by })) if is_first(*by)))
     }
 
-    /// The nodes that others claim. They count as not having answered from now on.
+    /// Returns the nodes that other heirs claim. From now on these nodes count as not having
+    /// answered.
     pub fn ask_again(&mut self) -> Vec<usize> {
         let mut again = Vec::new();
         for (node, claim) in self.claims.iter_mut().enumerate() {
@@ -290,13 +311,14 @@ impl Adoption {
         again
     }
 
-    /// Which nodes have made the lease the heir's, as bits.
+    /// Returns the nodes that have confirmed the second round: bit n is node n.
     pub fn agreeing(&self) -> u64 {
         let yes = self.confirmed.iter().enumerate().filter(|(_, said)| **said == Confirmed::Yes);
         yes.fold(0, |bits, (node, _)| bits | 1 << node)
     }
 
-    /// Ends it. Returns what is owed to which nodes, and whether the node may yet get what is to go.
+    /// Ends the attempt. Returns what each node is owed. The flag is true if a request of the
+    /// attempt may still be on its way to the node.
     pub fn end(&mut self, fate: Fate) -> Vec<(usize, Owed, bool)> {
         self.stage = Stage::Over(fate);
         let mut owed = Vec::new();
@@ -314,27 +336,29 @@ impl Adoption {
                 Confirmed::No(answer) => {
                     owed.extend(self.after_confirm(fate, &answer).map(|(o, late)| (node, o, late)));
                 }
-                // Its answer is still to come.
+                // When the node answers, `after_confirm` says what it is owed.
                 Confirmed::Asked => {}
             }
         }
         owed
     }
 
-    /// What a node is owed that answered the claim with that, after the end with that fate.
+    /// Returns what a node is owed after it answered the claim with `answer` and the attempt ended
+    /// with `fate`. The flag is the same as in [`end`](Self::end).
     pub fn after_claim(&self, fate: Fate, answer: &Answer) -> impl Iterator<Item = (Owed, bool)> {
         let (claims, late) = match answer {
             Ok(Reply::Adopted) => (true, false),
             Ok(_) => (false, false),
             Err(error) => (error.maybe_done, error.maybe_done),
         };
-        // An attempt before may have made it the heir's, and nobody will try again.
+        // An earlier attempt may have given the node to the heir, and no later one will follow.
         let heirs = fate == Fate::Lost && (claims || answer.is_err());
         let claims = claims.then(|| (self.owed(self.claim, fate), late));
         claims.into_iter().chain(heirs.then(|| (self.owed(self.who.heir, fate), late)))
     }
 
-    /// What a node is owed that answered with that whether it has made the lease the heir's, after the end with that fate.
+    /// Returns what a node is owed after it answered the second round with `answer` and the attempt
+    /// ended with `fate`. The flag is the same as in [`end`](Self::end).
     pub fn after_confirm(&self, fate: Fate, answer: &Answer) -> impl Iterator<Item = (Owed, bool)> {
         let (heirs, claims, late) = match answer {
             Ok(Reply::Adopted) => (true, false, false),
@@ -347,6 +371,7 @@ impl Adoption {
         heirs.into_iter().chain(claims)
     }
 
+    /// Returns what becomes of a lease of `token` after the end with `fate`.
     fn owed(&self, token: Token, fate: Fate) -> Owed {
         let to = match fate {
             Fate::Won => Some(self.who.heir),
@@ -357,30 +382,31 @@ impl Adoption {
         Owed { key: self.who.key.clone(), token, to }
     }
 
-    /// The next attempt after this one has given way, which begins at `at`.
+    /// Creates the attempt that follows after this one gave way, and begins at `at`.
     pub fn next(&self, nodes: &Nodes, at: Instant) -> Self {
         let next = Self::new(self.who.clone(), nodes, self.batch, self.index, self.deadline, at);
         Self { before: self.before + 1, ..next }
     }
 
-    /// Why it has not got most nodes in time.
+    /// Returns the error of an attempt that did not get most nodes by its deadline.
     pub fn overdue(&self, nodes: &Nodes) -> StoreError {
         if self.before == 0 && self.tally().rivals == 0 {
             return votes::error(nodes, &self.claims, nodes.majority());
         }
-        let message = "no quorum: several clients adopt the lease at the same time, and none of them had most of the servers \
-                       in time";
+        let message = "no quorum: several clients tried to adopt the lease at the same time, and this \
+                       one did not get most of the servers in time; adopt the ticket again";
         StoreError::maybe_done(StoreErrorKind::Quorum, message)
     }
 
-    /// How long the nodes may take that are asked at `now`. What needs a second round leaves it time.
+    /// Returns how long nodes that are asked at `now` may take. The first round may use half of the
+    /// time that is left, so that the second round has the other half.
     pub fn timeout(&self, now: Instant) -> Duration {
         let left = self.deadline.since(now);
         if self.stage == Stage::Confirming { left } else { left / 2 }
     }
 }
 
-/// Its caller does not want it any more.
+/// Returns the error of an adoption that its caller gave up.
 pub fn given_up() -> StoreError {
-    StoreError::not_done(StoreErrorKind::Quorum, "the adoption was given up")
+    StoreError::not_done(StoreErrorKind::Quorum, "no quorum: the client gave up the adoption")
 }

@@ -32,7 +32,7 @@ use crate::store::{Absence, Answer, Ask, Notice, Reply, Request, StoreError, Sto
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
 /// See [`SHORTEST_PATIENCE`].
 const LONGEST_PATIENCE: Duration = Duration::from_millis(50);
-/// How long a release that is owed to a node may take.
+/// How long a release or a move that is owed to a node may take.
 const DEBT_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub use super::post::Call;
@@ -368,12 +368,13 @@ impl Council {
         Effects { calls, ..std::mem::take(&mut self.effects) }
     }
 
-    /// How many things it still minds: requests under way, those who wait, releases that are owed.
+    /// Returns how many things still concern it: requests under way, waiters, and what nodes are
+    /// owed.
     pub fn concerns(&self) -> usize {
         self.motions.len() + self.adoptions.len() + self.repairs.len() + self.places.len() + self.debts.len()
     }
 
-    /// Whether a node has an answer to give or a release to get.
+    /// Returns true if a node still has an answer to give, or is owed a release or a move.
     pub fn is_busy(&self) -> bool {
         let open = self.motions.len() + self.adoptions.len() + self.repairs.len();
         open + self.debts.len() > 0
@@ -396,7 +397,8 @@ impl Council {
     }
 }
 
-/// What each node is asked for `request`.
+/// Returns the request that each node gets for `request`. Nodes move what is given back to the
+/// ticket.
 fn at_a_node(request: &Request) -> Request {
     match request.clone() {
         Request::GiveBack { key, token, ticket } => Request::Move { key, token, to: ticket, heir: ticket },
@@ -404,7 +406,7 @@ fn at_a_node(request: &Request) -> Request {
     }
 }
 
-/// Whether a release with that answer may have left something.
+/// Returns true if a release or a move with that answer may not have been carried out.
 fn is_owed(answer: &Answer) -> bool {
     answer.as_ref().is_err_and(|error| error.kind.is_transient() || error.maybe_done)
 }

@@ -1,8 +1,9 @@
-//! What is still to be released, or to be given back to a ticket, at which node of a quorum. Pure.
+//! Keeps the releases and moves that nodes of a quorum still have to carry out. Pure.
 //!
-//! A release is done when most nodes have done it; those that could not be asked are asked again, or the lease that they
-//! know of would be in everybody's way until its ttl ends. Whose acquire may have been held up on its way to a node is
-//! released there several times.
+//! A quorum answers a release when most nodes have carried it out. The other nodes are asked again:
+//! until a node hears of the release, its lease keeps the lock from other clients until its ttl
+//! ends. A claim of an adoption that failed goes back to its ticket in the same way. If an earlier
+//! request for the token may still be on its way to a node, the node is asked several times.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,22 +18,23 @@ use crate::mutants::{self, Mutant};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// The pauses before each release of what may still be on its way.
+/// The pauses before each request for a token for which an earlier request may still be on its way.
 pub const STRAGGLER_PAUSES: &[Duration] = &[SHORTEST_PAUSE, Duration::from_secs(1), Duration::from_secs(3)];
-/// After that the ttl has to do it; few leases have a longer one.
+/// How long a debt is kept. After that the lease ends with its ttl; few leases have a longer ttl.
 const LIFE: Duration = Duration::from_secs(600);
-/// The most releases that are owed to one node. More than that were under way when it failed only under a load of which
-/// it is no great part.
+/// The most requests that are owed to one node. If there are more, the oldest one is dropped, and
+/// its lease ends with its ttl. If this is smaller, more leases are left to their ttl when a node
+/// fails under load. If it is larger, a long outage takes more memory.
 const MOST: usize = 4096;
-/// The most that are sent to a node together.
+/// The most requests that are sent to a node together.
 const MOST_AT_ONCE: usize = 64;
 
-/// What a node is owed: the end of a lease, or that it passes to another token.
+/// Describes what a node is owed: the release of a lease, or its move to another token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owed {
     pub key: Key,
     pub token: Token,
-    /// Whose it is then; `None` for a release.
+    /// The token that gets the lease; `None` for a release.
     pub to: Option<Token>,
 }
 
@@ -44,27 +46,27 @@ struct Debt {
     again: &'static [Duration],
 }
 
-/// What one node is owed.
+/// Keeps what one node is owed.
 #[derive(Default)]
 struct Account {
     debts: VecDeque<Debt>,
-    /// Those that are being paid.
+    /// The debts whose requests are on their way to the node.
     paying: Vec<Debt>,
     /// The tokens of both.
     owed: FxHashSet<Token>,
     /// When the first of the debts is due.
     due: Option<Instant>,
     failures: u32,
-    /// Not to be asked before, because it has failed.
+    /// When the node may be asked again after a failure.
     rests_until: Option<Instant>,
-    /// Those to which the node may yet grant something.
+    /// The tokens to which the node may still grant something.
     doubts: Doubts,
 }
 
-/// What all nodes are owed. See the module.
+/// Keeps what all nodes are owed. See the module.
 pub struct Debts {
     accounts: Vec<Account>,
-    /// Whether any of them may be more than a release.
+    /// True if any of the debts may be a move.
     moves: bool,
 }
 
@@ -77,12 +79,13 @@ impl Debts {
         Self { accounts: (0..nodes).map(|_| Account::default()).collect(), moves: false }
     }
 
-    /// `node` may yet grant something to `token`.
+    /// Notes that `node` may still grant something to `token`.
     pub fn doubt(&mut self, now: Instant, node: usize, token: Token) {
         self.accounts[node].doubts.add(now, token);
     }
 
-    /// `node` has answered a release; `failed` says whether it may not have done it.
+    /// Takes the answer of `node` to a release. `failed` says that the node may not have carried it
+    /// out.
     pub fn released(&mut self, now: Instant, node: usize, key: &Key, token: Token, failed: bool) {
         let account = &mut self.accounts[node];
         let is_straggler = account.doubts.settle(now, token);
@@ -91,22 +94,24 @@ impl Debts {
         }
     }
 
-    /// `node` may have something of `token` of which nobody else knows; `is_straggler` if it may yet get it.
+    /// Owes `node` the release of `token`, which may have a lease or a place there. `is_straggler`
+    /// says that the request that creates it may still be on its way.
     pub fn owe(&mut self, now: Instant, node: usize, key: &Key, token: Token, is_straggler: bool) {
         let account = &mut self.accounts[node];
         let is_straggler = account.doubts.settle(now, token) || is_straggler;
-        // What is known to be there is in somebody's way.
+        // Release it at once: until then, it may keep the lock from other clients.
         account.owe(now, released(key, token), is_straggler, Duration::ZERO);
     }
 
-    /// `node` may have a claim, or an heir's lease, that is to pass to another token or to end; `is_straggler` if it may yet
-    /// get it.
+    /// Owes `owed` to `node`, which may hold the lease for a claim or an heir. `is_straggler` says
+    /// that the request that gives the lease to `owed.token` may still be on its way.
     pub fn owe_move(&mut self, now: Instant, node: usize, owed: Owed, is_straggler: bool) {
         self.moves |= owed.to.is_some();
         self.accounts[node].owe(now, owed, is_straggler, Duration::ZERO);
     }
 
-    /// What was to pass to `token` is to pass to that other one, or to end.
+    /// Changes the debts that would move a lease to `token`: they move it to `to`, or release it if
+    /// `to` is `None`.
     pub fn redirect(&mut self, token: Token, to: Option<Token>) {
         if !self.moves {
             return;
@@ -121,7 +126,7 @@ impl Debts {
         }
     }
 
-    /// What is to be done at which node now.
+    /// Returns what each node has to carry out now.
     pub fn due(&mut self, now: Instant) -> Vec<(usize, Vec<Owed>)> {
         let mut due = Vec::new();
         for (node, account) in self.accounts.iter_mut().enumerate() {
@@ -137,7 +142,8 @@ impl Debts {
         due
     }
 
-    /// `node` answered what was due; `failed` says for each release whether it is still owed. `jitter` is from 0 to 1.
+    /// Takes the answer of `node` to what was due. `failed` says for each request whether it is
+    /// still owed. `jitter` is from 0 to 1.
     pub fn paid(&mut self, now: Instant, node: usize, failed: &[bool], jitter: f64) {
         let account = &mut self.accounts[node];
         let any_failed = failed.iter().any(|failed| *failed);
@@ -156,12 +162,12 @@ impl Debts {
         }
     }
 
-    /// When something is due next.
+    /// Returns when something is due next.
     pub fn next_wake(&self) -> Option<Instant> {
         self.accounts.iter().filter_map(Account::next_wake).min()
     }
 
-    /// How much is owed in all.
+    /// Returns the number of debts of all nodes.
     pub fn len(&self) -> usize {
         self.accounts.iter().map(|account| account.owed.len()).sum()
     }
@@ -183,7 +189,8 @@ impl Account {
             _ => (pause, [].as_slice()),
         };
         if !self.owed.insert(token) {
-            // It will be paid anyway; the more often of the two.
+            // The token's first debt stays. If this one is a straggler, the node gets the request
+            // several times.
             let both = self.debts.iter_mut().chain(&mut self.paying);
             if let Some(debt) = both.into_iter().find(|debt| is_straggler && debt.owed.token == token) {
                 debt.again = again;
@@ -203,7 +210,7 @@ impl Account {
         self.debts.push_back(debt);
     }
 
-    /// Makes those that are due the ones that are being paid.
+    /// Moves the debts that are due to `paying`.
     fn collect(&mut self, now: Instant) {
         let mut rest = VecDeque::with_capacity(self.debts.len());
         self.due = None;

@@ -26,17 +26,17 @@ pub enum Tag {
     Vote(u64),
     /// Whether that motion's fence is accepted.
     Accept(u64),
-    /// Whether that adoption has claimed the node.
+    /// The node's answer to the claim of that adoption.
     Claim(u64),
-    /// Whether the node has made what that adoption claimed its heir's.
+    /// The node's answer to the second round of that adoption.
     Confirm(u64),
     /// Who holds the lock at a node that the waiter of that motion spares.
     Spared(u64),
     /// Whether the node grants a lease that it did not know, by that repair.
     Repair(u64),
-    /// Whether it accepts the lease's fence.
+    /// Whether the node accepts the fence of the lease, by that repair.
     RepairFence(u64),
-    /// Whether a release that was owed is done.
+    /// The node's answer to a release or a move that it was owed.
     Debt,
 }
 

@@ -122,6 +122,15 @@ pub fn not_a_redis(address: &RedisAddress, sent: bool) -> StoreError {
     StoreError { maybe_done: sent, ..StoreError::not_done(StoreErrorKind::Unsupported, message) }
 }
 
+/// Returns the error of requests whose replies may belong to other requests.
+pub fn out_of_step(address: &RedisAddress) -> StoreError {
+    let message = format!(
+        "a reply of {address} does not fit its request: the replies are out of step, or the server's clock is \
+         before 2020; the connection is renewed"
+    );
+    StoreError::maybe_done(StoreErrorKind::Unreachable, message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,6 +29,8 @@ pub struct Link {
     pushes: Cell<Option<UnboundedReceiver<PushInfo>>>,
     server: OnceCell<RedisAddress>,
     torn: Arc<AtomicBool>,
+    /// Whether a reply did not fit its request.
+    out_of_step: Cell<bool>,
 }
 
 /// Where a connection is told what it did not ask for.
@@ -47,6 +49,8 @@ pub enum Cut {
     Broken(RedisError),
     /// It is not known to whom what came belongs.
     Torn,
+    /// A reply did not fit its request, so each reply may belong to another request.
+    OutOfStep,
 }
 
 impl Link {
@@ -64,6 +68,7 @@ impl Link {
             pushes: Cell::new(pushes),
             server: OnceCell::new(),
             torn,
+            out_of_step: Cell::new(false),
         }
     }
 
@@ -92,6 +97,13 @@ impl Link {
         self.given_up.set(true);
     }
 
+    /// Notes that a reply did not fit its request. Later replies no longer count, and nothing more is
+    /// sent.
+    pub fn lose_step(&self) {
+        self.out_of_step.set(true);
+        self.given_up.set(true);
+    }
+
     /// Whether nothing can be sent any more. A connection that the server closed while it was idle is known to be
     /// dead before anything is lost on it.
     pub fn is_dead(&self) -> bool {
@@ -110,6 +122,7 @@ impl Link {
         let replies = connection.send_packed_commands(pipeline, 0, pipeline.len());
         match timeout_at(deadline, replies).await {
             Ok(Ok(_)) if self.torn.load(Ordering::Relaxed) => Err(Cut::Torn),
+            Ok(Ok(_)) if self.out_of_step.get() => Err(Cut::OutOfStep),
             Ok(Ok(replies)) => Ok(replies),
             Ok(Err(error)) => {
                 self.given_up.set(true);

@@ -205,11 +205,19 @@ impl RedisStore {
                 return outcomes;
             }
         };
-        let missing = match self.ask(&link, batch, limit, asking, &mut outcomes).await {
-            Ok(()) => fault::not_a_redis(self.server(&link), true),
-            Err(cut) => cut_off(&cut, self.server(&link)),
+        let cut = match self.ask(&link, batch, limit, asking, &mut outcomes).await {
+            Ok(()) if outcomes.are_whole() => None,
+            Ok(()) => {
+                link.lose_step();
+                // The other replies fit, but they may belong to other requests.
+                outcomes.answers.fill(None);
+                Some(Cut::OutOfStep)
+            }
+            Err(cut) => Some(cut),
         };
-        outcomes.fill_in(&missing);
+        if let Some(cut) = cut {
+            outcomes.fill_in(&cut_off(&cut, self.server(&link)));
+        }
         if outcomes.answers.iter().flatten().any(|answer| answer.as_ref().is_err_and(wants_new_connection)) {
             let mut state = self.state.borrow_mut();
             if matches!(&*state, State::Connected(current) if Rc::ptr_eq(current, &link)) {
@@ -292,6 +300,7 @@ fn cut_off(cut: &Cut, address: &RedisAddress) -> StoreError {
             let message = format!("{address} gave a slot away meanwhile, so the connection is renewed");
             StoreError::maybe_done(StoreErrorKind::Unreachable, message)
         }
+        Cut::OutOfStep => fault::out_of_step(address),
         Cut::Broken(error) => fault::broken(address, error, true),
     }
 }

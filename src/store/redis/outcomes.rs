@@ -34,13 +34,20 @@ impl Outcomes {
         }
     }
 
-    /// Answers with `error` those of whom nothing is known.
+    /// Returns whether the outcome of each request is known.
+    pub fn are_whole(&self) -> bool {
+        (0..self.answers.len()).all(|index| self.answers[index].is_some() || self.is_elsewhere(index))
+    }
+
+    fn is_elsewhere(&self, index: usize) -> bool {
+        self.elsewhere.iter().any(|(member, _)| *member == index)
+    }
+
+    /// Answers each request with `error` whose outcome is not known.
     pub fn fill_in(&mut self, error: &StoreError) {
-        let Self { answers, elsewhere, .. } = self;
-        let is_elsewhere = |index| elsewhere.iter().any(|(member, _)| *member == index);
-        for (index, answer) in answers.iter_mut().enumerate() {
-            if answer.is_none() && !is_elsewhere(index) {
-                *answer = Some(Err(error.clone()));
+        for index in 0..self.answers.len() {
+            if self.answers[index].is_none() && !self.is_elsewhere(index) {
+                self.answers[index] = Some(Err(error.clone()));
             }
         }
     }

@@ -27,7 +27,7 @@ pub enum Class<'a> {
     Release,
     /// The ttl and the new holder's name.
     Adopt(Ttl, &'a str),
-    /// Without what an adoption changes besides.
+    /// Changes the token of a lease, but not its ttl or its holder's name.
     Move,
     Accept,
     Break,

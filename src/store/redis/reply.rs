@@ -1,4 +1,8 @@
 //! What the scripts reply, as answers.
+//!
+//! A reply may belong to another request, if the stream of replies has got out of step. So a number
+//! that can't be what it should be is no answer: a fence follows the server's clock, and nothing
+//! that is counted is negative. The connection ends then; see `run` in the parent module.
 
 use std::time::Duration;
 
@@ -81,24 +85,22 @@ fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
 /// notices.
 fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
     Some(match (class, value) {
-        (Class::Acquire(_), Value::Int(code)) => match u64::try_from(code) {
-            Ok(fence) => Reply::Acquired { fence: Fence(fence), waiting: 0 },
-            Err(_) => Reply::Busy { remaining: in_the_way(code) },
-        },
+        (Class::Acquire(_), Value::Int(code @ ..0)) => Reply::Busy { remaining: in_the_way(code) },
+        (Class::Acquire(_), Value::Int(first)) => Reply::Acquired { fence: fence(first)?, waiting: 0 },
         (Class::Acquire(_), Value::Array(parts)) => match &parts[..] {
-            [Value::Int(fence @ 0..), Value::Int(waiting)] => {
-                Reply::Acquired { fence: Fence(*fence as u64), waiting: count(*waiting) }
+            [Value::Int(first), Value::Int(waiting)] => {
+                Reply::Acquired { fence: fence(*first)?, waiting: count(*waiting)? }
             }
-            [Value::Int(code), Value::Int(ahead), Value::BulkString(by)] => {
+            [Value::Int(code @ ..0), Value::Int(ahead), Value::BulkString(by)] => {
                 let by = mark_of(by);
-                Reply::Queued { remaining: in_the_way(*code), ahead: count(*ahead), told, by }
+                Reply::Queued { remaining: in_the_way(*code), ahead: count(*ahead)?, told, by }
             }
             _ => return None,
         },
         (Class::Renew(_, 0), Value::Int(1)) => Reply::Renewed { block: None },
         (Class::Renew(..), Value::Array(parts)) => match parts[..] {
-            [Value::Int(fence @ 0..), Value::Int(waiting)] => {
-                Reply::Renewed { block: Some((Fence(fence as u64), count(waiting))) }
+            [Value::Int(first), Value::Int(waiting)] => {
+                Reply::Renewed { block: Some((fence(first)?, count(waiting)?)) }
             }
             _ => return None,
         },
@@ -160,8 +162,15 @@ fn waiter(value: &Value) -> Option<WaiterInfo> {
     }
 }
 
-fn count(number: i64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
+/// Returns the fence, unless the number can't be one.
+fn fence(number: i64) -> Option<Fence> {
+    let number = u64::try_from(number).ok()?;
+    (Fence::EARLIEST_WALL_US..=Fence::MAX.0).contains(&number).then_some(Fence(number))
+}
+
+/// Returns the number of waiters, unless it is negative.
+fn count(number: i64) -> Option<u32> {
+    (number >= 0).then(|| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 /// −1: it never ends; else the ms until it does, counted down from −2.

@@ -178,7 +178,7 @@ impl<'a> Turn<'a> {
             Request::Move { key, token, to, heir } => {
                 let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
                 let reply = self.act(key, |lock, turn| lock.pass(*token, *to, *heir, turn))?;
-                // Not if it is the heir's already, who holds it.
+                // If the heir has the lease already, its process stays the owner.
                 if reply == Reply::Adopted && self.load(key)?.lock.held.iter().any(|held| held.token == *to) {
                     self.own(key, *to, Uuid::nil(), given)?;
                     self.outlive(key, *to)?;

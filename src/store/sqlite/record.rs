@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use uuid::Uuid;
 
@@ -11,7 +11,7 @@ use super::boot;
 use super::identity::{FileId, FileIds};
 
 /// The length of every record, in bytes: a short record overwrites all of a longer one. The longest
-/// text has about 330 bytes.
+/// text has about 360 bytes.
 pub const LENGTH: usize = 512;
 /// The beginning of the first line, before the number of the format. During an upgrade, two
 /// versions of the library may use the same lock file. If a version can't parse the record of the
@@ -39,6 +39,15 @@ impl ProcessId {
         let namespace = 0;
         Self { pid: std::process::id(), namespace }
     }
+
+    /// Returns whether a process with this id runs, as far as this process can tell: false if it has
+    /// another pid namespace.
+    fn is_seen(self) -> bool {
+        let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let found = pid.map(rustix::process::test_kill_process);
+        self.namespace == Self::own().namespace
+            && matches!(found, Some(Ok(()) | Err(rustix::io::Errno::PERM)))
+    }
 }
 
 /// The content of an owner's file; see the module.
@@ -47,6 +56,8 @@ pub struct Record {
     /// The id of the file that the record was written into. A copy of that file has another id.
     /// Records of older versions have none.
     pub itself: Option<FileId>,
+    /// When that file was created, in ns since 1970, if the file system tells.
+    pub born: Option<u64>,
     pub process: ProcessId,
     /// The boot of the kernel that gave the file ids.
     pub boot: Uuid,
@@ -67,13 +78,19 @@ pub enum Said {
 impl Record {
     /// Returns the record of a store of this process, for [`Record::write`] into `file`.
     pub fn of(file: &File, files: Option<FileIds>) -> io::Result<Self> {
-        let itself = Some(FileId::of_open(file)?);
-        Ok(Self { itself, process: ProcessId::own(), boot: boot::id(), files })
+        let (itself, born) = (Some(FileId::of_open(file)?), born(file));
+        Ok(Self { itself, born, process: ProcessId::own(), boot: boot::id(), files })
     }
 
     /// Returns whether the record was written into `file`; false if `file` is a copy.
+    ///
+    /// A file system may have another device number after a restart of its container, a reboot or a
+    /// mount. Then the inode and the time of creation tell. A snapshot of the file system has the
+    /// same ones, but the process that wrote into the original may still run.
     pub fn is_of(&self, file: &File) -> bool {
-        self.itself.is_some() && self.itself == FileId::of_open(file).ok()
+        let (Some(own), Ok(id)) = (self.itself, FileId::of_open(file)) else { return false };
+        let is_born = || self.born.is_some() && self.born == born(file);
+        own == id || own.inode == id.inode && is_born() && !self.process.is_seen()
     }
 
     /// Writes the record into `file` in one call.
@@ -118,6 +135,7 @@ impl Record {
         let process = ProcessId { pid: pid.parse().ok()?, namespace: namespace.parse().ok()? };
         let boot = Uuid::try_parse(line("boot ")?).ok()?;
         let itself = line("self ").and_then(parse_id).flatten();
+        let born = line("born ").and_then(|born| born.parse().ok());
         let files = match line("files ")? {
             "none" => None,
             ids => {
@@ -125,13 +143,13 @@ impl Record {
                 Some(FileIds { main: ids.next()??, wal: ids.next()??, shm: ids.next()?? })
             }
         };
-        Some(Self { itself, process, boot, files })
+        Some(Self { itself, born, process, boot, files })
     }
 }
 
 impl std::fmt::Display for Record {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { itself, process: ProcessId { pid, namespace }, boot, files } = self;
+        let Self { itself, born, process: ProcessId { pid, namespace }, boot, files } = self;
         let id = |id: Option<FileId>| match id {
             Some(FileId { device, inode }) => format!("{device}:{inode}"),
             None => "-".into(),
@@ -141,10 +159,19 @@ impl std::fmt::Display for Record {
             None => "none".into(),
         };
         let itself = id(*itself);
-        let body =
-            format!("{HEAD}{FORMAT}\nprocess {pid} {namespace}\nboot {boot}\nself {itself}\nfiles {files}");
+        let mut body = format!("{HEAD}{FORMAT}\nprocess {pid} {namespace}\nboot {boot}\nself {itself}");
+        if let Some(born) = born {
+            body += &format!("\nborn {born}");
+        }
+        body += &format!("\nfiles {files}");
         write!(f, "{body}\nsum {}", checksum(&body))
     }
+}
+
+/// Returns when `file` was created, in ns since 1970, if the file system tells.
+fn born(file: &File) -> Option<u64> {
+    let created = file.metadata().and_then(|found| found.created()).ok()?;
+    created.duration_since(UNIX_EPOCH).ok()?.as_nanos().try_into().ok()
 }
 
 fn checksum(body: &str) -> u32 {
@@ -188,6 +215,26 @@ mod tests {
             write(&other);
             assert_eq!(Record::read(&file), Said::Garbled, "{other}");
         }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_on_a_new_device_is_the_original_unless_its_process_runs() {
+        let (file, path) = scratch();
+        let own = Record::of(&file, None).unwrap();
+        let FileId { device, inode } = own.itself.unwrap();
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let of = |device, inode, born, pid| {
+            let process = ProcessId { pid, ..own.process };
+            Record { itself: Some(FileId { device, inode }), born, process, ..own }.is_of(&file)
+        };
+        assert!(of(device + 1, inode, own.born, gone.id()), "mounted again, after the process");
+        assert!(!of(device + 1, inode, own.born, std::process::id()), "a snapshot");
+        assert!(!of(device + 1, inode, own.born.map(|at| at + 1), gone.id()), "a copy");
+        assert!(!of(device + 1, inode, None, gone.id()), "perhaps a copy");
+        assert!(!of(device, inode + 1, own.born, gone.id()), "another file");
+        assert!(of(device, inode, None, std::process::id()), "an older version");
         std::fs::remove_file(path).unwrap();
     }
 

@@ -1,5 +1,6 @@
-//! After the trouble: several heirs in several processes adopt one ticket at once, with each process at another distance from
-//! each node, and a minority of the nodes gone. Exactly one of them has the lease, unless heirs give up.
+//! Simulates heirs in several processes that adopt one ticket at the same time, after the trouble
+//! has ended. Each process has its own distances to the nodes, and a minority of the nodes may be
+//! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it.
 
 use std::time::Duration;
 
@@ -10,17 +11,20 @@ use super::super::process::{ENV, Parcel};
 use super::{PROCESSES, World};
 
 const KEY: &str = "ticket";
-/// How long the ticket lives, and how long its heirs try.
+/// How long the ticket lives, and how long its heirs try to adopt it, in ms.
 const TTL: u32 = 20_000;
-/// Within this time one of them has it.
+/// How long strangers ask for the lock, and heirs may give up, before the outcome counts. A lease
+/// must also be acquired and detached within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl World {
+    /// Lets the heirs adopt one ticket, and checks what each of them was told.
     pub(super) fn adopt_at_once(&mut self) {
         while let Some(node) = self.nodes.iter().find(|node| node.down_until > self.now) {
             self.live_until(node.down_until);
         }
-        // Acquires have half of the shortest store timeout, 75 ms, for a round trip.
+        // An acquire may use half of the store timeout (at least 75 ms) for a round trip. A longer
+        // distance would make acquires fail.
         let farthest = [1, 5_000, 15_000][self.rng.usize(..3)];
         for process in 0..PROCESSES {
             for node in 0..self.nodes.len() {
@@ -69,7 +73,8 @@ impl World {
                 }
             }
         }
-        // Whoever asked last is told before the lease ends.
+        // The last acquires and adoptions are answered in this time, and the lease has not ended
+        // yet.
         self.live_until(self.now + Duration::from_secs(3));
         let has = |(process, slot): &(usize, u32)| {
             let asked = self.processes[*process].asked.get(slot);
@@ -94,7 +99,7 @@ impl World {
         }
     }
 
-    /// Detaches a lease that lives for [`TTL`].
+    /// Acquires and detaches a lease that lives for [`TTL`]. Returns its ticket.
     fn detach_one(&mut self) -> Parcel {
         let ttl = Ttl::from_millis(TTL).expect("in range");
         let (slot, state) =
@@ -102,21 +107,21 @@ impl World {
         self.after(0);
         let end = self.now + PATIENCE;
         while !state.is_held(self.now) {
-            assert!(self.now < end, "nobody else wants it");
+            assert!(self.now < end, "no other process wants the lock, but it was not granted");
             self.live_until(self.now + Duration::from_millis(10));
         }
         self.parcels.clear();
         self.processes[0].detach(self.now, slot);
         self.after(0);
         while self.parcels.is_empty() {
-            assert!(self.now < end, "it is not detached");
+            assert!(self.now < end, "the lease was not detached in time");
             self.live_until(self.now + Duration::from_millis(10));
         }
         let parcel = self.parcels.remove(0);
         Parcel { ttl, ..parcel }
     }
 
-    /// Nobody else may get the lock meanwhile: [`World::check_stranger`].
+    /// Asks for the lock with a new token. [`World::check_stranger`] fails if the lock is granted.
     fn ask_as_a_stranger(&mut self) {
         let process = self.rng.usize(..PROCESSES);
         let ttl = Ttl::from_millis(TTL).expect("in range");
@@ -126,6 +131,7 @@ impl World {
         self.after(process);
     }
 
+    /// Fails if this grant went to a stranger.
     pub(super) fn check_stranger(&self, process: usize, slot: u32) {
         assert!(!self.strangers.contains(&(process, slot)), "a stranger was given the lock of a live ticket");
     }

@@ -1,4 +1,4 @@
-//! How a lease passes to another token as it is, and outlives its process.
+//! Checks that a lease can pass to another token unchanged, and that it outlives its process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,8 @@ pub async fn a_detached_lease_outlives_its_process(place: &dyn Fixture) {
     assert!(waiter.granted().await > fence);
 }
 
-/// Only nodes of a quorum are asked to move leases, never a quorum itself.
+/// Checks [`Request::Move`]. A quorum sends this request to its nodes and never receives one, so
+/// the contract of a quorum leaves it out.
 pub async fn a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of(place: &dyn Fixture) {
     if place.is_quorum() {
         return;
@@ -110,23 +111,32 @@ pub async fn a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of(place: &
         assert_eq!(ask(&one, claim(1)).await, Reply::Claimed { by: heirs[0].mark() });
         let taken = Reply::NotHeld(Absence::Taken);
         assert_eq!(ask(&one, renew(&key, ticket, LONG)).await, taken);
-        // Back to the ticket, and to the other heir.
+        // The first heir gives the lease back to the ticket, and the second heir claims it.
         assert_eq!(ask(&other, moved(&key, claims[0], ticket, ticket)).await, Reply::Adopted);
-        assert_eq!(ask(&other, moved(&key, claims[0], ticket, ticket)).await, Reply::Adopted, "done already");
+        assert_eq!(
+            ask(&other, moved(&key, claims[0], ticket, ticket)).await,
+            Reply::Adopted,
+            "a repeated move changes nothing"
+        );
         assert_eq!(ask(&one, claim(1)).await, Reply::Adopted);
-        assert_eq!(fingerprint(&one, &key).await, told, "its end, its name and its fence stay");
+        assert_eq!(fingerprint(&one, &key).await, told, "its name and its fence stay");
+        // The moves did not prolong the lease.
         let given = lease_of(&one, &key, fence).await.remaining.unwrap();
         assert!(given <= ttl(5_000).as_duration(), "{given:?}");
         assert_eq!(ask(&one, adopt(&key, claims[1], heirs[1], LONG)).await, Reply::Adopted);
-        assert_eq!(ask(&other, claim(0)).await, taken, "the heir has it, and claims nothing");
-        assert_eq!(ask(&other, claim(1)).await, Reply::Adopted, "it is the heir's already");
+        assert_eq!(
+            ask(&other, claim(0)).await,
+            taken,
+            "the second heir has the lease, so it is taken for the first one"
+        );
+        assert_eq!(ask(&other, claim(1)).await, Reply::Adopted, "the second heir has the lease already");
         let (now, heir) = (lease_of(&one, &key, fence).await, Some("heir"));
         assert_eq!(now.holder.as_deref(), heir);
         assert_eq!(ask(&other, release(&key, heirs[1])).await, Reply::Released);
     }
 }
 
-/// The holders and fences of the leases.
+/// Returns the holder and the fence of each lease of `key`.
 async fn fingerprint(client: &Client, key: &Key) -> Vec<(Option<Arc<str>>, Option<Fence>)> {
     let leases = info(client, key).await.expect("it is held").leases;
     leases.into_iter().map(|lease| (lease.holder, lease.fence)).collect()
@@ -134,7 +144,7 @@ async fn fingerprint(client: &Client, key: &Key) -> Vec<(Option<Arc<str>>, Optio
 
 async fn lease_of(client: &Client, key: &Key, fence: Fence) -> LeaseInfo {
     let leases = info(client, key).await.expect("it is held").leases;
-    leases.into_iter().find(|lease| lease.fence == Some(fence)).expect("it keeps its fence")
+    leases.into_iter().find(|lease| lease.fence == Some(fence)).expect("the lease keeps its fence")
 }
 
 fn moved(key: &Key, token: Token, to: Token, heir: Token) -> Request {

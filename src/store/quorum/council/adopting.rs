@@ -1,7 +1,8 @@
-//! Adoptions: how an heir gets most nodes while others try the same.
+//! Runs adoptions: an heir gets most nodes while other heirs try the same.
 //!
-//! Of the heirs that are in each other's way, the one whose token comes first keeps its nodes and asks the others' nodes
-//! again. The others give theirs back to the ticket, and begin again after a random pause that grows.
+//! If several heirs have claimed some nodes each, the heir with the smallest [mark](Token::mark)
+//! keeps its nodes and asks the other nodes again. The other heirs give their nodes back to the
+//! ticket, and begin again after a random pause. The pause grows with each attempt.
 
 use std::time::Duration;
 
@@ -14,14 +15,16 @@ use super::{Council, LONGEST_PATIENCE, SHORTEST_PATIENCE};
 use crate::lease::{Instant, Token};
 use crate::store::{Answer, Reply, Request};
 
-/// The longest pause before an heir that gave way begins again. A longer one leaves a ticket unused whose other heirs are
-/// gone; a shorter one has heirs disturb each other over a slow network.
+/// The longest pause before an heir that gave way begins again, and before an heir asks the nodes
+/// of other heirs again. If this is larger, a ticket whose other heirs are gone stays unused for
+/// longer. If it is smaller, heirs disturb each other over a slow network.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How often that pause, and the one before others' nodes are asked again, doubles.
+/// How often these pauses double at most. If this is larger, heirs pause for longer than a fast
+/// network needs. If it is smaller, heirs disturb each other over a slow network.
 const MOST_DOUBLINGS: u32 = 5;
 
 impl Council {
-    /// Begins the adoption `request`, which is to be answered by `deadline`.
+    /// Begins the adoption `request`, and answers it by `deadline`.
     pub(super) fn adopt(
         &mut self,
         now: Instant,
@@ -46,7 +49,7 @@ impl Council {
         self.serial
     }
 
-    /// Begins an attempt: asks all nodes.
+    /// Begins the first round of an attempt: claims all nodes.
     fn claim(&mut self, now: Instant, id: u64) {
         let count = self.nodes.count();
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
@@ -63,7 +66,7 @@ impl Council {
         }
     }
 
-    /// A node answered a claim.
+    /// Takes the answer of a node to a claim.
     pub(super) fn claimed(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
         let majority = self.nodes.majority();
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
@@ -82,7 +85,7 @@ impl Council {
         self.forget_adoption(id);
     }
 
-    /// A node answered whether what an adoption has claimed is its heir's.
+    /// Takes the answer of a node to the second round of an adoption.
     pub(super) fn confirmed(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
         adoption.awaited -= 1;
@@ -99,7 +102,7 @@ impl Council {
         self.forget_adoption(id);
     }
 
-    /// A node has lost its leases.
+    /// Counts `node`, which has lost its leases, as failed in all adoptions.
     pub(super) fn adoptions_lost(&mut self, now: Instant, node: usize) {
         let mut open: Vec<u64> = self.adoptions.keys().copied().collect();
         open.sort_unstable();
@@ -135,7 +138,8 @@ impl Council {
         }
     }
 
-    /// If others are in the way: decides when to give way to them, or to ask their nodes again.
+    /// Decides when to give way to other heirs, or to ask their nodes again. Does nothing if no
+    /// other heir is in the way.
     fn contend(&mut self, now: Instant, id: u64) {
         let (patience, share) = (self.patience(), 0.5 + self.rng.f64());
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
@@ -150,7 +154,7 @@ impl Council {
         adoption.act_at = Some(adoption.act_at.map_or(at, |act_at| act_at.min(at)));
     }
 
-    /// Does what is due.
+    /// Does what is due at `now` in all adoptions.
     pub(super) fn tick_adoptions(&mut self, now: Instant) {
         let due = |adoption: &Adoption| adoption.next_wake().is_some_and(|at| at <= now);
         let mut due: Vec<u64> =
@@ -175,11 +179,11 @@ impl Council {
         }
     }
 
-    /// Leaves the nodes to others for a while.
+    /// Gives the claimed nodes back to the ticket, and plans the next attempt.
     fn give_way(&mut self, now: Instant, id: u64) {
         let (patience, share) = (self.patience(), 1.0 + self.rng.f64());
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
-        // So long that whoever goes first can have heard of all nodes.
+        // In this time the heir with the smallest mark can hear from all nodes.
         let pause = patience.max(now.since(adoption.asked)) * (1 << adoption.before.min(MOST_DOUBLINGS));
         let next = adoption.next(&self.nodes, now + pause.mul_f64(share).min(LONGEST_PAUSE));
         let owed = adoption.end(Fate::GaveWay);
@@ -209,7 +213,8 @@ impl Council {
         }
     }
 
-    /// The lease of `heir` ends or goes back to a ticket: what is still to be made its goes the same way.
+    /// Ends the adoptions of `heir`, whose lease ends or goes back to the ticket `to`. Nodes that
+    /// would still pass to the heir are released or go back to the ticket, too.
     pub(super) fn heir_ended(&mut self, now: Instant, heir: Token, to: Option<Token>) {
         self.debts.redirect(heir, to);
         let mut of_heir: Vec<u64> = self
@@ -231,7 +236,7 @@ impl Council {
         }
     }
 
-    /// Forgets the adoption if nothing more will be heard of it.
+    /// Forgets the adoption if it has ended and all nodes have answered.
     fn forget_adoption(&mut self, id: u64) {
         if self.adoptions.get(&id).is_some_and(|adoption| adoption.is_over() && adoption.awaited == 0) {
             self.adoptions.remove(&id);

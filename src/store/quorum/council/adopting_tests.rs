@@ -1,4 +1,5 @@
-//! Several heirs, each with a council of its own, adopt a lease over the same nodes, to which each has another distance.
+//! Tests adoptions by several heirs over the same nodes. Each heir has a council of its own, and
+//! its own distances to the nodes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,21 +15,22 @@ fn ttl() -> Ttl {
     Ttl::from_millis(TTL).unwrap()
 }
 
-/// What arrives when: at a node, or back at an heir.
+/// A message on its way: a request of an heir to a node, or the answer.
 enum Parcel {
     Request(usize, Call),
     Answer(usize, u64, Vec<Answer>),
 }
 
-/// Heirs, nodes, and the way between them.
+/// Simulates heirs, nodes, and the network between them.
 struct Sites {
     now: Instant,
     councils: Vec<Council>,
     nodes: Vec<LeaseTable>,
-    /// Which nodes are gone, and which answer nothing.
+    /// The nodes that refuse connections.
     down: Vec<usize>,
+    /// The nodes that never answer.
     silent: Vec<usize>,
-    /// How long a message from that heir to that node takes, in µs.
+    /// Returns how long a message between an heir and a node takes, in µs.
     distance: Box<dyn Fn(usize, usize) -> u64>,
     queue: BinaryHeap<Reverse<(Instant, u64)>>,
     parcels: FxHashMap<u64, Parcel>,
@@ -53,12 +55,13 @@ impl Sites {
         }
     }
 
-    /// Near to the node of its own number, and far from the others.
+    /// Creates sites where each heir is near to the node of its own number, and far from the
+    /// others.
     fn scattered(heirs: usize, nodes: usize) -> Self {
         Self::new(heirs, nodes, |heir, node| if heir == node { 500 } else { 20_000 })
     }
 
-    /// A lease that every node knows, for whoever has that token.
+    /// Grants `token` a lease at every node.
     fn grant(&mut self, token: Token, mode: Mode) {
         for node in &mut self.nodes {
             let ask = Ask { mode, ..Ask::new(KEY.into(), token, ttl(), "first".into()) };
@@ -101,7 +104,7 @@ impl Sites {
         self.answers.extend(effects.answers.into_iter().map(|(batch, answers)| ((heir, batch), answers)));
     }
 
-    /// Lives for so many ms.
+    /// Lets `ms` milliseconds pass.
     fn live(&mut self, ms: u64) {
         let end = self.now + Duration::from_millis(ms);
         loop {
@@ -135,11 +138,12 @@ impl Sites {
     }
 
     fn settled(&mut self, heir: usize, batch: u64) -> Answer {
-        let mut answers = self.answers.remove(&(heir, batch)).expect("it is settled");
+        let mut answers = self.answers.remove(&(heir, batch)).expect("the batch is settled");
         answers.remove(0)
     }
 
-    /// Which of `heirs` has the lease. All others were told.
+    /// Returns the heir that adopted the lease. Fails unless all other heirs got the answer
+    /// `Taken`.
     fn winner(&mut self, heirs: usize) -> usize {
         let replies: Vec<Answer> = (0..heirs).map(|heir| self.settled(heir, 1)).collect();
         let adopted: Vec<usize> = (0..heirs).filter(|heir| replies[*heir] == Ok(Reply::Adopted)).collect();
@@ -254,7 +258,7 @@ fn an_heir_alone_takes_two_round_trips_and_keeps_the_fence() {
 
 #[test]
 fn what_is_left_of_a_dead_claimant_does_not_stop_the_others() {
-    // Its mark comes first, so both others give way to it again and again.
+    // The dead heir has the smallest mark, so the other two give way to it again and again.
     let dead = Token::parse("00000000-1234-4321-8123-123456789012").unwrap();
     for _ in 0..20 {
         let (mut sites, ticket, heirs) = (Sites::scattered(2, 3), Token::random(), tokens(2));
@@ -280,7 +284,7 @@ fn an_heir_that_gives_up_leaves_the_ticket_to_others() {
         sites.live(500);
         assert!(sites.settled(0, 2).is_ok());
         sites.live(6_000);
-        let info = sites.held_by(1).expect("it is still taken");
+        let info = sites.held_by(1).expect("the ticket still holds the lock");
         assert!(info.leases[0].remaining <= Some(ttl().as_duration()));
         sites.adopt(1, 1, ticket, heirs[1]);
         sites.live(2_000);
@@ -309,7 +313,7 @@ fn the_same_heir_may_try_again_when_its_second_round_got_no_answer() {
         sites.grant(ticket, Mode::Exclusive);
         sites.adopt(0, 1, ticket, heir);
         sites.live(after);
-        // Its messages still arrive, and no answer comes back.
+        // The messages of the heir arrive, but the answers that are on their way are lost.
         let lost: Vec<u64> =
             sites.parcels.iter().filter(|(_, p)| matches!(p, Parcel::Answer(..))).map(|p| *p.0).collect();
         for serial in lost {

@@ -1,8 +1,12 @@
--- Makes leases those of heirs. KEYS: the locks, then their fence keys; ARGV: the ttl and the fence keys' life in ms, the
--- new holder's name, a token for each lock, and an heir for each. A ttl of 0 only moves the lease: its end and its name
--- stay, and behind the heirs comes for each lock another token that may own it already.
--- Answers one value for each: 1 if the lease is the heir's, 0 if nobody holds the lock, -1 if somebody else does, if it
--- is only to be moved the mark of who claims it; or the server's error.
+-- Moves leases to the tokens of heirs.
+-- KEYS: the locks, then their fence keys.
+-- ARGV: the ttl and the life of the fence keys in ms, the new holder's name, one token for each
+-- lock, and one heir for each lock. If more tokens follow, one for each lock, the script only moves
+-- the leases: their ends and their holders' names stay. A lease that such a token owns stays as it
+-- is.
+-- Answers one value for each lock: 1 if the heir (or the further token) has the lease, 0 if nobody
+-- holds the lock, -1 if another token holds it, or the server's error. A move answers the mark of
+-- the claim if another heir claims the lease.
 local count = #KEYS / 2
 local time = redis.call('TIME')
 local rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])

@@ -323,7 +323,8 @@ function rules.release(lock, side, token)
   return all and 0 or absence(s)
 end
 
--- The mark of who claims the lease of `ticket`: a claim has the first digits of the ticket and the UUID version 8.
+-- Returns the mark of the claim to the lease of `ticket`, or nil. A claim has the mark of its heir,
+-- the first seven digits of the ticket, and the UUID version 8.
 local function claimed(s, ticket)
   local pattern = '^(%x+)%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-'
   if s.owner then return match(s.owner, pattern) end
@@ -333,7 +334,7 @@ local function claimed(s, ticket)
   end
 end
 
--- other: who may own the lease already, if it is only to be moved.
+-- other: only for a move: a token that keeps the lease if it owns the lease already.
 function rules.adopt(lock, side, token, heir, ttl, life, name, other)
   local s = look(lock, side)
   hand_on(s, nil)

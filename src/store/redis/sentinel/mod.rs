@@ -78,7 +78,7 @@ async fn attempt(address: &RedisAddress, sentinels: &Sentinels) -> Result<Link, 
             }
         },
         Err(Cut::Broken(error)) => Err(fault::broken(&server, &error, false)),
-        Err(Cut::TimedOut | Cut::Torn) => {
+        Err(Cut::TimedOut | Cut::Torn | Cut::OutOfStep) => {
             let message = format!("{server} did not tell its role within {} ms", WELCOME.as_millis());
             Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
         }

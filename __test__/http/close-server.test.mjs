@@ -1,0 +1,113 @@
+// The shutdown recipe of docs/servers.md: which requests it still answers, and when it ends.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { connect } from 'node:net'
+import { describe, test } from 'node:test'
+import { closeServer } from '../../examples/shared/close-server.mjs'
+import { within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { gate } from '../support/gate.mjs'
+
+const SOON = 5_000
+/** The limit of the tests in which the server has to reach it, in ms. */
+const SHORT = 300
+const GET = 'GET / HTTP/1.1\r\nhost: test\r\n\r\n'
+
+/** Starts a server that answers when `ready` resolves. Returns it, with a connection to it. */
+async function open(t, ready = Promise.resolve()) {
+  const server = createServer(async (request, response) => {
+    request.resume()
+    await ready
+    response.end('ok')
+  })
+  atEnd(t, () => {
+    server.closeAllConnections()
+    server.close()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const socket = connect(server.address().port, '127.0.0.1')
+  const accepted = once(server, 'connection')
+  let answers = ''
+  socket.on('data', (data) => {
+    answers += data
+  })
+  // A reset shows as a missing answer.
+  socket.on('error', () => {})
+  atEnd(t, () => socket.destroy())
+  await accepted
+  return { server, socket, ended: once(socket, 'close'), answers: () => answers.match(/200 OK/g)?.length ?? 0 }
+}
+
+const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
+
+/** Returns the lines of the recipe in `text`. */
+const recipeIn = (text) =>
+  /^ {2}\/\/ Each open connection[\s\S]*? await new Promise\(\(closed\) => server\.close\(closed\)\)/m.exec(text)?.[0]
+
+describe('closeServer()', { timeout: 60_000 }, () => {
+  const UNFINISHED = {
+    nothing: '',
+    'half of a head': 'POST / HTTP/1.1\r\nhost: test\r\n',
+    'half of a body': 'POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 10\r\n\r\nabc',
+  }
+  for (const [what, sent] of Object.entries(UNFINISHED)) {
+    test(`a client that has sent ${what} does not keep the server open`, async (t) => {
+      const { server, socket } = await open(t, new Promise(() => {}))
+      socket.write(sent)
+      await within('the end of the server', closeServer(server, SHORT), SOON)
+    })
+  }
+
+  test('a connection whose last request was in flight does not keep the server open without keepAliveTimeout', async (t) => {
+    const ready = gate()
+    const { server, socket, ended, answers } = await open(t, ready.passed)
+    server.keepAliveTimeout = 0
+    socket.write(GET)
+    await once(server, 'request')
+    const closed = closeServer(server, SHORT)
+    ready.pass()
+    await within('the end of the server', closed, SOON)
+    await ended
+    assert.equal(answers(), 1)
+  })
+
+  // Bun closes idle connections by itself: see docs/runtimes.md.
+  const skip = process.versions.bun !== undefined
+  test('a request that has arrived on an idle connection is answered, and its connection closes', {
+    skip,
+  }, async (t) => {
+    const { server, socket, ended, answers } = await open(t)
+    socket.write(GET)
+    await once(socket, 'data')
+    // This writes to the kernel at once; the server has not read it when it closes.
+    socket.write(GET)
+    await within('the end of the server', closeServer(server), SOON)
+    await ended
+    assert.equal(answers(), 2)
+  })
+
+  test('a request in flight is answered, and an idle connection closes after keepAliveTimeout', async (t) => {
+    const ready = gate()
+    const { server, socket, ended, answers } = await open(t, ready.passed)
+    server.keepAliveTimeout = SHORT
+    socket.write(GET)
+    await once(server, 'request')
+    const closed = closeServer(server)
+    ready.pass()
+    await within('the end of the server', closed, SOON)
+    await ended
+    assert.equal(answers(), 1)
+  })
+
+  for (const page of ['README.md', 'docs/servers.md']) {
+    test(`${page} shows the same recipe`, () => {
+      const source = read('examples/shared/close-server.mjs')
+      const [, limit] = /limit = (\w+)\)/.exec(source)
+      assert.equal(recipeIn(read(page)), recipeIn(source).replace(', limit)', `, ${limit})`))
+    })
+  }
+})

@@ -1,0 +1,118 @@
+// Processes of a command that leave its process group or its session keep the lock, and
+// `leasehold run` stops them with the command. Each command runs under a wrapper that makes it
+// leave.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { CLI, isThere } from '../support/cli.mjs'
+import { until } from '../support/clock.mjs'
+import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
+import { FOR_EVER } from '../support/journal.mjs'
+import { overStores, sharedStoreNames } from '../support/stores.mjs'
+
+/** A nested leasehold, which gives its command a session of its own, and lets it clean up for long. */
+const nested = (key) => [process.execPath, CLI, 'run', `inner-${key}`, '--grace', '20s', '--']
+/** Makes a process group of its own. The shell ends at once on a signal. */
+const TIMEOUT = ['sh', '-c', 'timeout 60 "$0" "$@"; echo done']
+/** Makes a session of its own. */
+const SETSID = ['sh', '-c', 'setsid "$0" "$@" & wait']
+/** Leaves a process without the mark, which only its parent tells. */
+const BARE = ['sh', '-c', 'env -u LEASEHOLD_RUN setsid "$0" "$@" & while :; do sleep 0.05; done']
+
+/** Stops the command when the second one waits, which takes three processes of Node on a busy machine. */
+const OVERDUE = ['--ttl', '500ms', '--max-hold', '3s']
+/** Each way in which leasehold comes to stop its command: what it is told, and what is done to it. */
+const WAYS = [
+  ['--max-hold', OVERDUE, () => {}],
+  ['SIGKILL', ['--ttl', '10s'], (first) => first.signal('SIGKILL')],
+  ['SIGTERM', ['--ttl', '10s'], (first) => first.signal('SIGTERM')],
+]
+
+const skip = process.platform === 'linux' ? false : 'other systems do not show the processes of a command'
+
+overStores(
+  'leasehold run and processes that leave the group of its command',
+  (store) => {
+    for (const [way, words, begin] of WAYS) {
+      for (const [what, wrap] of [
+        ['a process group', TIMEOUT],
+        ['a session', SETSID],
+      ]) {
+        test(`${way}: a job that makes ${what} of its own gets SIGTERM, and the lock stays held until it has ended`, {
+          skip,
+        }, async (t) => {
+          const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap, words })
+          begin(contended.first)
+          await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+        })
+      }
+
+      // A nested leasehold leaves it to its command when to end on a signal, and waits for that.
+      if (way === 'SIGTERM') continue
+      test(`${way}: the command of a nested leasehold keeps the lock of the outer one until it is killed`, {
+        skip,
+      }, async (t) => {
+        const key = store.key()
+        const given = [...words, '--grace', '700ms']
+        const contended = await contend(t, store.url, key, { clean: FOR_EVER, wrap: nested(key), words: given })
+        begin(contended.first)
+        assert.equal((await assertInTurn(t, contended)).ended, false)
+        assert.ok(!isThere(contended.pid))
+        // Its guard and its successor are left alone.
+        await until('the inner lock to be free', async () => (await contended.locks.inspect(`inner-${key}`)) === null)
+      })
+    }
+
+    test('leasehold killed together with a nested one: the lock stays held until the command is gone', {
+      skip,
+    }, async (t) => {
+      const key = store.key()
+      const words = ['--grace', '700ms']
+      const contended = await contend(t, store.url, key, { clean: FOR_EVER, wrap: nested(key), words })
+      const { parent } = processes().find(({ pid }) => pid === contended.pid)
+      contended.first.signal('SIGKILL')
+      process.kill(parent, 'SIGKILL')
+      assert.equal((await assertInTurn(t, contended)).ended, false)
+      assert.ok(!isThere(contended.pid))
+    })
+
+    test('a daemon with an empty LEASEHOLD_RUN is left alone', { skip }, async (t) => {
+      const wrap = ['sh', '-c', 'LEASEHOLD_RUN= setsid "$0" "$@" & while :; do sleep 0.05; done']
+      const contended = await contend(t, store.url, store.key(), { wrap })
+      contended.first.signal('SIGTERM')
+      assert.equal((await contended.second.ended).code, 0)
+      assert.ok(isThere(contended.pid))
+      assert.equal(contended.journal.count('first', 'SIGTERM'), 0)
+    })
+
+    for (const [what, wrap] of [
+      ['', []],
+      [', also if it was not given the mark of the outer one', ['env', '-u', 'LEASEHOLD_RUN']],
+    ]) {
+      test(`a nested leasehold passes SIGTERM on, and its command gets it once${what}`, { skip }, async (t) => {
+        const key = store.key()
+        const words = [...OVERDUE, '--grace', '5s']
+        const options = { clean: 1_000, wrap: [...wrap, ...nested(key)], words }
+        const contended = await contend(t, store.url, key, options)
+        await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+        assert.equal(contended.journal.count('first', 'SIGTERM'), 1)
+      })
+    }
+
+    test('a nested leasehold without the mark of the outer one is killed with its command', { skip }, async (t) => {
+      const key = store.key()
+      const wrap = ['env', '-u', 'LEASEHOLD_RUN', ...nested(key)]
+      const words = [...OVERDUE, '--grace', '700ms']
+      const contended = await contend(t, store.url, key, { clean: FOR_EVER, wrap, words })
+      assert.equal((await assertInTurn(t, contended)).ended, false)
+      assert.ok(!isThere(contended.pid))
+    })
+
+    test('a job that clears its environment and leaves the session is found by its parent', { skip }, async (t) => {
+      const words = [...OVERDUE, '--grace', '3s']
+      const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE, words })
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+    })
+  },
+  sharedStoreNames,
+)

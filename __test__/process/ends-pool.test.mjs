@@ -1,0 +1,63 @@
+// However JavaScript ends, the work that it has given to Node's thread pool goes on. The lock is
+// free only after that work.
+
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
+import { constants, mkdtempSync, openSync, rmSync } from 'node:fs'
+import { Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { createLockClient, LockTimeoutError } from 'leasehold'
+import { startChild } from '../support/child.mjs'
+import { now, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { openStore, sharedStoreNames } from '../support/stores.mjs'
+
+/** Creates a named pipe. Returns its path, and a socket that reads from it. */
+function openPipe(t) {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-pipe-'))
+  const path = join(folder, 'pipe')
+  execFileSync('mkfifo', [path])
+  // Without a reader, the child could not open the pipe.
+  const reader = new Socket({ fd: openSync(path, constants.O_RDONLY | constants.O_NONBLOCK), writable: false })
+  atEnd(t, () => {
+    reader.destroy()
+    rmSync(folder, { recursive: true })
+  })
+  return { path, reader }
+}
+
+const skip = process.platform === 'win32' && 'Windows has no named pipes of this kind'
+
+for (const name of sharedStoreNames) {
+  describe(`ends with work in the thread pool: ${name}`, { timeout: 60_000, skip }, () => {
+    const ENDS = [
+      ['process.exit()', { how: 'exit' }],
+      ['an uncaught exception', { how: 'throw' }],
+      ['process.exit() in a worker thread', { how: 'exit', inThread: true }],
+      ['an uncaught exception in a worker thread', { how: 'throw', inThread: true }],
+    ]
+    for (const [title, how] of ENDS) {
+      test(`${title}: the lock is free only after the work in the thread pool`, async (t) => {
+        const store = await openStore(name, t)
+        const locks = createLockClient(store)
+        atEnd(t, () => locks.close())
+        const { path, reader } = openPipe(t)
+        const child = startChild(t, 'pipe-writer.mjs', { store, pipe: path, ...how })
+        // Node cancels a write that has not begun.
+        await within('the write', once(reader, 'readable'))
+        child.tell('end')
+        await child.next('exiting')
+        await assert.rejects(locks.acquire('pipe', { wait: 300 }), LockTimeoutError)
+        const before = now()
+        reader.resume()
+        await within('the lock', locks.acquire('pipe', { wait: 10_000 }))
+        assert.ok(now() - before < 5_000, 'the lock is free only after its ttl')
+        child.signal('SIGKILL')
+        await within('the end', child.ended, 10_000)
+      })
+    }
+  })
+}

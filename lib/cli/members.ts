@@ -1,0 +1,58 @@
+// Which processes belong to the command of a `leasehold run`, found in a list of all processes.
+
+import type { MarkedStatus } from './process-table'
+
+/** Tells a command's processes from all others, also in another process. */
+export interface CommandId {
+  /** The process that was started. */
+  readonly pid: number
+  /** The time of its start; `undefined` where there is no /proc. */
+  readonly start: string | undefined
+  /** Whether it was given a session and a process group of its own, which have its id. */
+  readonly leads: boolean
+  /** The id in the mark of its processes. */
+  readonly run: string
+}
+
+export interface Member extends MarkedStatus {
+  /** Whether it belongs to the command of a nested `leasehold run`, which passes signals on to it. */
+  readonly nested: boolean
+}
+
+/**
+ * Returns the members among `all`, zombies included. A process is a member if its mark has the run.
+ * With an empty mark it is none. With any other, or without one, it is a member if it is
+ * - the command itself,
+ * - the child of a member,
+ * - in the command's session,
+ * - or one of `known`, the members of an earlier look.
+ */
+export function membersOf(all: readonly MarkedStatus[], command: CommandId, known: readonly Member[]): Member[] {
+  const byPid = new Map(all.map((status) => [status.pid, status]))
+  const before = new Map(known.map((member) => [member.pid, member]))
+  const members = new Map<number, Member | undefined>()
+
+  /** Returns whether a member is nested; `undefined` for what is no member. */
+  const isNested = (status: MarkedStatus): boolean | undefined => {
+    const { pid, start, runs = [] } = status
+    if (status.runs?.length === 0) return undefined
+    const nested = runs.length > 0 && runs.at(-1) !== command.run
+    if (runs.includes(command.run) || (pid === command.pid && start === command.start)) return nested
+    const parent = byPid.get(status.parent)
+    const above = parent && memberOf(parent)
+    if (above !== undefined) return nested || above.nested
+    const earlier = before.get(pid)
+    if (earlier?.start === start) return nested || earlier.nested
+    return command.leads && status.session === command.pid ? nested : undefined
+  }
+  const memberOf = (status: MarkedStatus): Member | undefined => {
+    if (members.has(status.pid)) return members.get(status.pid)
+    // The list is no snapshot: it may say that two processes are the parents of each other.
+    members.set(status.pid, undefined)
+    const nested = isNested(status)
+    const member = nested === undefined ? undefined : { ...status, nested }
+    members.set(status.pid, member)
+    return member
+  }
+  return all.map(memberOf).filter((member) => member !== undefined)
+}

@@ -1,0 +1,103 @@
+//! Ends environments: releases what they hold, and waits for that.
+//!
+//! **The main thread ends last.** After a call of `process.exit()` or an uncaught exception, no more
+//! JavaScript runs, but work that it has begun may go on: Node first waits for worker threads and
+//! for its thread pool, which may still write a file. Only then it calls the C function `exit()`. If
+//! a lock were released before that, another process could get it while that work still runs. So
+//! `exit()` calls the function that releases, by `atexit(3)`.
+//!
+//! A worker thread needs none of this: the cleanup hook of its environment runs after its work.
+
+#[cfg(unix)]
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+#[cfg(unix)]
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::outbox::EnvOutbox;
+use crate::engine::command::{Command, EnvId};
+use crate::engine::driver::{Engine, Message};
+
+/// How long the end of a client, of an environment or of the process may take. If this is larger, a
+/// store that can't be reached delays each end for longer. If it is smaller, more leases are left
+/// to their ttl.
+pub const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Ends everything of `env`, and waits until its leases are released, for at most about `patience`.
+pub fn end(engine: &Engine, env: EnvId, patience: Duration) {
+    forget(env);
+    let (done, ended) = sync_channel(1);
+    engine.send(Message::Commands(vec![Command::CloseEnv { env, done, patience }]));
+    // A little more than the engine takes. The result makes no difference now.
+    let _ = ended.recv_timeout(patience + Duration::from_millis(50));
+}
+
+/// The environments that end with the process.
+#[cfg(unix)]
+#[derive(Default)]
+struct Last {
+    /// The id of the process; 0 before the first environment.
+    process: u32,
+    envs: BTreeMap<EnvId, Arc<EnvOutbox>>,
+}
+
+#[cfg(unix)]
+static LAST: Mutex<Last> = Mutex::new(Last { process: 0, envs: BTreeMap::new() });
+
+#[cfg(unix)]
+fn last() -> MutexGuard<'static, Last> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets `env` end with the process. Returns false if the system does not support that.
+#[cfg(unix)]
+pub fn end_with_process(env: EnvId, outbox: &Arc<EnvOutbox>) -> bool {
+    let mut last = last();
+    if last.process == 0 {
+        if atexit(end_all) != 0 {
+            return false;
+        }
+        last.process = std::process::id();
+    }
+    last.envs.insert(env, outbox.clone());
+    true
+}
+
+#[cfg(unix)]
+fn forget(env: EnvId) {
+    last().envs.remove(&env);
+}
+
+#[cfg(unix)]
+unsafe extern "C" {
+    safe fn atexit(function: extern "C" fn()) -> std::ffi::c_int;
+}
+
+#[cfg(unix)]
+extern "C" fn end_all() {
+    // No panic may reach C.
+    let _ = std::panic::catch_unwind(|| {
+        let Last { process, envs } = std::mem::take(&mut *last());
+        // A child that was forked without `exec` has no engine.
+        if process != std::process::id() {
+            return;
+        }
+        let Ok(engine) = Engine::of_this_process() else { return };
+        let until = std::time::Instant::now() + PATIENCE;
+        for (env, outbox) in envs {
+            outbox.close();
+            end(engine, env, until.saturating_duration_since(std::time::Instant::now()));
+        }
+    });
+}
+
+/// Returns false: when a process of Windows calls the function, its other threads have ended.
+#[cfg(not(unix))]
+pub fn end_with_process(_: EnvId, _: &Arc<EnvOutbox>) -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+fn forget(_: EnvId) {}
