@@ -39,7 +39,7 @@ function longestPause(byLock, from) {
  * granted, errors, wrong }.
  */
 export async function streamThrough(t, { store, client, count = 800, ttl = 10_000, ...more }, action) {
-  const settings = { store, client: { ttl, ...client }, count, every: 15, later: 60, hold: 4_000, wait: 1_500, contended: 4 }
+  const settings = { store, client: { ttl, ...client }, count, every: 15, later: 60, hold: 4_000, wait: 3_000, contended: 4 }
   const start = (who) =>
     startChild(t, 'stream.mjs', { ...settings, ...more, who, first: who === 'first' })
   const children = [start('first'), start('second')]
