@@ -191,7 +191,7 @@ impl RedisStore {
     /// What there is to know about the server.
     async fn facts(&self, limit: Limit) -> Result<Box<ServerFacts>, StoreError> {
         let link = self.link(limit).await?;
-        let facts = diagnose::facts(&link, self.address.min_replicas, limit.deadline, limit.timeout).await;
+        let facts = diagnose::facts(&link, self.server(&link), limit.deadline, limit.timeout).await;
         let mut facts = facts.map_err(|cut| cut_off(&cut, &self.address))?;
         if let Endpoint::Master(_) = self.address.endpoint {
             // It may be another one next time.
