@@ -39,9 +39,17 @@ function longestPause(byLock, from) {
  * granted, errors, wrong }.
  */
 export async function streamThrough(t, { store, client, count = 800, ttl = 10_000, ...more }, action) {
-  const settings = { store, client: { ttl, ...client }, count, every: 15, later: 60, hold: 4_000, wait: 3_000, contended: 4 }
-  const start = (who) =>
-    startChild(t, 'stream.mjs', { ...settings, ...more, who, first: who === 'first' })
+  const settings = {
+    store,
+    client: { ttl, ...client },
+    count,
+    every: 15,
+    later: 60,
+    hold: 4_000,
+    wait: 3_000,
+    contended: 4,
+  }
+  const start = (who) => startChild(t, 'stream.mjs', { ...settings, ...more, who, first: who === 'first' })
   const children = [start('first'), start('second')]
   await Promise.all(children.map((child) => child.next('ready')))
   const at = now() + 200

@@ -145,7 +145,11 @@ impl RedisStore {
         let at_once =
             async { if first.is_empty() { Vec::new() } else { self.run_and_check(&first, limit).await } };
         let when_settled = async {
-            if self.lookout.settled(limit.deadline).await {
+            // With little time left, replicas that have yet to find the new master would not have it in time. Asked again, they
+            // have all of it.
+            let enough =
+                |limit: Limit| limit.deadline.saturating_duration_since(Instant::now()) >= limit.timeout / 3;
+            if self.lookout.settled(limit.deadline).await && enough(limit) {
                 return self.run_and_check(&second, limit).await;
             }
             let error = StoreError { maybe_done: false, ..self.unsettled() };
