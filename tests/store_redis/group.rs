@@ -153,7 +153,7 @@ impl Group {
 }
 
 /// Waits for what nobody tells, while tasks go on.
-async fn until_in_time(what: &str, mut is_so: impl FnMut() -> bool) {
+pub async fn until_in_time(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !is_so() {
         assert!(Instant::now() < end, "{what}: it did not come to that");

@@ -8,7 +8,7 @@ use leasehold::store::{Access, Notice, Reply, Request, StoreErrorKind};
 use rustix::process::Signal;
 
 use crate::ask::{Notices, acquire, ask, fence, granted, info, queue, queued, refused, release, run, within};
-use crate::group::{Group, NAME, Sentinel, liar};
+use crate::group::{Group, NAME, Sentinel, liar, until_in_time};
 use crate::server::{Server, store, store_with};
 
 fn closed_port() -> u16 {
@@ -249,5 +249,28 @@ fn what_was_released_during_a_planned_failover_is_free_at_the_next_master() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
+    });
+}
+
+#[test]
+fn a_user_who_may_only_hear_of_the_switch_hears_of_it() {
+    run(async {
+        let master = Server::start(&[]);
+        let user =
+            "user watcher on >hunter2 resetchannels &+switch-master -@all +auth +hello +sentinel +subscribe";
+        let sentinel = Sentinel::configured(&master, 1, &format!("port {{port}}\n{user}"));
+        let access = Access {
+            sentinel_username: Some("watcher".into()),
+            sentinel_password: Some("hunter2".into()),
+            ..Access::default()
+        };
+        let store = store_with(&format!("redis-sentinel://{}/{NAME}", sentinel.place()), &access);
+        granted(&store, "lock:a", Token::random()).await;
+        let listens = || sentinel.command(&["CLIENT", "LIST"]).contains(" sub=1 ");
+        until_in_time("a listener", listens).await;
+        // It is not refused for what it may not hear, again and again.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        assert!(listens());
+        assert_eq!(sentinel.command(&["CLIENT", "LIST"]).matches("user=watcher").count(), 1);
     });
 }

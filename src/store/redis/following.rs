@@ -169,11 +169,12 @@ impl RedisStore {
             self.run(batch, limit, false).await.answers.into_iter().flatten().collect();
         let switched = self.lookout.switches() != switches;
         let unsettled = switched || self.lookout.is_unsettled();
+        let now = Instant::now();
         let mut released_too_late = false;
         for (request, answer) in batch.iter().zip(&mut answers) {
             match (request, &*answer) {
                 (Request::Release { key, token, .. }, Ok(Reply::Released)) => {
-                    self.releases.borrow_mut().add(key.clone(), *token, Instant::now(), unsettled);
+                    self.releases.borrow_mut().add(key.clone(), *token, now, unsettled);
                     released_too_late |= switched;
                 }
                 _ if unsettled && is_grant(answer) => *answer = Err(self.unsettled()),
