@@ -173,7 +173,8 @@ impl RedisStore {
         let mut released_too_late = false;
         for (request, answer) in batch.iter().zip(&mut answers) {
             match (request, &*answer) {
-                (Request::Release { key, token, .. }, Ok(Reply::Released)) => {
+                // Also one that only gave up a place in the queue, in which the new master would keep it.
+                (Request::Release { key, token, .. }, Ok(_)) => {
                     self.releases.borrow_mut().add(key.clone(), *token, now, unsettled);
                     released_too_late |= switched;
                 }
