@@ -350,7 +350,7 @@ export interface LockClientOptions {
   sentinelPassword?: string | undefined
   /**
    * How many replicas of a Redis master must have a lease before it is granted, and a renewal before it counts: 0 to 100.
-   * With 1, a failover to the replica that is furthest loses no lease. Each grant then takes the replicas' round trip
+   * A failover then loses a lease only if a replica that does not have it is promoted. Each grant takes the replicas' round trip
    * longer; while too few answer, none is granted and those that are held run out (`StoreUnavailableError`, reason
    * `timeout`). So have one replica more than this number: a replica that is promoted is none any more. A request waits up to half of
    * its time-out for them. Default 0.

@@ -170,7 +170,7 @@ export interface Finding {
    */
   level: 'info' | 'warning' | 'error'
   /**
-   * Which it is, for programs: `eviction`, `nearly-full`, `persistence`, `clock`, `slow`, `notices`, `clients`,
+   * Which it is, for programs: `eviction`, `nearly-full`, `persistence`, `clock`, `replica-clock`, `slow`, `notices`, `clients`,
    * `too-few-replicas`, `no-spare-replica`, `replicas`, `old`, `unchecked`, `process-only`, `host-only`, `network-filesystem`; of a
    * quorum `bare-majority`, `even`, `missing-leases`, `same-server`; or a {@link StoreUnavailableReason}. There may be others in later versions.
    */

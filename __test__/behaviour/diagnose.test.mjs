@@ -214,6 +214,30 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     assert.match(only(await diagnose(t, master.url()), 'replicas').message, /^it has 2 replicas and/)
   })
 
+  test('a replica whose clock differs from that of its master by a part of the ttl', async (t) => {
+    const master = await startRedis(t, { password: SECRET })
+    let ahead = 6
+    const clock = await startTcp(t, (socket) => {
+      socket.on('data', (words) => {
+        const seconds = String(Math.floor(Date.now() / 1000) + ahead)
+        const time = `*2\r\n$${seconds.length}\r\n${seconds}\r\n$1\r\n0\r\n`
+        socket.write(String(words).includes('AUTH') ? '+OK\r\n' : time)
+      })
+    })
+    const args = ['--masterauth', SECRET, '--replica-announce-port', clock]
+    await startRedis(t, { replicaOf: master.port, args })
+    await followed(master, 1)
+    const url = master.url()
+    const { level, message } = only(await diagnose(t, url), 'replica-clock', [...USUAL, 'replicas'])
+    assert.equal(level, 'warning')
+    assert.ok(message.includes(`replica redis://127.0.0.1:${clock} is `) && /[56]\.\d s ahead/.test(message), message)
+    // Less than a tenth of this ttl.
+    const codes = async (options) => (await diagnose(t, url, options)).findings.map(({ code }) => code)
+    assert.ok(!(await codes({ ttl: 100_000 })).includes('replica-clock'))
+    ahead = 0
+    assert.ok(!(await codes({ ttl: 20_000 })).includes('replica-clock'))
+  })
+
   test('minReplicas: a user who may not ask what replicas have', async (t) => {
     const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules: '~* &* +@all -wait' } })
     const url = server.url(`app:${SECRET}`)

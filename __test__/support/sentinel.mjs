@@ -80,12 +80,13 @@ class SentinelSystem {
 }
 
 /**
- * Starts a master with two replicas, and three sentinels who miss it after `downAfter` ms. Resolves when all know each
+ * Starts a master with `count` replicas, and three sentinels who miss it after `downAfter` ms. Resolves when all know each
  * other. Settings: keep, args (of the Redis servers).
  */
-export async function startSentinels(t, { downAfter = 500, failoverTimeout = 1_000, ...settings } = {}) {
+export async function startSentinels(t, { count = 2, downAfter = 500, failoverTimeout = 1_000, ...settings } = {}) {
   const master = await startRedis(t, settings)
-  const replicas = await Promise.all([0, 1].map(() => startRedis(t, { ...settings, replicaOf: master.port })))
+  const replica = () => startRedis(t, { ...settings, replicaOf: master.port })
+  const replicas = await Promise.all(Array.from({ length: count }, replica))
   await Promise.all(replicas.map((replica) => hasRole(replica, 'slave')))
   const sentinels = await Promise.all(
     [0, 1, 2].map(async () => {
@@ -104,7 +105,7 @@ export async function startSentinels(t, { downAfter = 500, failoverTimeout = 1_0
     sentinels.map((sentinel) =>
       until('a sentinel to know all others', async () => {
         const known = record(await sentinel.ask('SENTINEL', 'MASTER', NAME))
-        return known['num-slaves'] === '2' && known['num-other-sentinels'] === '2'
+        return known['num-slaves'] === String(count) && known['num-other-sentinels'] === '2'
       }),
     ),
   )

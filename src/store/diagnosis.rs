@@ -137,10 +137,23 @@ pub struct ServerFacts {
     pub clock_ahead: Option<i64>,
     /// By how much that may be wrong: half a round trip.
     pub clock_doubt: Duration,
+    /// How the clocks of its replicas differ from its own, as far as they could be asked.
+    pub replica_clocks: Vec<ReplicaClock>,
     /// Whether those who wait are sent notices.
     pub notices: bool,
     /// The commands that it would not carry out for us.
     pub refused: Vec<&'static str>,
+}
+
+/// The clock of a replica.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaClock {
+    /// Which replica: its URL without a password.
+    pub replica: Arc<str>,
+    /// By how many µs it is ahead of its master's.
+    pub ahead: i64,
+    /// By how much that may be wrong.
+    pub doubt: Duration,
 }
 
 /// Which requests of a batch ask for a diagnosis, and for leases of which ttl.

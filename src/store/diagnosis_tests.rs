@@ -26,6 +26,7 @@ fn sound() -> ServerFacts {
         round_trip: Some(Duration::from_micros(200)),
         clock_ahead: Some(150),
         clock_doubt: Duration::from_micros(100),
+        replica_clocks: Vec::new(),
         notices: true,
         refused: Vec::new(),
     }
@@ -208,4 +209,34 @@ fn places_without_a_server_say_how_far_they_reach_and_unusable_ones_why_they_are
     let report = Report::unusable("redis://x", &gone);
     assert_eq!(report.findings, [Finding::new(Level::Error, "denied", "no entry")]);
     assert!(!report.is_silence());
+}
+
+#[test]
+fn a_replica_whose_clock_is_wrong_by_a_part_of_the_ttl_is_told() {
+    let with = |ahead_ms: i64| {
+        let mut facts = sound();
+        facts.replica_clocks = vec![ReplicaClock {
+            replica: "redis://b:1".into(),
+            ahead: ahead_ms * 1_000,
+            doubt: Duration::from_millis(5),
+        }];
+        found(facts, false)
+            .into_iter()
+            .map(|Finding { level, code, message }| ((level, code), message))
+            .next()
+    };
+    // A tenth of the ttl of 10 s, and the doubt.
+    for within in [0, 1_005, -1_005] {
+        assert_eq!(with(within), None, "{within} ms");
+    }
+    let wrong = (Level::Warning, "replica-clock");
+    for (ahead, words) in [
+        (6_000, ["redis://b:1 is 6.0 s ahead of its own", "leases end 6.0 s too early there"]),
+        (-2_000, ["redis://b:1 is 2.0 s behind its own", "keeps its lock for 2.0 s longer there"]),
+    ] {
+        let (told, message) = with(ahead).unwrap();
+        assert_eq!(told, wrong);
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    }
+    assert!(with(1_007).is_some());
 }

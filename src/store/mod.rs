@@ -421,6 +421,9 @@ pub enum Notice {
     },
     /// Notices may have been lost, for instance with a connection: all waiters are to repeat their acquires.
     Missed,
+    /// The store's server was replaced by another, which may not have heard of the last requests: all leases are to be renewed
+    /// at once, and all waiters are to repeat their acquires.
+    Moved,
     /// All leases of the store are lost: the store gives up the files that they are in. As soon as
     /// this notice is dropped, other stores may grant those locks. All waiters have to repeat their
     /// acquires.

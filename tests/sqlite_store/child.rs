@@ -155,7 +155,7 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool, lasts: Opt
     let rung = bells.clone();
     store.listen(Rc::new(move |notice| match notice {
         Notice::Granted { number, .. } => rung[number as usize].notify_one(),
-        Notice::Missed | Notice::Lost(_) => rung.iter().for_each(Notify::notify_one),
+        Notice::Missed | Notice::Moved | Notice::Lost(_) => rung.iter().for_each(Notify::notify_one),
         Notice::Breaker(_) => unreachable!("a file has none"),
     }));
     let (counter, log) = (path.with_file_name("counter"), path.with_file_name("log"));

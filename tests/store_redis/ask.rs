@@ -139,7 +139,7 @@ impl Notices {
     pub async fn granted(&mut self) -> (u64, Option<Fence>) {
         match self.next().await {
             Notice::Granted { number, fence } => (number, fence),
-            Notice::Missed | Notice::Lost(_) => panic!("notices were missed"),
+            Notice::Missed | Notice::Moved | Notice::Lost(_) => panic!("notices were missed"),
             Notice::Breaker(_) => panic!("a breaker is put around it by others"),
         }
     }

@@ -133,7 +133,7 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
             let error = refused(&user(&least.replace(missing, "-lpush")), Request::Ping).await;
             assert_refused(&error, StoreErrorKind::Denied, "+script|load");
         }
-        for missing in ["+script|load", "+evalsha", "+set", "+getex", "+time"] {
+        for missing in ["+script|load", "+evalsha", "+set", "+mget", "+time"] {
             server.command(&["DEL", "lock:d"]);
             let app = user(&least.replace(missing, "-lpush"));
             let batch = vec![

@@ -132,10 +132,16 @@ impl Group {
         store_with(&self.url(), &Access::default())
     }
 
-    /// Comes back when so many listen to the sentinels.
+    /// Comes back when so many listen to each of the sentinels for all that they tell of a failover.
     pub async fn heard_by(&self, count: usize) {
-        let listeners = |one: &Sentinel| one.command(&["CLIENT", "LIST"]).matches(" sub=1 ").count();
-        until_in_time("listeners", || self.sentinels.iter().map(listeners).sum::<usize>() == count).await;
+        let listeners = |one: &Sentinel| one.command(&["CLIENT", "LIST"]).matches(" sub=8 ").count();
+        until_in_time("listeners", || self.sentinels.iter().all(|one| listeners(one) == count)).await;
+    }
+
+    /// Lets the first sentinel make another the master, as an administrator does.
+    pub fn fail_over(&self) {
+        // It may have looked at the replicas too long ago.
+        until("a failover", || self.sentinels[0].command(&["SENTINEL", "FAILOVER", NAME]) == "OK");
     }
 
     /// The server that all sentinels name as the master, once it is another than `old`.
@@ -147,7 +153,7 @@ impl Group {
 }
 
 /// Waits for what nobody tells, while tasks go on.
-async fn until_in_time(what: &str, mut is_so: impl FnMut() -> bool) {
+pub async fn until_in_time(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !is_so() {
         assert!(Instant::now() < end, "{what}: it did not come to that");

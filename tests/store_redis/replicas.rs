@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::ask::{
     Notices, RENEWED, acquire, adopt, all, ask, fence, granted, info, inspect, queue, queued, release, renew,
-    run, within,
+    run, share, within,
 };
 use crate::server::{Server, store_with};
 
@@ -134,5 +134,43 @@ fn a_server_without_replicas_grants_nothing_that_has_to_have_some() {
         let began = Instant::now();
         assert_eq!(ask(&store, release("lock:b", token)).await, Reply::Released);
         assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+    });
+}
+
+/// Some servers (Valkey 8) let WAIT end at once for a connection that has written nothing. A lease that another connection wrote
+/// counts only when replicas have it, so every grant and renewal has to write.
+#[test]
+fn what_is_granted_again_is_written_again() {
+    run(async {
+        let master = Server::start(&["--repl-ping-replica-period", "3600"]);
+        let _replica = Server::replica_of(&master);
+        let store = store(&master, 0);
+        let written = || {
+            let info = master.command(&["INFO", "replication"]);
+            let offset = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:")).unwrap();
+            offset.trim().parse::<u64>().unwrap()
+        };
+        let exclusive = |token| acquire("lock:a", token, 1_000);
+        let shared = |token| share("lock:b", token, 3, 0);
+        let (one, two) = (Token::random(), Token::random());
+        ask(&store, exclusive(one)).await;
+        ask(&store, shared(two)).await;
+        // They live for longer than what is asked for now, as in the millisecond in which they were handed over.
+        for key in ["lock:a", "{lock:a}:fence", "{lock:b}:fence"] {
+            assert_eq!(master.command(&["PEXPIRE", key, "7200000"]), "1");
+        }
+        let ends = master.command(&["ZRANGE", "lock:b", "0", "0", "WITHSCORES"]);
+        let later = ends.lines().last().unwrap().parse::<u64>().unwrap() + 7_200_000;
+        master.command(&["ZADD", "lock:b", &later.to_string(), &two.to_string()]);
+        for (request, what) in [
+            (exclusive(one), "an acquire"),
+            (shared(two), "a shared acquire"),
+            (renew("lock:a", one, 1_000), "a renewal"),
+            (renew("lock:b", two, 1_000), "a shared renewal"),
+        ] {
+            let before = written();
+            ask(&store, request).await;
+            assert!(written() > before, "{what} wrote nothing");
+        }
     });
 }

@@ -7,8 +7,8 @@ use leasehold::lease::Token;
 use leasehold::store::{Access, Notice, Reply, Request, StoreErrorKind};
 use rustix::process::Signal;
 
-use crate::ask::{Notices, acquire, ask, fence, granted, info, queue, queued, refused, run, within};
-use crate::group::{Group, NAME, Sentinel, liar};
+use crate::ask::{Notices, acquire, ask, fence, granted, info, queue, queued, refused, release, run, within};
+use crate::group::{Group, NAME, Sentinel, liar, until_in_time};
 use crate::server::{Server, store, store_with};
 
 fn closed_port() -> u16 {
@@ -136,7 +136,7 @@ fn a_failover_is_followed_at_once_and_what_was_replicated_is_kept() {
         let (number, told) = loop {
             match notices.next().await {
                 Notice::Granted { number, fence } => break (number, fence),
-                Notice::Missed | Notice::Lost(_) | Notice::Breaker(_) => {}
+                Notice::Missed | Notice::Moved | Notice::Lost(_) | Notice::Breaker(_) => {}
             }
         };
         assert_eq!(number, 2);
@@ -166,5 +166,111 @@ fn a_master_that_is_deposed_while_it_lives_is_left() {
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!(promoted.command(&["GET", "lock:b"]), other.to_string());
         group.servers[0].signal(Signal::CONT);
+    });
+}
+
+#[test]
+fn all_sentinels_are_listened_to_although_the_url_names_one() {
+    run(async {
+        let group = Group::start();
+        let url = format!("redis-sentinel://{}/{NAME}", group.sentinels[2].place());
+        let store = store(&url);
+        assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
+        group.heard_by(1).await;
+        // One that goes and comes back is listened to again.
+        let clients = group.sentinels[0].command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        assert_ne!(clients, "0");
+        group.heard_by(1).await;
+    });
+}
+
+#[test]
+fn what_is_granted_during_a_planned_failover_is_at_the_next_master() {
+    run(async {
+        let group = Group::start();
+        let url = format!("redis-sentinel://{}/{NAME}", group.sentinels[1].place());
+        let store = store(&url);
+        granted(&store, "lock:first", Token::random()).await;
+        group.heard_by(1).await;
+        let old = group.servers[0].port();
+        let (mut held, mut refused, mut longest) = (Vec::new(), 0, Duration::ZERO);
+        let mut last = Instant::now();
+        group.fail_over();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(4) {
+            let (key, token) = (format!("lock:{}", held.len() + refused), Token::random());
+            match within(&store, 3_000, acquire(&key, token, 60_000)).await {
+                Ok(reply) => {
+                    fence(reply);
+                    held.push((key, token));
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                }
+                Err(error) => {
+                    assert!(error.kind == StoreErrorKind::ReadOnly || error.maybe_done, "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        let promoted = group.promoted(old).await;
+        let missing: Vec<_> =
+            held.iter().filter(|(key, token)| promoted.command(&["GET", key]) != token.to_string()).collect();
+        assert!(missing.is_empty(), "{} of {} are not at the next master", missing.len(), held.len());
+        assert!(held.len() > 100 && refused < 20, "{} granted, {refused} refused", held.len());
+        assert!(longest < Duration::from_secs(2), "nothing was granted for {longest:?}");
+    });
+}
+
+#[test]
+fn what_was_released_during_a_planned_failover_is_free_at_the_next_master() {
+    run(async {
+        let group = Group::start();
+        let (a, b) = (group.store(), group.store());
+        let leases: Vec<_> = (0..60).map(|number| (format!("lock:{number}"), Token::random())).collect();
+        for (key, token) in &leases {
+            granted(&a, key, *token).await;
+        }
+        granted(&b, "lock:b", Token::random()).await;
+        group.heard_by(2).await;
+        assert_eq!(group.servers[0].command(&["WAIT", "2", "5000"]), "2");
+        group.fail_over();
+        let began = Instant::now();
+        for (key, token) in &leases {
+            // Releases do not wait for the failover.
+            assert_eq!(within(&a, 300, release(key, *token)).await.unwrap(), Reply::Released);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        group.promoted(group.servers[0].port()).await;
+        let switched = Instant::now();
+        for (key, _) in &leases {
+            while let Reply::Busy { .. } = ask(&b, acquire(key, Token::random(), 60_000)).await {
+                assert!(switched.elapsed() < Duration::from_secs(1), "{key} is not free");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_user_who_may_only_hear_of_the_switch_hears_of_it() {
+    run(async {
+        let master = Server::start(&[]);
+        let user =
+            "user watcher on >hunter2 resetchannels &+switch-master -@all +auth +hello +sentinel +subscribe";
+        let sentinel = Sentinel::configured(&master, 1, &format!("port {{port}}\n{user}"));
+        let access = Access {
+            sentinel_username: Some("watcher".into()),
+            sentinel_password: Some("hunter2".into()),
+            ..Access::default()
+        };
+        let store = store_with(&format!("redis-sentinel://{}/{NAME}", sentinel.place()), &access);
+        granted(&store, "lock:a", Token::random()).await;
+        let listens = || sentinel.command(&["CLIENT", "LIST"]).contains(" sub=1 ");
+        until_in_time("a listener", listens).await;
+        // It is not refused for what it may not hear, again and again.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        assert!(listens());
+        assert_eq!(sentinel.command(&["CLIENT", "LIST"]).matches("user=watcher").count(), 1);
     });
 }

@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// Those whom the store has failed need not wait for the end of their pause.
-    fn look_after_an_outage(&mut self, store: StoreId) {
+    pub(super) fn look_after_an_outage(&mut self, store: StoreId) {
         let failed = self.tickets.iter().filter(|(_, ticket)| {
             ticket.wanted.store == store && !ticket.looking && matches!(ticket.last, LastLook::Failed(_))
         });

@@ -1,5 +1,7 @@
 //! Notices: what a store says by itself, and whom it concerns.
 
+use std::time::Duration;
+
 use super::Core;
 use crate::engine::command::{OpId, StoreId};
 use crate::lease::{Instant, LossReason, Phase};
@@ -8,6 +10,10 @@ use crate::store::Notice;
 /// How many of the lowest bits of a place's number count the looks of its ticket, so that each look has a number of its own:
 /// a million of them take the better part of an hour, and no notice is as old as that.
 const LOOK_BITS: u32 = 20;
+
+/// The time between two renewals when all leases of a store are renewed at once. A smaller one makes 100 000 of them stop
+/// everything else for longer; a larger one lets more leases end before their turn.
+const RENEWAL_PACE: Duration = Duration::from_micros(10);
 
 /// What a ticket's place is called by its look of that rank.
 pub(super) fn number_of(ticket: u64, look: u64) -> u64 {
@@ -31,6 +37,7 @@ impl Core {
             }),
             Notice::Breaker(health) => self.health_changed(store, health),
             Notice::Missed => self.look_for_all(store),
+            Notice::Moved => self.moved(store),
             // The acknowledgement is dropped when this returns. By then, every holder's lease
             // counts as lost.
             Notice::Lost(_acknowledgement) => self.lose_all(store),
@@ -51,6 +58,20 @@ impl Core {
         for number in numbers {
             self.guarded(None, |core| core.look(number));
         }
+    }
+
+    /// Renews all leases of the store, and lets everyone ask again whom the server before has failed.
+    fn moved(&mut self, store: StoreId) {
+        let held = self.tenures.iter().filter(|(_, tenure)| tenure.store == store);
+        let mut held: Vec<(Instant, OpId)> = held.map(|(op, tenure)| (tenure.deadline, *op)).collect();
+        // The lease that would end first comes first.
+        held.sort_unstable();
+        for (place, (_, op)) in held.into_iter().enumerate() {
+            self.renew_soon(op, RENEWAL_PACE * u32::try_from(place).unwrap_or(u32::MAX));
+        }
+        self.clean_up_after_an_outage(store);
+        self.look_for_all(store);
+        self.look_after_an_outage(store);
     }
 
     /// Marks all leases of the store as lost, and lets its waiters ask again.

@@ -107,6 +107,15 @@ impl Core {
         false
     }
 
+    /// Renews the lease after `pause`, if the engine renews it at all and not sooner.
+    pub(super) fn renew_soon(&mut self, op: OpId, pause: Duration) {
+        let at = self.now + pause;
+        if let Some(tenure) = self.tenures.get_mut(&op).filter(|tenure| tenure.auto_renew) {
+            tenure.renew_at = tenure.renew_at.min(at);
+            self.schedule_tenure(op);
+        }
+    }
+
     /// The holder wants its lease renewed now, or detached.
     pub(super) fn renew_now(&mut self, op: OpId, purpose: Purpose, ttl: Option<Ttl>) {
         // A lease that is gone has said so, or its release is about to.

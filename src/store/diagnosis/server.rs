@@ -9,6 +9,9 @@ use crate::store::StoreErrorKind;
 /// How far a server's clock may be from ours before that is told: it is the least of what fences of different servers have in
 /// common.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+/// A replica's clock is wrong when it differs from its master's by more than a ttl divided by this. Leases are renewed when a
+/// third of the ttl is over, and all of them after a failover, so that much of it is always left then.
+const REPLICA_TOLERANCE: u32 = 10;
 /// A round trip is too slow when a ttl is less than so many of them: acquiring, renewing and trying again take a few each.
 const ROUND_TRIPS: u32 = 20;
 /// A server has nearly all the clients that it takes, or nearly all the data, when it has this part of them, in percent.
@@ -50,6 +53,8 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
             add(Level::Warning, "clock", message);
         }
     }
+    found.extend(replica_clocks(server, ttl));
+    let mut add = |level, code, message: String| found.push(Finding::new(level, code, message));
     if let Some(round_trip) = server.round_trip.filter(|took| *took * ROUND_TRIPS > ttl.as_duration()) {
         let message = format!(
             "a round trip takes {:.1} ms, which is much beside a ttl of {} ms: leases may end before they are renewed; raise the \
@@ -88,6 +93,31 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
         add(Level::Info, "unchecked", message);
     }
     found
+}
+
+/// The replicas whose clocks would shorten or prolong leases if they became the master: a lease ends there by the replica's
+/// clock, at the time that the master's clock has set.
+fn replica_clocks(server: &ServerFacts, ttl: Ttl) -> impl Iterator<Item = Finding> {
+    let tolerance = ttl.as_duration() / REPLICA_TOLERANCE;
+    let off = |ahead: i64| Duration::from_micros(ahead.unsigned_abs());
+    let wrong = server
+        .replica_clocks
+        .iter()
+        .filter(move |clock| off(clock.ahead).saturating_sub(clock.doubt) > tolerance);
+    wrong.map(move |clock| {
+        let by = off(clock.ahead).as_secs_f64();
+        let (way, then) = if clock.ahead > 0 {
+            ("ahead of", format!("leases end {by:.1} s too early there, and two may hold one lock"))
+        } else {
+            ("behind", format!("a lease whose holder is gone keeps its lock for {by:.1} s longer there"))
+        };
+        let message = format!(
+            "the clock of its replica {} is {by:.1} s {way} its own: if that replica becomes the master, {then}; let all of them \
+             follow NTP",
+            clock.replica
+        );
+        Finding::new(Level::Warning, "replica-clock", message)
+    })
 }
 
 /// What a restart of the server costs.

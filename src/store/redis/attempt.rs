@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::address::{Endpoint, RedisAddress};
 use super::connect::Role;
 use super::link::Link;
+use super::sentinel::lookout::Lookout;
 use super::{connect, sentinel};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -22,13 +23,13 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// Begins to connect, in a task of its own: it goes on, and ends, also while nobody waits for it, and no longer than
 /// [`ATTEMPT`]. It is given up with the last of its clones.
-pub fn begin(address: RedisAddress, role: Role) -> Connecting {
+pub fn begin(address: RedisAddress, role: Role, lookout: Rc<Lookout>) -> Connecting {
     let connecting = async move {
         let mut task = JoinSet::new();
         let to = address.clone();
         task.spawn_local(timeout(ATTEMPT, async move {
             match &to.endpoint {
-                Endpoint::Master(sentinels) => sentinel::connect(&to, sentinels).await,
+                Endpoint::Master(sentinels) => sentinel::connect(&to, sentinels, &lookout).await,
                 Endpoint::Tcp(..) | Endpoint::Unix(_) => connect::connect(to, role).await,
             }
         }));

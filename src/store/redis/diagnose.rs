@@ -2,29 +2,37 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::{Pipeline, Value};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::address::RedisAddress;
+use super::dial::dial;
 use super::link::{Cut, Link};
-use super::reply;
+use super::{connect, greeting, reply};
 use crate::engine::clock;
-use crate::store::diagnosis::ServerFacts;
+use crate::store::diagnosis::{ReplicaClock, ServerFacts};
 
 /// What INFO does not tell. One at a time: 6.2 takes one name.
 const SETTINGS: [&str; 3] = ["save", "appendfsync", "min-replicas-to-write"];
 /// How often the server is asked for the time, to see how long that takes: the middle of so many.
 const ROUNDS: usize = 5;
+/// How long a replica may take to tell the time.
+const REPLICA_ANSWER: Duration = Duration::from_millis(300);
+/// The most replicas that are asked for the time.
+const MOST_REPLICAS: usize = 16;
 /// The first version that is not of the oldest series that serves.
 const NOT_OLD: u32 = 7;
 
-/// Asks the server at the other end of `link`, within `timeout`, which is over at `deadline`. `min_replicas` must have a lease of
-/// ours before it counts.
+/// Asks the server `address` at the other end of `link`, within `timeout`, which is over at `deadline`; and its replicas for the
+/// time. As many replicas as the address says must have a lease of ours before it counts.
 pub async fn facts(
     link: &Link,
-    min_replicas: u32,
+    address: &RedisAddress,
     deadline: Instant,
     timeout: Duration,
 ) -> Result<Box<ServerFacts>, Cut> {
+    let min_replicas = address.min_replicas;
     let mut pipeline = Pipeline::new();
     pipeline.add_command(redis::cmd("INFO"));
     for name in SETTINGS {
@@ -42,8 +50,12 @@ pub async fn facts(
     let mut facts =
         Box::new(ServerFacts { notices: link.channel().is_some(), min_replicas, ..ServerFacts::default() });
     let mut replies = replies.into_iter();
+    let mut places = Vec::new();
     match replies.next().as_ref().and_then(text) {
-        Some(info) => read_info(&mut facts, &info),
+        Some(info) => {
+            read_info(&mut facts, &info);
+            places = replicas_in(&info);
+        }
         None => facts.refused.push("INFO"),
     }
     let [save, sync, replicas] = SETTINGS.map(|_| replies.next().as_ref().and_then(setting));
@@ -55,6 +67,17 @@ pub async fn facts(
     facts.replicas_needed = replicas.and_then(|count| count.parse().ok());
     facts.may_not_wait = replies.next().as_ref().and_then(reply::refusal) == Some("NOPERM");
     read_clock(&mut facts, link, deadline, timeout).await?;
+    if let Some(ahead) = facts.clock_ahead {
+        let until = deadline.min(Instant::now() + REPLICA_ANSWER);
+        let asked = places.iter().map(|(host, port)| replica_clock(address.at(host, *port), until));
+        let doubt = facts.clock_doubt;
+        let of_master = |clock: ReplicaClock| ReplicaClock {
+            ahead: clock.ahead.saturating_sub(ahead),
+            doubt: clock.doubt + doubt,
+            ..clock
+        };
+        facts.replica_clocks = join_all(asked).await.into_iter().flatten().map(of_master).collect();
+    }
     Ok(facts)
 }
 
@@ -94,6 +117,38 @@ fn is_replica_away(line: &str) -> bool {
     let is_one = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let state = said.split(',').find_map(|pair| pair.strip_prefix("state="));
     is_one && state.is_some_and(|state| state.trim() != "online")
+}
+
+/// Where the replicas are that INFO names, as `slave0:ip=127.0.0.1,port=6380,state=online,offset=0,lag=0`.
+fn replicas_in(info: &str) -> Vec<(String, u16)> {
+    let lines = info.lines().filter_map(|line| line.strip_prefix("slave")?.split_once(':'));
+    let place = |said: &str| {
+        let told = |name| said.split(',').find_map(|pair| pair.trim().strip_prefix(name));
+        Some((told("ip=")?.to_owned(), told("port=")?.parse().ok()?))
+    };
+    let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let places = lines.filter(|(number, _)| is_number(number)).filter_map(|(_, said)| place(said));
+    places.take(MOST_REPLICAS).collect()
+}
+
+/// How the clock of the replica at `address` differs from ours; `None` if it can't be asked, which is not rare: it may be
+/// announced by an address that only the master reaches.
+async fn replica_clock(address: RedisAddress, until: Instant) -> Option<ReplicaClock> {
+    let mut stream = timeout_at(until, dial(&address)).await.ok()?.ok()?;
+    if let Some(login) = connect::login(&address) {
+        timeout_at(until, greeting::exchange(&mut stream, &[login])).await.ok()?;
+    }
+    let (asked, began) = (clock::wall_us(), Instant::now());
+    let replies = timeout_at(until, greeting::exchange(&mut stream, &[redis::cmd("TIME")])).await.ok()?;
+    let took = began.elapsed();
+    let theirs = replies.values.first().and_then(time)?;
+    let ours = asked.saturating_add(took.as_micros() as u64 / 2);
+    let replica = address.to_string().into();
+    Some(ReplicaClock {
+        replica,
+        ahead: theirs.cast_signed().saturating_sub(ours.cast_signed()),
+        doubt: took / 2,
+    })
 }
 
 /// How long the server takes to answer, and how its clock differs from ours.
@@ -169,6 +224,14 @@ mod tests {
         assert_eq!(read(&info.concat()).replicas, Some(2), "of one that is not shown the best is believed");
         assert_eq!(read("connected_slaves:1\r\nslave_priority:100\r\n").replicas, Some(1));
         assert_eq!(read("role:master\r\n").replicas, None);
+    }
+
+    #[test]
+    fn replicas_are_where_info_says() {
+        let info = "role:master\r\nconnected_slaves:2\r\nslave0:ip=10.0.0.1,port=6380,state=online,offset=1,lag=0\r\n\
+                    slave1:ip=::1,port=6381,state=wait_bgsave,offset=0,lag=1\r\nslave_priority:ip=1,port=2\r\n\
+                    slave2:ip=10.0.0.2,port=none\r\nslaves:ip=10.0.0.3,port=1\r\n";
+        assert_eq!(replicas_in(info), [("10.0.0.1".to_owned(), 6380), ("::1".to_owned(), 6381)]);
     }
 
     #[test]

@@ -20,7 +20,8 @@
 //! - [`listing`]: which locks there are;
 //! - [`diagnose`]: what there is to know about the server;
 //! - [`fault`]: the server's errors in the contract's words;
-//! - [`sentinel`]: which server is the master;
+//! - [`sentinel`]: which server is the master, [`following`], what becomes of requests while that changes, and [`releases`],
+//!   which of them the next one has to hear again;
 //! - [`cluster`]: many such servers as one store.
 
 mod address;
@@ -31,12 +32,14 @@ mod diagnose;
 mod dial;
 mod distrust;
 mod fault;
+mod following;
 mod greeting;
 mod link;
 mod listing;
 mod notices;
 mod outcomes;
 mod plan;
+mod releases;
 mod replicas;
 mod reply;
 mod scripts;
@@ -44,7 +47,7 @@ mod sentinel;
 mod url;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -61,7 +64,9 @@ use self::connect::Role;
 use self::link::{Cut, Link};
 use self::outcomes::Outcomes;
 use self::plan::Group;
+use self::releases::Releases;
 use self::replicas::Watched;
+use self::sentinel::lookout::Lookout;
 use super::diagnosis::{self, Facts, Report, ServerFacts};
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};
 
@@ -76,8 +81,15 @@ pub struct RedisStore {
     /// Whether there has been a connection.
     met: Cell<bool>,
     listener: OnceCell<Listener>,
-    /// Looks out for a failover, while there is a connection to a master that sentinels named.
-    lookout: RefCell<JoinSet<()>>,
+    /// Where the master is, if sentinels name it.
+    lookout: Rc<Lookout>,
+    /// Whether the sentinels are listened to.
+    listens: Cell<bool>,
+    /// What was released a moment ago, if sentinels name the master.
+    releases: RefCell<Releases>,
+    /// What goes on in the background. It ends with the store.
+    tasks: RefCell<JoinSet<()>>,
+    me: Weak<RedisStore>,
 }
 
 enum State {
@@ -101,9 +113,18 @@ impl RedisStore {
     }
 
     fn with_role(address: RedisAddress, role: Role) -> Rc<Self> {
-        let (role, state) = (Cell::new(role), RefCell::new(State::Apart));
-        let lookout = RefCell::default();
-        Rc::new(Self { address, role, state, met: Cell::new(false), listener: OnceCell::new(), lookout })
+        Rc::new_cyclic(|me| Self {
+            address,
+            role: Cell::new(role),
+            state: RefCell::new(State::Apart),
+            met: Cell::new(false),
+            listener: OnceCell::new(),
+            lookout: Rc::default(),
+            listens: Cell::new(false),
+            releases: RefCell::default(),
+            tasks: RefCell::default(),
+            me: me.clone(),
+        })
     }
 
     /// The connection, made unless it is there or being made.
@@ -116,7 +137,7 @@ impl RedisStore {
         // One that failed while nobody waited for it says nothing about now.
         let known = known.filter(|attempt| !matches!(attempt.clone().now_or_never(), Some(Err(_))));
         let attempt = known.unwrap_or_else(|| {
-            let attempt = attempt::begin(self.address.clone(), self.role.get());
+            let attempt = attempt::begin(self.address.clone(), self.role.get(), self.lookout.clone());
             *self.state.borrow_mut() = State::Connecting(attempt.clone());
             attempt
         });
@@ -151,42 +172,26 @@ impl RedisStore {
 
     /// Notices come over `link` from now on.
     fn connected(&self, link: &Rc<Link>) {
-        *self.lookout.borrow_mut() = self.look_out(link);
+        let is_other = self.follow(link);
         let pushes = link.take_pushes();
-        let Some(listener) = self.listener.get() else { return };
-        if let Some(pushes) = pushes {
-            notices::hand_on(pushes, listener.clone(), Rc::downgrade(link));
+        if let Some(listener) = self.listener.get() {
+            if let Some(pushes) = pushes {
+                notices::hand_on(pushes, self.listener_of_link(listener), Rc::downgrade(link));
+            }
+            // Those who wait have told the server of a channel that nobody listens to any more.
+            if self.met.replace(true) {
+                listener(Notice::Missed);
+            }
         }
-        // Those who wait have told the server of a channel that nobody listens to any more.
-        if self.met.replace(true) {
-            listener(Notice::Missed);
+        if is_other {
+            self.move_on();
         }
-    }
-
-    /// Gives `link` up as soon as sentinels say that it leads to the master no more.
-    fn look_out(&self, link: &Rc<Link>) -> JoinSet<()> {
-        let mut lookout = JoinSet::new();
-        if let (Endpoint::Master(sentinels), Some(server)) = (&self.address.endpoint, link.server()) {
-            let (sentinels, current) = (sentinels.clone(), server.endpoint.clone());
-            let (link, listener) = (Rc::downgrade(link), self.listener.get().cloned());
-            lookout.spawn_local(async move {
-                sentinel::watch::until_switched(&sentinels, &current).await;
-                if let Some(link) = link.upgrade() {
-                    link.give_up();
-                }
-                // Who waits meets the new master by looking.
-                if let Some(listener) = listener {
-                    listener(Notice::Missed);
-                }
-            });
-        }
-        lookout
     }
 
     /// What there is to know about the server.
     async fn facts(&self, limit: Limit) -> Result<Box<ServerFacts>, StoreError> {
         let link = self.link(limit).await?;
-        let facts = diagnose::facts(&link, self.address.min_replicas, limit.deadline, limit.timeout).await;
+        let facts = diagnose::facts(&link, self.server(&link), limit.deadline, limit.timeout).await;
         let mut facts = facts.map_err(|cut| cut_off(&cut, &self.address))?;
         if let Endpoint::Master(_) = self.address.endpoint {
             // It may be another one next time.
@@ -323,15 +328,13 @@ impl Store for RedisStore {
             }
             let limit = Limit { deadline: Instant::now() + timeout, timeout };
             let asked = diagnosis::asked(&batch);
-            let run = async |batch: &[Request]| -> Vec<Answer> {
-                self.run(batch, limit, false).await.answers.into_iter().flatten().collect()
-            };
             if asked.is_empty() {
-                let mut answers = run(&batch).await;
+                let mut answers = self.run_when_settled(&batch, limit).await;
                 self.list_all(&batch, limit, &mut answers).await;
                 return answers;
             }
-            let (mut answers, facts) = futures_util::join!(run(&batch), self.facts(limit));
+            let (mut answers, facts) =
+                futures_util::join!(self.run_when_settled(&batch, limit), self.facts(limit));
             self.list_all(&batch, limit, &mut answers).await;
             for (index, ttl) in asked {
                 let report = match &facts {
@@ -354,7 +357,7 @@ impl Store for RedisStore {
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         async move {
             *self.state.borrow_mut() = State::Apart;
-            self.lookout.take();
+            self.stop_following();
             // The driver, which holds the socket, ends when it is next scheduled.
             tokio::task::yield_now().await;
         }

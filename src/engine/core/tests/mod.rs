@@ -9,6 +9,7 @@ mod health;
 mod holding;
 mod lines;
 mod lost;
+mod moved;
 mod quorum;
 mod relaying;
 mod showing;

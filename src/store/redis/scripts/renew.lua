@@ -25,14 +25,9 @@ for i = 1, count do
     done, answer = pcall(rules.renew, lock, side, token, ttl, life, fences)
     if not done and type(answer) ~= 'table' then answer = { err = answer } end
   else
-    -- A renewal that was held up on its way must not undo one that overtook it.
-    if call('PTTL', lock) < ttl then
-      answer = call('PEXPIRE', lock, ARGV[1])
-    else
-      -- A write: a read-only replica must refuse, rather than tell by its old data that the lease lives.
-      local refused = call('GETEX', lock)
-      if refused and refused.err then answer = refused end
-    end
+    -- A renewal that was held up on its way must not undo one that overtook it. It writes even then: a read-only replica
+    -- must refuse, rather than tell by its old data that the lease lives, and a WAIT behind it must not end too early.
+    answer = call('PEXPIRE', lock, math.max(ttl, call('PTTL', lock)))
     -- The fence outlives the lease.
     local left = call('PTTL', side)
     if left >= 0 and left < life then call('PEXPIRE', side, long_life) end

@@ -189,12 +189,15 @@ local function look(lock, side)
   return s
 end
 
--- Lets the lease of `token` live for at least `ttl` ms; no longer if it is only `handed`, for it lived for GRANT_TTL.
+-- Lets the lease of `token` live for at least `ttl` ms; no longer if it is only `handed`, for it lived for GRANT_TTL. Always
+-- writes: a WAIT behind this must not end before replicas have the lease, even if somebody else's connection wrote it.
 local function prolong(s, token, ttl, handed)
   if s.owner then
-    if handed or call('PTTL', s.lock) < ttl then call('PEXPIRE', s.lock, ttl) end
-  elseif handed or tonumber(call('ZSCORE', s.lock, token)) < now_ms + ttl then
-    call('ZADD', s.lock, now_ms + ttl, token)
+    call('PEXPIRE', s.lock, handed and ttl or math.max(ttl, call('PTTL', s.lock)))
+  else
+    if handed or tonumber(call('ZSCORE', s.lock, token)) < now_ms + ttl then
+      call('ZADD', s.lock, now_ms + ttl, token)
+    end
     retime(s)
   end
 end

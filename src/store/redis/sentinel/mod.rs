@@ -2,12 +2,17 @@
 //!
 //! Sentinels watch a master and its replicas, and make one of these the master when it fails ("Redis Sentinel client
 //! spec"). Whenever a connection is made they are asked, all together, because each may be gone or not know yet; who
-//! answers first is believed, and what it named has to say by itself that it is a master.
+//! answers first is believed, unless it names the master that was just replaced, and what it named has to say by itself that it
+//! is a master.
 //!
 //! - [`address`]: the URL;
-//! - [`watch`]: being told of a failover at once.
+//! - [`watch`]: being told of a failover at once;
+//! - [`failover`]: whether one is under way;
+//! - [`lookout`]: where the master is.
 
 pub mod address;
+mod failover;
+pub mod lookout;
 pub mod watch;
 
 use std::time::Duration;
@@ -18,6 +23,7 @@ use redis::{FromRedisValue, Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::address::Sentinels;
+use self::lookout::Lookout;
 use super::address::RedisAddress;
 use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
@@ -35,18 +41,26 @@ const PATIENCE: Duration = Duration::from_millis(600);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection to the master that `sentinels` name; `address` is that of all of them, with the master's login.
-pub async fn connect(address: &RedisAddress, sentinels: &Sentinels) -> Result<Link, StoreError> {
+pub async fn connect(
+    address: &RedisAddress,
+    sentinels: &Sentinels,
+    lookout: &Lookout,
+) -> Result<Link, StoreError> {
     let begun = Instant::now();
     loop {
-        match attempt(address, sentinels).await {
+        match attempt(address, sentinels, lookout).await {
             Err(error) if error.kind.is_transient() && begun.elapsed() < PATIENCE => sleep(PAUSE).await,
             result => return result,
         }
     }
 }
 
-async fn attempt(address: &RedisAddress, sentinels: &Sentinels) -> Result<Link, StoreError> {
-    let (host, port) = find(address, sentinels).await?;
+async fn attempt(
+    address: &RedisAddress,
+    sentinels: &Sentinels,
+    lookout: &Lookout,
+) -> Result<Link, StoreError> {
+    let (host, port) = find(address, sentinels, lookout).await?;
     let server = address.at(&host, port);
     let name = &sentinels.master;
     let link =
@@ -63,6 +77,8 @@ async fn attempt(address: &RedisAddress, sentinels: &Sentinels) -> Result<Link, 
     question.cmd("ROLE");
     match link.send(&question, Instant::now() + WELCOME, WELCOME).await {
         Ok(replies) => match replies.into_iter().next() {
+            // It was replaced meanwhile, and has not heard of it.
+            Some(_) if lookout.is_deposed(&host, port) => Err(deposed(address)),
             Some(Value::Array(parts)) if parts.first().is_some_and(is_master) => Ok(link),
             // Who may not ask finds out by the first request: a replica refuses all of them.
             Some(Value::ServerError(error)) if error.code() == "NOPERM" => Ok(link),
@@ -85,12 +101,24 @@ async fn attempt(address: &RedisAddress, sentinels: &Sentinels) -> Result<Link, 
     }
 }
 
+/// The error of a master that is none any more, named by sentinels that have not heard of it.
+fn deposed(address: &RedisAddress) -> StoreError {
+    let message = format!(
+        "{address}: the sentinels that answer still name the master before the failover, and will soon know the new one"
+    );
+    StoreError::not_done(StoreErrorKind::ReadOnly, message)
+}
+
 fn is_master(role: &Value) -> bool {
     matches!(role, Value::BulkString(role) if role == b"master")
 }
 
 /// The host and port of the master.
-async fn find(address: &RedisAddress, sentinels: &Sentinels) -> Result<(String, u16), StoreError> {
+async fn find(
+    address: &RedisAddress,
+    sentinels: &Sentinels,
+    lookout: &Lookout,
+) -> Result<(String, u16), StoreError> {
     let name = &sentinels.master;
     let ask_in_time = |node| async move {
         timeout(ANSWER, ask(node, name)).await.unwrap_or_else(|_| {
@@ -100,12 +128,17 @@ async fn find(address: &RedisAddress, sentinels: &Sentinels) -> Result<(String, 
     };
     let mut asked: FuturesUnordered<_> = sentinels.nodes.iter().map(ask_in_time).collect();
     let mut failures: Vec<StoreError> = Vec::new();
+    let mut is_late = false;
     while let Some(answer) = asked.next().await {
         match answer {
+            Ok(Some((host, port))) if lookout.is_deposed(&host, port) => is_late = true,
             Ok(Some(master)) => return Ok(master),
             Ok(None) => {}
             Err(error) => failures.push(error),
         }
+    }
+    if is_late {
+        return Err(deposed(address));
     }
     let said = failures.iter().map(|error| &*error.message).collect::<Vec<_>>().join("; ");
     if failures.is_empty() {

@@ -1,0 +1,88 @@
+use super::*;
+
+fn at(ms: u64, start: Instant) -> Instant {
+    start + Duration::from_millis(ms)
+}
+
+fn tcp(port: u16) -> (String, u16) {
+    ("10.0.0.1".into(), port)
+}
+
+#[test]
+fn events_are_read_as_sentinels_write_them() {
+    let slave = "slave 10.0.0.1:7001 10.0.0.1 7001 @ mymaster 10.0.0.1 7000";
+    let read = |channel, said| Event::read(channel, said, "mymaster");
+    assert_eq!(read("+elected-leader", "master mymaster 10.0.0.1 7000"), Some(Event::UnderWay));
+    assert_eq!(read("+selected-slave", slave), Some(Event::UnderWay));
+    assert_eq!(read("+failover-state-wait-promotion", slave), Some(Event::UnderWay));
+    assert_eq!(read("-failover-abort-slave-timeout", "master mymaster 10.0.0.1 7000"), Some(Event::Aborted));
+    let switched = Some(Event::Switched { old: tcp(7000), new: tcp(7001) });
+    assert_eq!(read("+promoted-slave", slave), switched);
+    assert_eq!(read(SWITCH, "mymaster 10.0.0.1 7000 10.0.0.1 7001"), switched);
+}
+
+#[test]
+fn what_is_of_another_master_or_unreadable_is_no_event() {
+    for (channel, said) in [
+        ("+elected-leader", "master other 10.0.0.1 7000"),
+        ("+selected-slave", "slave mymaster 10.0.0.1 7001 @ other 10.0.0.1 7000"),
+        ("+promoted-slave", "slave a 10.0.0.1 none @ mymaster 10.0.0.1 7000"),
+        ("+promoted-slave", "slave a 10.0.0.1 7001 @ mymaster 10.0.0.1 none"),
+        // It names no other server.
+        ("+promoted-slave", "master mymaster 10.0.0.1 7000"),
+        ("+elected-leader", "master"),
+        ("+elected-leader", ""),
+        (SWITCH, "other 10.0.0.1 7000 10.0.0.1 7001"),
+        (SWITCH, "mymaster 10.0.0.1 7000"),
+        (SWITCH, "mymaster 10.0.0.1 7000 10.0.0.1 70001"),
+    ] {
+        assert_eq!(Event::read(channel, said, "mymaster"), None, "{channel} {said}");
+    }
+}
+
+#[test]
+fn a_failover_lasts_until_its_leader_ends_it() {
+    let start = Instant::now();
+    let mut failover = Failover::default();
+    assert_eq!(failover.until(start), None);
+    failover.begun(1, start);
+    assert!(failover.until(start).is_some() && failover.leads(1) && !failover.leads(0));
+    // Another sentinel has nothing to say about it.
+    failover.over(0);
+    assert!(failover.until(start).is_some());
+    failover.over(1);
+    assert_eq!(failover.until(start), None);
+}
+
+#[test]
+fn one_whose_leader_falls_silent_is_over_after_a_while_and_no_sooner() {
+    let start = Instant::now();
+    let mut failover = Failover::default();
+    failover.begun(0, start);
+    assert!(failover.until(at(2_999, start)).is_some());
+    failover.goes_on(0, at(2_000, start));
+    assert!(failover.until(at(4_999, start)).is_some());
+    assert_eq!(failover.until(at(5_000, start)), None);
+}
+
+#[test]
+fn who_was_not_heard_to_be_elected_leads_nothing() {
+    let start = Instant::now();
+    let mut failover = Failover::default();
+    // It tries to be elected, which may take it 10 s, in vain.
+    failover.goes_on(0, start);
+    assert_eq!(failover.until(start), None);
+}
+
+#[test]
+fn the_switch_ends_the_failovers_of_all() {
+    let start = Instant::now();
+    let mut failover = Failover::default();
+    failover.begun(0, start);
+    failover.begun(1, at(500, start));
+    failover.over(0);
+    assert!(failover.until(at(600, start)).is_some(), "the other goes on");
+    failover.begun(0, at(700, start));
+    failover.switched();
+    assert_eq!(failover.until(at(700, start)), None);
+}
