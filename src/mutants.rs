@@ -38,15 +38,16 @@ pub enum Mutant {
     /// An heir has the lease when it has claimed most nodes, although no node has confirmed the
     /// heir yet.
     ClaimsNotConfirmed,
-    /// What a repair brings a node after the lease's release is not released.
+    /// If a node grants a repair after the lease was released, the quorum does not release it
+    /// there.
     RepairKeptAfterRelease,
-    /// A repair of which no answer came is undone while the lease is held.
+    /// The quorum undoes a repair that was not answered while the lease is held.
     RepairUndone,
-    /// A repair asks for a shared lease, whatever the lease is.
+    /// A repair asks for a shared lease, also if the lease is exclusive.
     RepairForgetsMode,
-    /// A node that gets a lease back is not told its fence.
+    /// A repair does not tell the node the lease's fence.
     RepairWithoutFence,
-    /// A lease is repaired also when most nodes say that it is gone.
+    /// The quorum repairs a lease also when most nodes say that it is gone.
     RepairWithoutMajority,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,

@@ -130,8 +130,10 @@ fn kind_number(kind: StoreErrorKind) -> f64 {
     })
 }
 
-/// A lock as JSON: `{ shared, leases: [{ holder, fence, remaining, servers?: { held, total }, trace? }], waiters:
-/// [{ holder, shared, age, trace? }], waiting }`, what is not known `null`, but a trace and servers missing; times in ms; `waiting` is how many wait in this process.
+/// Describes a lock as JSON: `{ shared, leases: [{ holder, fence, remaining, servers?: { held,
+/// total }, trace? }], waiters: [{ holder, shared, age, trace? }], waiting }`. Unknown values are
+/// `null`, but an unknown `trace` or `servers` is missing. Times are in ms. `waiting` counts the
+/// waiters of this process.
 fn describe(info: &LockInfo, waiting: usize) -> Value {
     let leases: Vec<_> = info.leases.iter().map(describe_lease).collect();
     let waiters: Vec<_> = info.waiters.iter().map(describe_waiter).collect();

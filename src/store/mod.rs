@@ -180,8 +180,8 @@ pub enum Request {
         holder: Arc<str>,
         /// See [`Ask::outlives_process`].
         outlives_process: bool,
-        /// Which other leases it bears beside it. Only a [quorum](quorum) looks at this and at the fence: it may have to
-        /// ask a node for the lease that does not know it.
+        /// The lease's mode. Only a [quorum](quorum) uses the mode and the fence: a repair sends
+        /// them to a node that does not know the lease.
         mode: Mode,
         /// The lease's fence.
         fence: Fence,
@@ -371,8 +371,8 @@ pub struct LockInfo {
 /// What a store tells of one lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseInfo {
-    /// The [mark](Token::mark) of its token; `None` if another library holds the key. By it a quorum knows the lease at each
-    /// of its nodes.
+    /// The [mark](Token::mark) of the lease's token; `None` if another library holds the key. A
+    /// quorum recognizes the lease at each of its nodes by this mark.
     pub mark: Option<u32>,
     /// The holder's name; `None` if another library holds the key.
     pub holder: Option<Arc<str>>,
@@ -381,16 +381,16 @@ pub struct LeaseInfo {
     pub fence: Option<Fence>,
     /// When the lease ends unless it is renewed; `None` if it never does.
     pub remaining: Option<Duration>,
-    /// At how many of a quorum's servers it stands; `None` if the store is no quorum.
+    /// How many servers of a quorum have the lease; `None` if the store is no quorum.
     pub servers: Option<Servers>,
 }
 
-/// How many servers of a quorum have a lease.
+/// Counts the servers of a quorum that have a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Servers {
-    /// How many have it, of those that answered in time.
+    /// How many servers have the lease, of those that answered in time.
     pub held: u32,
-    /// How many there are.
+    /// How many servers the quorum has.
     pub total: u32,
 }
 
@@ -421,8 +421,8 @@ pub enum Notice {
     },
     /// Notices may have been lost, for instance with a connection: all waiters are to repeat their acquires.
     Missed,
-    /// The store's server was replaced by another, which may not have heard of the last requests: all leases are to be renewed
-    /// at once, and all waiters are to repeat their acquires.
+    /// Another server has replaced the store's server, and it may not have received the last
+    /// requests. The engine renews all leases at once, and all waiters repeat their acquires.
     Moved,
     /// All leases of the store are lost: the store gives up the files that they are in. As soon as
     /// this notice is dropped, other stores may grant those locks. All waiters have to repeat their

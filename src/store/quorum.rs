@@ -14,9 +14,9 @@
 //!   several heirs have claimed some nodes each, only the heir with the smallest
 //!   [mark](crate::lease::Token::mark) keeps its nodes. The others give theirs back to the ticket
 //!   and try again.
-//! - **Repair.** After a renewal that a majority has answered, nodes that do not know the lease get
-//!   it back. They count from the next renewal on. See `council/repairing.rs`, also for why there
-//!   are never two holders.
+//! - **Repair.** After a majority has renewed a lease, the quorum asks the nodes that do not know
+//!   the lease to grant it again. They count from the next renewal on. `council/repairing.rs`
+//!   describes repairs, and why there are never two holders.
 //! - **Validity.** The engine counts a lease's deadline from before the first node was asked, so the time that it
 //!   took to ask them is not part of it.
 //! - A node that has lost its data does not know the lease any more and is not counted for it. That a node forgets a
@@ -31,7 +31,7 @@
 //! - [`batches`]: the batches of the engine that have open requests;
 //! - [`post`]: the calls to the nodes, and which requests go together;
 //! - [`backers`]: on which nodes a lease depends;
-//! - [`repairs`]: the nodes that are asked for a lease that they do not know;
+//! - [`repairs`]: the requests that ask nodes to grant a lease again;
 //! - [`places`]: the waiters;
 //! - [`debts`]: the releases and moves that nodes still have to carry out;
 //! - [`sightings`]: the merged view of what the nodes show;

@@ -57,7 +57,7 @@ impl Node {
         self.table.take_notices()
     }
 
-    /// Its wall clock begins anew and stands still: it is of no help.
+    /// Stops the node's wall clock at 0, so that it can't make fences grow.
     pub fn distrust_clock(&mut self) {
         (self.wall, self.honest) = (0, false);
     }

@@ -58,8 +58,9 @@ pub struct Shape {
     /// Whether nodes lose their data now and then. Such a one stays away until every lease that it knew has ended, and all
     /// wall clocks agree.
     pub lossy: bool,
-    /// Leases are held for long, and all that befalls the nodes is that they are restarted, one after the other. Each comes
-    /// back when the leases that it knew have ended; if it is `lossy`, maybe without its data.
+    /// Leases are held for long, and the only trouble is that the nodes restart, one after the
+    /// other. Each node comes back after the leases that it knew have ended. In a `lossy` world, it
+    /// may come back without its data.
     pub rolling: bool,
     /// It does not stay away, which is wrong.
     pub hasty: bool,
@@ -100,7 +101,7 @@ pub struct World {
     crowded: bool,
     /// Whether nothing may be left to a ttl: leases outlive all patience, nobody dies, and no message comes twice.
     tidy: bool,
-    /// Whether a lease is held at the end while all nodes are restarted.
+    /// Whether a process holds a lease at the end while all nodes restart.
     carries: bool,
     /// Whose waiter has which number at the store.
     waiters: HashMap<u64, (usize, u64, u64)>,
@@ -109,7 +110,7 @@ pub struct World {
     adopted: HashSet<Token>,
     /// How much longer a message between a process and a node takes, in each direction.
     distances: HashMap<(usize, usize), Duration>,
-    /// Nodes of which about every other answer to the first process gets lost.
+    /// The nodes whose answers to the first process get lost, about every second one.
     mute: Vec<usize>,
     /// The process and the slot of each acquire that must fail, because a ticket or its heir has
     /// the lock.

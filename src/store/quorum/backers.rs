@@ -1,6 +1,6 @@
 //! Tracks which nodes back each granted lease. If a node loses all its leases, the quorum knows
-//! which of its own leases have no majority any more. If a node does not know a lease, the quorum
-//! knows what to ask it for. Pure.
+//! which of its own leases have no majority any more. Keeps the terms of each lease: the quorum
+//! sends them to a node that does not know the lease. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,29 @@ use crate::lease::{Fence, Instant, Key, Mode, Token};
 /// searched again and again. If it is larger, expired leases take more memory.
 const PRUNE_FROM: usize = 256;
 
-/// What a node has to be told so that it grants a lease that it does not know.
+/// Holds what a request has to say so that a node grants the lease again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
     pub key: Key,
     pub mode: Mode,
     pub holder: Arc<str>,
     pub outlives_process: bool,
-    /// The first of the last fences that were reserved under the token, and how many there are.
+    /// The first fence of the block that the token reserved last, and the number of fences in that
+    /// block.
     pub fences: (Fence, u32),
 }
 
-/// The decision of most nodes about a lease.
+/// Describes how a majority granted or renewed a lease.
 #[derive(Clone, Copy)]
 pub struct Decision {
-    /// The ballot of it.
+    /// The ballot in which the nodes voted.
     pub ballot: u64,
     /// The nodes that agreed, as bits.
     pub nodes: u64,
-    /// Those of which it is known that they have the lease's fence, as bits. `None`: it has no new one.
+    /// The nodes that are known to have accepted the lease's new fence, as bits. `None` if the
+    /// lease got no new fence.
     pub fenced: Option<u64>,
-    /// When the nodes were asked.
+    /// The time at which the quorum asked the nodes.
     pub asked: Instant,
     pub ttl: Duration,
 }
@@ -42,13 +44,13 @@ pub struct Decision {
 struct Backed {
     /// Which nodes granted or renewed it, as bits.
     nodes: u64,
-    /// Which nodes are not known to have accepted its fence, as bits.
+    /// Which nodes are not known to have accepted the lease's last fence, as bits.
     unfenced: u64,
-    /// The nodes at which it was repaired, as bits.
+    /// The nodes that were asked to grant the lease again, as bits.
     repaired: u64,
     /// The last ballot that granted or renewed it.
     ballot: u64,
-    /// The latest time at which its holder may believe in it.
+    /// The time until which the holder may use the lease.
     valid_until: Instant,
     /// The latest time at which it ends at these nodes.
     until: Instant,
@@ -76,9 +78,9 @@ impl Backers {
         self.leases.insert(token, Backed { nodes, unfenced, repaired, ballot, valid_until, until, terms });
     }
 
-    /// Notes that the lease of `token` was renewed at `now`, and got these `fences` if any. Earlier
-    /// answers of other nodes no longer count: the lease may end sooner there. Returns false if the
-    /// lease had ended by then, for its holder or altogether.
+    /// Notes that the lease of `token` was renewed at `now`, and which `fences` it got, if any.
+    /// Earlier answers of other nodes no longer count: the lease may end sooner there. Returns
+    /// false if this process does not hold the lease any more, or if it has ended for its holder.
     pub fn renewed(
         &mut self,
         now: Instant,
@@ -109,12 +111,12 @@ impl Backers {
         }
     }
 
-    /// Returns the terms of the lease of `token` if its holder may believe in it at `now`.
+    /// Returns the terms of the lease of `token` if its holder may still use the lease at `now`.
     pub fn terms(&self, now: Instant, token: Token) -> Option<&Terms> {
         self.leases.get(&token).filter(|backed| now < backed.valid_until).map(|backed| &backed.terms)
     }
 
-    /// Notes that `node` is asked to grant the lease of `token` anew.
+    /// Notes that `node` is asked to grant the lease of `token` again.
     pub fn repairing(&mut self, token: Token, node: usize) {
         if let Some(backed) = self.leases.get_mut(&token) {
             backed.unfenced |= 1 << node;
@@ -122,27 +124,28 @@ impl Backers {
         }
     }
 
-    /// Notes that `node` has accepted `fence` as the first of the fences of `token`.
+    /// Notes that `node` has accepted a block of fences of `token` that begins with `fence`.
     pub fn fenced(&mut self, token: Token, node: usize, fence: Fence) {
         if let Some(backed) = self.leases.get_mut(&token).filter(|backed| backed.terms.fences.0 == fence) {
             backed.unfenced &= !(1 << node);
         }
     }
 
-    /// Returns those of the nodes that back the lease of `token` that are not known to have
-    /// accepted its fence, as bits.
+    /// Returns the nodes that back the lease of `token` and are not known to have accepted its last
+    /// fence, as bits.
     pub fn unfenced(&self, token: Token) -> u64 {
         self.leases.get(&token).map_or(0, |backed| backed.nodes & backed.unfenced)
     }
 
     /// Forgets the lease of `token`: it has ended, or no client of this process holds it. Returns
-    /// its key and the nodes at which it was repaired, as bits.
+    /// the key of the lease and the nodes that were asked to grant it again, as bits.
     pub fn forget(&mut self, token: Token) -> Option<(Key, u64)> {
         self.leases.remove(&token).map(|backed| (backed.terms.key, backed.repaired))
     }
 
-    /// Counts for each of `nodes` the leases that have a majority without it, and all leases whose
-    /// ballot is over. `is_open` says whether a ballot is not.
+    /// Returns for each of the `nodes` how many leases it does not back, and the number of all
+    /// leases. Leaves out a lease while `is_open` returns true for its last ballot: further nodes
+    /// may still answer.
     pub fn missing(&self, now: Instant, nodes: usize, is_open: impl Fn(u64) -> bool) -> (Vec<usize>, usize) {
         let (mut missing, mut all) = (vec![0; nodes], 0);
         for backed in self.leases.values() {
@@ -185,7 +188,7 @@ mod tests {
         Terms { key: "k".into(), mode, holder: "h".into(), outlives_process: false, fences }
     }
 
-    /// The decision of `nodes`, which were asked and answered at the same instant.
+    /// Returns the decision of `nodes`. They were asked and answered at the same instant.
     fn decision(asked: Instant, ballot: u64, nodes: u64) -> Decision {
         Decision { ballot, nodes, fenced: Some(nodes), asked, ttl: TTL }
     }
@@ -240,7 +243,7 @@ mod tests {
         grant(&mut backers, 0, token, 0b011);
         assert!(backers.renewed(at(9_999), token, decision(at(9_000), 2, 0b011), None));
         assert!(backers.terms(at(18_999), token).is_some());
-        assert!(backers.terms(at(19_000), token).is_none(), "counted from when the nodes were asked");
+        assert!(backers.terms(at(19_000), token).is_none(), "the ttl counts from the request");
         assert!(!backers.renewed(at(19_000), token, decision(at(18_000), 3, 0b111), None));
         assert!(!backers.renewed(at(19_000), token, decision(at(18_000), 4, 0b111), None));
         assert_eq!(backers.forget(token), None);
@@ -251,13 +254,13 @@ mod tests {
         let (mut backers, token) = (Backers::default(), Token::random());
         grant(&mut backers, 0, token, 0b011);
         backers.joined(token, 1, 2);
-        assert_eq!(backers.unfenced(token), 0b100, "it has granted the lease late");
+        assert_eq!(backers.unfenced(token), 0b100, "the node granted the lease after the decision");
         backers.fenced(token, 2, Fence(5));
         assert_eq!(backers.unfenced(token), 0);
         let more = Decision { fenced: Some(0b101), ..decision(at(1), 2, 0b111) };
         assert!(backers.renewed(at(1), token, more, Some((Fence(9), 64))));
         backers.fenced(token, 1, Fence(5));
-        assert_eq!(backers.unfenced(token), 0b010, "that was the fence before");
+        assert_eq!(backers.unfenced(token), 0b010, "the node accepted an older fence");
         assert_eq!(backers.terms(at(1), token).map(|terms| terms.fences), Some((Fence(9), 64)));
         backers.repairing(token, 0);
         assert_eq!(backers.unfenced(token), 0b011);

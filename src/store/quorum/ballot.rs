@@ -40,7 +40,7 @@ pub struct Ballot {
     stage: Stage,
     /// The nodes that granted the request and then refused its fence, as bits.
     refused: u64,
-    /// The nodes that had the fence when a majority had it, as bits.
+    /// The nodes that had accepted the fence when a majority had accepted it, as bits.
     fenced: u64,
     /// How many answers of nodes are still to come, of either round.
     pub awaited: usize,
@@ -132,8 +132,8 @@ fn voice(answer: &Answer) -> Voice {
 }
 
 impl Ballot {
-    /// A request that every node is about to be asked, except for those that it has `spared`, as bits: they have handed
-    /// it the lock before.
+    /// Creates the ballot of a request that goes to all nodes but the `spared` ones, as bits. At a
+    /// spared node, the waiter counts as the next one: the node has handed it the lock before.
     pub fn new(request: Request, spared: u64, nodes: &Nodes) -> Self {
         let next = Reply::Queued { remaining: Some(Duration::ZERO), ahead: 0, told: true, by: None };
         let vote = |node: usize| (spared & 1 << node != 0).then(|| Ok(next.clone()));
@@ -181,7 +181,7 @@ impl Ballot {
             & !self.refused
     }
 
-    /// Returns the fence that a majority has accepted, and how many there are in a row.
+    /// Returns the first of the fences that a majority has accepted, and their number.
     pub fn fence(&self) -> Option<(Fence, u32)> {
         match self.stage {
             Stage::Settled { fence } => fence,
@@ -189,12 +189,12 @@ impl Ballot {
         }
     }
 
-    /// Returns the nodes that had that fence when a majority had it, as bits.
+    /// Returns the nodes in that majority, as bits; `None` if the request got no fence.
     pub fn fenced(&self) -> Option<u64> {
         self.fence().map(|_| self.fenced)
     }
 
-    /// Returns the nodes that know no lease.
+    /// Returns the nodes that do not know the lease.
     pub fn missing(&self) -> impl Iterator<Item = usize> {
         let missing = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Missing))));
         self.votes.iter().enumerate().filter(move |(_, vote)| missing(vote)).map(|(node, _)| node)
@@ -444,7 +444,7 @@ impl Ballot {
         self.settle(Err(error), None)
     }
 
-    /// Returns the mark of who holds most nodes, if somebody does.
+    /// Returns the mark of the client that holds the lock at most nodes, if there is one.
     pub fn held_by(&self, majority: usize) -> Option<u32> {
         let by = |vote: &Option<Answer>| match vote {
             Some(Ok(Reply::Queued { by, .. })) => *by,

@@ -229,7 +229,7 @@ impl Council {
         self.vote(now, id, node, answer);
     }
 
-    /// Counts an answer.
+    /// Counts the vote of a node, and repairs the lease there if the vote is late and needs it.
     fn vote(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         if let Some((token, _)) = motion.ballot.request.lease()
@@ -247,7 +247,8 @@ impl Council {
         self.follow(now, id, verdict);
     }
 
-    /// A node answered who holds the lock, instead of whether it grants it to the waiter that spares the node.
+    /// Takes the answer of a spared node to an inspection. The waiter's next request asks the node
+    /// again if the lock's holder has the lease there.
     fn inspected_spared(&mut self, now: Instant, id: u64, node: usize, answer: &Answer) {
         let Some(Motion { ballot, .. }) = self.motions.get_mut(&id) else { return };
         ballot.awaited -= 1;

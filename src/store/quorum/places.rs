@@ -3,11 +3,13 @@
 //! A release hands the lock on at each node by itself, and the first notice comes before the last node has been told. So
 //! whoever waits is called when most nodes have handed it the lock, or a little later.
 //!
-//! A node that was away may hand the lock to a waiter although most nodes are held by another. Each look would prolong
-//! what the waiter has there, so that the holder never got the node back. So looks *spare* that node: they do not ask it,
-//! the waiter's lease there ends, and the holder gets it back. Once the waiter's own lease has ended, it inspects
-//! the node with each look, and asks it again when the holder has it. It asks all nodes as soon as more of them hand it the
-//! lock, or most nodes are not held by that holder any more.
+//! A node that was away may hand the lock to a waiter although another client holds most nodes. If
+//! the waiter's looks went to that node, each look would prolong the waiter's lease there, and the
+//! holder would never get the node back. So the looks *spare* the node: they do not ask it. The
+//! waiter's lease there ends, and the holder gets the node back. From the end of that lease on,
+//! each look inspects the node instead. When the holder has the node, the waiter asks it again. The
+//! waiter asks all nodes as soon as another node hands it the lock, or when that holder does not
+//! hold most nodes any more.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,15 +29,15 @@ struct Place {
     numbers: VecDeque<u64>,
     /// The look that is under way.
     ballot: Option<u64>,
-    /// The last look.
+    /// The look that began last.
     last: u64,
     /// The nodes that have handed it the lock since its last look, as bits.
     handed: u64,
-    /// Those of them that its looks do not ask, as bits.
+    /// The nodes among these that the looks do not ask, as bits.
     spared: u64,
-    /// The mark of the holder for which it spares them.
+    /// The mark of the holder that is to get the spared nodes back.
     spared_for: u32,
-    /// When its own leases there have ended.
+    /// The time at which the waiter's own leases at the spared nodes have ended.
     spared_until: Instant,
     /// When it is called although they are too few.
     call_at: Option<Instant>,
@@ -76,8 +78,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// A look by `token` begins, at a place called `number`. Returns the nodes that it spares, as bits, and whether it
-    /// inspects them instead.
+    /// Begins a look by `token`, at a place called `number`. Returns the nodes that the look
+    /// spares, as bits, and true if it inspects them instead.
     pub fn look(&mut self, now: Instant, token: Token, number: u64, ballot: u64) -> (u64, bool) {
         self.sweep(now);
         let place = self.places.entry(token).or_insert_with(|| Place {
@@ -123,8 +125,9 @@ impl Places {
         place.handed |= granted;
     }
 
-    /// The look `ballot` of `token` has ended: it has the nodes `granted` until then at most, and most nodes are held by the
-    /// one with that mark. Its looks spare the former.
+    /// Lets the next looks of `token` spare the nodes `granted`, because the client with the mark
+    /// `holder` holds most nodes. The waiter's leases at these nodes end at `until` at the latest.
+    /// Does nothing if the look `ballot` is not the last one of `token`.
     pub fn spare(&mut self, token: Token, ballot: u64, granted: u64, holder: u32, until: Instant) {
         let Some(place) = self.places.get_mut(&token).filter(|place| place.last == ballot) else { return };
         if place.spared_for != holder {
@@ -140,15 +143,16 @@ impl Places {
         }
     }
 
-    /// The look `ballot` of `token` has ended, and nobody has most nodes: its next look asks all of them.
+    /// Lets the next look of `token` ask all nodes, because no client holds most of them. Does
+    /// nothing if the look `ballot` is not the last one of `token`.
     pub fn spare_none(&mut self, token: Token, ballot: u64) {
         if let Some(place) = self.places.get_mut(&token).filter(|place| place.last == ballot) {
             place.spared = 0;
         }
     }
 
-    /// A spared node is held by whoever has these marks. The next look of `token` asks it if one of them is that of the
-    /// holder for whom it is spared.
+    /// Takes the marks of the `holders` at a spared node. If the expected holder is among them, the
+    /// next look of `token` asks the node again.
     pub fn seen(&mut self, token: Token, node: usize, mut holders: impl Iterator<Item = u32>) {
         if let Some(place) = self.places.get_mut(&token)
             && holders.any(|mark| mark == place.spared_for)

@@ -30,11 +30,11 @@ pub enum Tag {
     Claim(u64),
     /// The node's answer to the second round of that adoption.
     Confirm(u64),
-    /// Who holds the lock at a node that the waiter of that motion spares.
+    /// The inspection of a node that the waiter of that motion spares.
     Spared(u64),
-    /// Whether the node grants a lease that it did not know, by that repair.
+    /// The node's answer to the acquire of that repair.
     Repair(u64),
-    /// Whether the node accepts the fence of the lease, by that repair.
+    /// The node's answer to the fence of that repair.
     RepairFence(u64),
     /// The node's answer to a release or a move that it was owed.
     Debt,

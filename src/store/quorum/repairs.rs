@@ -1,10 +1,11 @@
-//! Tracks the nodes that are asked to grant a lease that they do not know, although most nodes do. Pure.
+//! Tracks the repairs that are under way: requests that ask a node to grant a lease again, or to
+//! accept the fence of a lease. Pure.
 
 use rustc_hash::FxHashMap;
 
 use crate::lease::{Fence, Key, Token};
 
-/// One node's repair of one lease.
+/// Describes the repair of one lease at one node.
 pub struct Repair {
     pub node: usize,
     pub key: Key,
@@ -13,15 +14,16 @@ pub struct Repair {
     pub fence: Fence,
 }
 
-/// What is under way of one lease.
+/// Describes the repairs of one lease that are under way.
 #[derive(Default)]
 struct Open {
     /// The nodes that are asked, as bits.
     nodes: u64,
+    /// True if the lease has ended, so that nodes which still grant it have to release it.
     refused: bool,
 }
 
-/// See the module.
+/// Keeps all repairs that are under way. See the module.
 #[derive(Default)]
 pub struct Repairs {
     repairs: FxHashMap<u64, Repair>,
@@ -29,7 +31,7 @@ pub struct Repairs {
 }
 
 impl Repairs {
-    /// Notes that a node is asked.
+    /// Notes that a node was asked.
     pub fn begin(&mut self, id: u64, repair: Repair) {
         self.open.entry(repair.token).or_default().nodes |= 1 << repair.node;
         self.repairs.insert(id, repair);
@@ -50,12 +52,13 @@ impl Repairs {
         }
     }
 
-    /// Returns whether `node` is asked for the lease of `token`.
+    /// Returns true if a repair of the lease of `token` is under way at `node`.
     pub fn is_under_way(&self, token: Token, node: usize) -> bool {
         self.open.get(&token).is_some_and(|open| open.nodes & 1 << node != 0)
     }
 
-    /// Notes that the lease of `token` has ended: what a node still grants it is to be released.
+    /// Notes that the lease of `token` has ended. If a node still grants the lease, the quorum
+    /// releases it there.
     pub fn refuse(&mut self, token: Token) {
         if let Some(open) = self.open.get_mut(&token) {
             open.refused = true;

@@ -31,8 +31,9 @@ pub fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report>
     all
 }
 
-/// Tells of each node that works and does not have all of the `all` leases of this process; `missing` says for each node how
-/// many. A node that does not work has its own finding.
+/// Adds a finding for each node that works and does not have all leases of this process. `missing`
+/// says for each node how many leases it lacks; `all` is the number of all leases. A node that does
+/// not work has its own finding.
 pub fn missing_leases(nodes: &Nodes, missing: &[usize], all: usize, reports: &mut [Report]) {
     for (name, missing) in nodes.names.iter().zip(missing).filter(|(_, missing)| **missing > 0) {
         let of_node = |report: &&mut Report| report.store == *name;
@@ -41,7 +42,9 @@ pub fn missing_leases(nodes: &Nodes, missing: &[usize], all: usize, reports: &mu
             continue;
         }
         let message = format!(
-            "{missing} of the {all} leases that this process holds are not at this server: it was away, or lost its data, and they              would not survive the failure of as many other servers as a quorum bears; it gets them back with the next renewals, or              after those who wait there have had their turn; do not restart another server before that"
+            "{missing} of the {all} leases that this process holds are not at this server, because it was away or lost its \
+             data; until it has them, they outlive fewer failures of other servers; the next renewals give them back, after \
+             the clients that wait at this server have had their turn; do not restart another server before that"
         );
         report.findings.push(Finding::new(Level::Warning, "missing-leases", message));
     }

@@ -6,8 +6,9 @@ use crate::lease::Key;
 use crate::store::listing::{Listing, Wanted};
 use crate::store::{LockInfo, Reply, Servers};
 
-/// What most nodes say of a lock, by the last fence: one that has not accepted it shows another. The larger if as many say
-/// something else.
+/// Returns what most nodes say of a lock. Nodes agree if they show the same last fence: a node that
+/// has not accepted the fence shows another one. If two answers are equally common, returns the one
+/// with the larger fence.
 fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
     let fence = |info: &LockInfo| info.leases.iter().filter_map(|lease| lease.fence).max();
     let said: Vec<&LockInfo> = said.collect();
@@ -15,7 +16,8 @@ fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockI
     said.iter().copied().max_by_key(|info| (share(info), fence(info)))
 }
 
-/// What most nodes say of a lock, and at how many of `total` nodes each of its leases stands.
+/// Returns what most nodes say of a lock, and how many of the `total` nodes have each of its
+/// leases.
 pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo> + Clone, total: usize) -> Option<LockInfo> {
     let mut info = most_common(said.clone())?.clone();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -43,7 +45,7 @@ pub fn listed(reply: &Reply) -> Option<&Listing> {
     }
 }
 
-/// Of the locks in the listings of `total` nodes those that at least `enough` of them have.
+/// Returns the locks that at least `enough` of the `total` nodes list.
 pub fn merged<'a>(
     wanted: &Wanted,
     listings: impl Iterator<Item = &'a Listing>,

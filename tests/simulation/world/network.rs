@@ -96,7 +96,7 @@ impl World {
         self.plan(0, pause, Event::Mishap);
     }
 
-    /// The next node is restarted, and the one after it as soon as it is back.
+    /// Restarts the next node. The node after it restarts as soon as this one is back.
     fn roll(&mut self) {
         let node = self.rolled % self.nodes.len();
         self.rolled += 1;

@@ -1,7 +1,9 @@
-//! After the trouble: one lease is held while all nodes are restarted, a minority at a time, with or without their data.
-//! Others wait for it. Each node that is back gets the lease back soon, so it is held to the end, and the next lease has
-//! a larger fence although no clock helps. A lease that is broken at most nodes does not come back, nor does one that is
-//! released while a node is about to get it back.
+//! Tests repairs after the trouble. A process holds one lease while all nodes restart, a minority
+//! at a time, with or without their data. Other processes wait for the lock. Each node that is back
+//! gets the lease back soon, so the lease is held to the end. The next lease has a larger fence,
+//! although the clocks of nodes without their data do not help. Two kinds of leases must not come
+//! back: a lease that is broken at most nodes, and a lease that is released while a node is about
+//! to get it back.
 
 use std::time::Duration;
 
@@ -13,14 +15,17 @@ use super::super::process::ENV;
 use super::{PROCESSES, World};
 
 const KEY: &str = "carried";
-/// How long the lease lives, and what those ask for who wait for it.
+/// The ttl of the lease, and of the waiters' leases, in ms.
 const TTL: u32 = 1_000;
-/// The broken lease lives longer than anybody waits.
+/// The ttl of a lease that is broken or released, in ms. It is longer than all waits.
 const LONG_TTL: u32 = 20_000;
-/// Within this time each node that is back has the lease: each of those who wait may have it there for a while.
+/// How long a node that is back may take to get the lease. Each waiter may have the node for a
+/// while before.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 impl World {
+    /// Restarts all nodes while the first process holds a lease. Then tests a broken lease, and a
+    /// lease that is released during a repair.
     pub(super) fn restart_under_a_lease(&mut self) {
         while let Some(node) = self.nodes.iter().find(|node| node.down_until > self.now) {
             self.live_until(node.down_until);
@@ -48,9 +53,9 @@ impl World {
         let asked = &self.processes[0].asked[&slot];
         assert!(
             asked.state.is_held(self.now),
-            "a lease is lost although each node was away for a while only"
+            "the lease is lost, although only a minority was away at a time"
         );
-        // Its fence and that of the next one are compared when that is granted: `World::check_grant`.
+        // `World::check_grant` compares the fence of this lease with that of the next one.
         self.give_all_back();
         if waiters == 0 {
             self.hold(1, TTL);
@@ -60,7 +65,8 @@ impl World {
         self.release_during_a_repair();
     }
 
-    /// The lease of which a node knows nothing is renewed, and released while that node is asked for it.
+    /// Breaks a lease at one node and renews it, so that the node is asked to grant it again.
+    /// Releases the lease during that repair, and checks that no node keeps it.
     fn release_during_a_repair(&mut self) {
         let slot = self.hold(0, LONG_TTL);
         self.live_until(self.now + Duration::from_secs(1));
@@ -81,14 +87,14 @@ impl World {
         self.mute.clear();
         self.live_until(self.now + PATIENCE);
         for node in 0..self.nodes.len() {
-            assert!(!self.knows(node, token), "a repair brings back a lease that was released");
+            assert!(!self.knows(node, token), "a node keeps a released lease after a repair");
         }
     }
 
-    /// A lease that most nodes do not know any more, because it was broken, is lost and stays so.
+    /// Breaks a lease at most nodes, and checks that the lease is lost and does not come back.
     fn break_a_lease(&mut self) {
         let slot = self.hold(0, LONG_TTL);
-        // Until all nodes have been told.
+        // Wait until all nodes have answered.
         self.live_until(self.now + Duration::from_secs(1));
         let state = self.processes[0].asked[&slot].state.clone();
         for node in 0..=self.nodes.len() / 2 {
@@ -100,22 +106,23 @@ impl World {
         assert!(!state.is_held(self.now), "a broken lease is renewed");
         self.hold(1, LONG_TTL);
         self.give_all_back();
-        // The nodes at which it was not broken have it until it ends.
+        // The other nodes keep the broken lease until it ends.
         self.live_until(self.now + Duration::from_millis(u64::from(LONG_TTL)));
     }
 
-    /// Gets the lock for `process`.
+    /// Acquires the lock for `process`, and returns the slot of the lease.
     fn hold(&mut self, process: usize, ttl: u32) -> u32 {
         let slot = self.want(process, ttl, Wait::Forever);
         let state = self.processes[process].asked[&slot].state.clone();
         let end = self.now + PATIENCE;
         while !state.is_held(self.now) {
-            assert!(self.now < end, "nobody else has it");
+            assert!(self.now < end, "the lock is free, but the process does not get it");
             self.live_until(self.now + Duration::from_millis(10));
         }
         slot
     }
 
+    /// Lets `process` ask for the lock.
     fn want(&mut self, process: usize, ttl: u32, wait: Wait) -> u32 {
         let ttl = Ttl::from_millis(ttl).expect("in range");
         let (slot, _) = self.processes[process].ask(self.now, KEY, Mode::Exclusive, ttl, wait, None, true);
@@ -126,7 +133,7 @@ impl World {
     /// Waits until all of `nodes` are back and have the lease of `slot`.
     fn until_repaired(&mut self, slot: u32, nodes: &[usize]) {
         let back = nodes.iter().map(|node| self.nodes[*node].down_until).max().expect("some are away");
-        // A renewal later: what a node has until then may be from before, and end.
+        // Wait for a renewal: until then, a node may still have the lease from before its absence.
         self.mute = nodes.to_vec();
         self.live_until(back + Duration::from_millis(u64::from(TTL)) / 2);
         let asked = self.processes[0].asked.get(&slot);
@@ -138,22 +145,22 @@ impl World {
             self.live_until(self.now + Duration::from_millis(100));
         }
         self.mute.clear();
-        // A renewal that was on its way to them is over.
+        // Wait until all renewals that are on their way have arrived.
         self.live_until(self.now + Duration::from_millis(u64::from(TTL)) / 2);
     }
 
-    /// Whether that node has a lease of `token`. The question prolongs nothing.
+    /// Returns true if `node` has a lease of `token`. The question does not prolong the lease.
     fn knows(&mut self, node: usize, token: Token) -> bool {
         let (key, ttl) = (Key::from(KEY), Ttl::MIN);
         let renew = Request::Renew { key, token, ttl, fences: 0 };
         matches!(self.apply(0, node, self.lives[0], renew), Ok(Reply::Renewed { .. }))
     }
 
-    /// All that is held or will be granted is given back, until nobody wants anything.
+    /// Releases all leases that are held or will be granted, until no process wants one.
     fn give_all_back(&mut self) {
         let end = self.now + PATIENCE * 4;
         while self.processes.iter().any(|process| process.asked.values().any(|asked| !asked.ended)) {
-            assert!(self.now < end, "somebody waits for what nobody has");
+            assert!(self.now < end, "a process waits for a lock that is free");
             for process in 0..PROCESSES {
                 self.processes[process].let_go(self.now);
                 self.after(process);

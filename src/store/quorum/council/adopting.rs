@@ -200,7 +200,7 @@ impl Council {
         if fate == Fate::Won {
             let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = who.clone();
             let terms = Terms { key, mode, holder, outlives_process, fences: (fence, 1) };
-            // The fence stays with the lease at the nodes that have it.
+            // The nodes that know the lease keep its fence, so the heir gets no new one.
             let decision = Decision { ballot: id, nodes, fenced: None, asked, ttl: ttl.as_duration() };
             self.backers.granted(now, heir, decision, terms);
         }

@@ -31,7 +31,8 @@ impl Council {
         self.settle(now, batch, index, key, answer);
     }
 
-    /// Notes which nodes back a lease that was granted or renewed. Repairs it at the others.
+    /// Notes which nodes back a lease that was granted or renewed. After a renewal, repairs the
+    /// lease at nodes that do not know it.
     pub(super) fn count(&mut self, now: Instant, id: u64, answer: &Answer) {
         let Some(motion) = self.motions.get_mut(&id) else { return };
         let ballot = &motion.ballot;
@@ -94,8 +95,9 @@ impl Council {
         }
     }
 
-    /// If most nodes are held by another than who asks in the request `id`, lets its next requests leave alone the nodes that
-    /// it has: its leases there end, and that other one wins them back. Returns whether they are.
+    /// Lets the next requests of a waiter spare the nodes `granted` if another client holds most
+    /// nodes: the waiter's leases there end, and the holder gets these nodes back. `id` is the
+    /// waiter's request. Returns true if another client holds most nodes.
     pub(super) fn spare(&mut self, now: Instant, id: u64, granted: u64) -> bool {
         let Some(Motion { ballot, .. }) = self.motions.get(&id) else { return false };
         let Request::Acquire(Ask { token, ttl, place: Some(_), .. }) = &ballot.request else { return false };

@@ -18,7 +18,7 @@ pub struct Motion {
     /// Whether the request has waited for more nodes. If so, its duration does not measure the
     /// network.
     pub held: bool,
-    /// Whether most nodes have renewed the lease that it was to renew.
+    /// True if the request is a renewal that most nodes have carried out in time for the holder.
     pub is_renewed: bool,
 }
 

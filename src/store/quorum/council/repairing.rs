@@ -1,37 +1,46 @@
-//! Repairs: nodes that do not know a lease that most nodes have renewed get it back.
+//! Repairs leases: nodes that do not know a lease that a majority has renewed get it back.
 //!
-//! A node forgets a lease when it was away for longer than the ttl, or lost its data, or never heard of the acquire. If
-//! nobody told it, each lease would stay at the nodes that it has left, and a few failures that are far apart in time
-//! would add up to the loss of the majority.
+//! A node does not know a lease if the node was away for longer than the ttl, lost its data, or
+//! never received the acquire. Without repairs, a lease would never return to such a node. A few
+//! failures that are far apart in time would then add up to the loss of the majority.
 //!
-//! When a majority has renewed a lease, each node that answered [`Absence::Missing`] is asked for the same
-//! token and, right behind that, to accept the lease's fence. It is not asked for a place in its queue, so it refuses if
-//! another token has it or somebody waits there; then the next renewal asks it again. A repaired node counts from the
-//! next renewal on, because only then its answer is one to a renewal. If every node knows the lease, nothing is sent.
+//! After a majority has renewed a lease, the quorum sends two requests to each node that answered
+//! [`Absence::Missing`]: an acquire with the same token and, right behind that, a request to accept
+//! the lease's fence. The acquire asks for no place in the queue. So the node refuses it if another
+//! token has the lock or if a client waits there. The next renewal then asks the node again. A
+//! repaired node counts from the next renewal on, because only a node that answers a renewal is
+//! counted for it. If every node knows the lease, the quorum sends nothing.
 //!
-//! **Why there are never two holders.** A holder believes in its lease from the answer to a renewal (or the grant) to
-//! one ttl after that was sent, less the drift, and it takes no answer that comes later than that. A majority has said in
-//! that answer that it has the token, and each of these nodes keeps it for a ttl since it was asked. So **at every
-//! instant at which a holder believes, most nodes have its token.** Two holders would share a node that has both tokens,
-//! and no node grants two. This does not depend on how a node came to have the token: by the acquire or by a repair. What
-//! it depends on is that nothing takes the token from a node while its holder believes. So a repair of which no answer
-//! came is not undone while the lease lives: the node may have been counted since.
+//! **Why there are never two holders.** A holder uses its lease from the answer to a grant or a
+//! renewal until one ttl after it sent that request, less the drift. The holder ignores an answer
+//! that arrives later. With that answer, a majority of the nodes has said that it has the token,
+//! and each of them keeps the token for a ttl from when it was asked. So **while a holder uses its
+//! lease, most nodes have its token.** Two holders would share a node that has both tokens, and no
+//! node grants two exclusive leases. It makes no difference whether a node got the token by the
+//! acquire or by a repair. But nothing may take the token from a node while the holder uses the
+//! lease. So the quorum does not undo a repair that was not answered while the lease lives: a
+//! renewal may have counted the node in the meantime.
 //!
-//! **What a repair may do late.** Its request may arrive when the lease has ended. The node then has a token that nobody
-//! believes in, and it is one node of a minority: it is in the way for a ttl at most. The release of a token goes to all
-//! nodes, and again to each that answers a repair later, or has not answered one.
+//! **What a late repair does.** Its request may arrive after the lease has ended. The node then has
+//! a token that no holder uses. The node belongs to a minority, so it is in the way of others for
+//! at most one ttl. The release of a token goes to all nodes. It goes a second time to each node
+//! that answers a repair after the release, and to each node that did not answer a repair.
 //!
-//! **Why fences grow.** Two leases share a node at which the fences of both were accepted while their lease was held
-//! there. Nodes that take the place of others that have forgotten keep it so, if they accept the fence. A node that is
-//! not known to have accepted the last fence of a lease is asked again after each renewal.
+//! **Why fences grow.** Any two leases of a lock share a node that accepted the fence of each lease
+//! while that lease was held. A repaired node may replace a node that forgot the lease, but it has
+//! to accept the fence, too. So after each renewal, the quorum asks every node that is not known to
+//! have accepted the last fence.
 //!
-//! **What ends it.** A lease is repaired as long as this process holds it: not once its release, or the return to a
-//! ticket, was asked for; not after a majority said that it is gone, or a renewal came too late for its holder; and not once
-//! it is detached. A detached lease keeps what a late repair brings it, for it lives on.
+//! **When repairs end.** The quorum repairs a lease as long as this process holds it. Repairs end
+//! when the client asks to release the lease or to give it back to its ticket, and when the lease
+//! is detached. They also end when a majority says that the lease is gone, or when a renewal is
+//! answered too late for the holder. A detached lease keeps a node that it gets by a late repair,
+//! because the lease lives on.
 //!
-//! **Who waits at a node that was repaired late.** Such a node hands the lock to its first waiter, who has too few nodes
-//! for a lease. It would keep that one as long as it asks for the lock. So a waiter does not ask nodes that it has while
-//! most nodes are held by another: see [`Places`](super::super::places::Places).
+//! **How a node comes back from a waiter.** A node that was away may hand the lock to its first
+//! waiter before a repair. That waiter has too few nodes for a lease, but each of its requests
+//! would prolong what it has at the node. So a waiter does not ask its own nodes while another
+//! client holds most nodes: see [`Places`](super::super::places::Places).
 
 use super::super::post::Tag;
 use super::super::repairs::Repair;
@@ -41,7 +50,8 @@ use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Ask, Reply, Request};
 
 impl Council {
-    /// Asks the nodes that do not know the lease that the request `id` has renewed.
+    /// Asks all nodes that do not know the lease to grant it again, and all nodes that may lack its
+    /// fence to accept the fence. `id` is the request that renewed the lease.
     pub(super) fn repair(&mut self, now: Instant, id: u64) {
         let Some(motion) = self.motions.get(&id) else { return };
         let missing: Vec<usize> = motion.ballot.missing().collect();
@@ -53,7 +63,8 @@ impl Council {
         }
     }
 
-    /// Asks `node` for the lease that the request `id` has renewed, and to accept its fence.
+    /// Asks `node` to grant the lease that the request `id` has renewed, and to accept its fence.
+    /// Does nothing while an earlier repair of the lease at this node is under way.
     pub(super) fn repair_at(&mut self, now: Instant, id: u64, node: usize) {
         let Some(motion) = self.motions.get(&id) else { return };
         let Some((token, ttl)) = motion.ballot.request.lease() else { return };
@@ -77,7 +88,8 @@ impl Council {
         self.repairs.begin(repair, Repair { node, key, token, fence });
     }
 
-    /// Asks `node` to accept the fence of the lease that the request `id` has renewed, if it backs the lease without.
+    /// Asks `node` to accept the fence of the lease that the request `id` has renewed, if the node
+    /// backs the lease and is not known to have the fence.
     pub(super) fn fence_at(&mut self, now: Instant, id: u64, node: usize) {
         let Some(motion) = self.motions.get(&id) else { return };
         let Some((token, _)) = motion.ballot.request.lease() else { return };
@@ -92,7 +104,7 @@ impl Council {
         self.repairs.begin(self.serial, Repair { node, key, token, fence });
     }
 
-    /// A node answered whether it grants a lease that it did not know.
+    /// Takes the answer of a node that was asked to grant a lease again.
     pub(super) fn repaired(&mut self, now: Instant, id: u64, answer: &Answer) {
         let Some(Repair { node, key, token, .. }) = self.repairs.get(id) else { return };
         let (node, token) = (*node, *token);
@@ -115,7 +127,7 @@ impl Council {
         }
     }
 
-    /// A node answered whether it accepts the fence of a lease that it has got back.
+    /// Takes the answer of a node that was asked to accept a lease's fence. This ends the repair.
     pub(super) fn fence_repaired(&mut self, id: u64, answer: &Answer) {
         if let Some(Repair { node, token, fence, .. }) = self.repairs.get(id)
             && *answer == Ok(Reply::Accepted)
@@ -125,14 +137,15 @@ impl Council {
         self.repairs.end(id);
     }
 
-    /// The lease of `token` has ended, and is not to be repaired any more.
+    /// Stops repairing the lease of `token`, which has ended. Returns the key of the lease and the
+    /// nodes that were asked to grant it again, as bits.
     pub(super) fn end_repairs(&mut self, token: Token) -> Option<(Key, u64)> {
         self.repairs.refuse(token);
         self.backers.forget(token)
     }
 
-    /// Most nodes say that the lease of `token` is gone. Nobody will release it, so what nodes got by a repair is to be
-    /// released here.
+    /// Ends the lease of `token` after most nodes said that it is gone. The engine does not release
+    /// such a lease, so this releases it at the repaired nodes.
     pub(super) fn lease_is_gone(&mut self, now: Instant, token: Token) {
         let Some((key, repaired)) = self.end_repairs(token) else { return };
         for node in (0..self.nodes.count()).filter(|node| repaired & 1 << node != 0) {
@@ -141,7 +154,7 @@ impl Council {
     }
 }
 
-/// What tells a node the fence of a lease that it has got back.
+/// Returns the request that tells a node the fence of a lease.
 fn accepting(key: &Key, token: Token, fence: Fence, count: u32) -> Request {
     let fence = if mutants::is(Mutant::RepairWithoutFence) { Fence(1) } else { fence };
     Request::Accept { key: key.clone(), token, fence, count }

@@ -1,4 +1,5 @@
-//! Tests repairs: which nodes are asked for a lease that they do not know, and what becomes of late answers.
+//! Tests repairs: which nodes are asked to grant a lease again, and what the quorum does with late
+//! answers.
 
 use super::*;
 
@@ -21,7 +22,7 @@ fn late() -> Answer {
 }
 
 impl Chamber {
-    /// Grants a shared lease with fence 20 at the first two of three nodes. The third is away.
+    /// Grants a shared lease with fence 20 at the first two of three nodes. The third node is away.
     fn held(&mut self) -> Token {
         let token = Token::random();
         let ask = Ask::new("k".into(), token, ttl(), "h".into());
@@ -32,7 +33,7 @@ impl Chamber {
         token
     }
 
-    /// Renews, with these answers of the three nodes, in that order.
+    /// Renews the lease. The three nodes give these answers, in that order.
     fn renewed(&mut self, batch: u64, token: Token, answers: [Reply; 3]) -> Answer {
         self.submit(batch, vec![renew(token)]);
         for (node, answer) in answers.into_iter().enumerate() {
@@ -41,7 +42,7 @@ impl Chamber {
         self.settled(batch).remove(0)
     }
 
-    /// Whether the node is asked to grant the lease anew, and to accept its fence.
+    /// Returns true if the node is asked to grant the lease again and to accept its fence.
     fn is_repaired(&self, node: usize, whose: Token) -> bool {
         let Some(call) = self.asked(node) else { return false };
         let asks = |ask: &Ask| ask.token == whose && ask.place.is_none() && ask.mode.is_shared();
@@ -60,16 +61,16 @@ fn a_node_that_does_not_know_the_lease_gets_it_back_after_a_renewal_by_most() {
     let mut chamber = Chamber::of(3);
     let token = chamber.held();
     assert_eq!(chamber.renewed(2, token, [RENEWED, RENEWED, MISSING]), Ok(RENEWED));
-    assert!(chamber.is_repaired(2, token), "although it answered last: {:?}", chamber.calls);
+    assert!(chamber.is_repaired(2, token), "it answered last: {:?}", chamber.calls);
     chamber.answer(2, vec![Ok(got(7)), Ok(Reply::Accepted)]);
     assert_eq!(chamber.renewed(3, token, [RENEWED, RENEWED, RENEWED]), Ok(RENEWED));
-    assert!(chamber.calls.is_empty(), "where all nodes know it, nothing more is asked: {:?}", chamber.calls);
-    // It counts now: the others may forget it.
+    assert!(chamber.calls.is_empty(), "all nodes know the lease: {:?}", chamber.calls);
+    // The third node counts now, so another node may forget the lease.
     assert_eq!(chamber.renewed(4, token, [MISSING, RENEWED, RENEWED]), Ok(RENEWED));
-    assert!(chamber.is_repaired(0, token), "although it answered first");
+    assert!(chamber.is_repaired(0, token), "it answered first");
     chamber.answer(0, vec![Ok(BUSY), Ok(Reply::NotHeld(Absence::Taken))]);
     assert_eq!(chamber.renewed(5, token, [MISSING, RENEWED, RENEWED]), Ok(RENEWED));
-    assert!(chamber.is_repaired(0, token), "again with each renewal");
+    assert!(chamber.is_repaired(0, token), "each renewal asks again");
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn nothing_is_repaired_without_a_majority() {
     assert_eq!(chamber.renewed(2, token, [RENEWED, MISSING, MISSING]), Ok(MISSING));
     assert!(chamber.calls.is_empty(), "{:?}", chamber.calls);
     assert_eq!(chamber.renewed(3, token, [RENEWED, RENEWED, MISSING]), Ok(RENEWED));
-    assert!(chamber.calls.is_empty(), "once it is gone it stays so: {:?}", chamber.calls);
+    assert!(chamber.calls.is_empty(), "a lease that is gone does not come back: {:?}", chamber.calls);
 }
 
 #[test]
@@ -100,11 +101,11 @@ fn what_a_repair_brings_after_the_release_is_released() {
         let mut chamber = Chamber::of(3);
         let token = chamber.held();
         chamber.renewed(2, token, [RENEWED, RENEWED, MISSING]).unwrap();
-        let repair = chamber.calls.pop().expect("it is asked");
+        let repair = chamber.calls.pop().expect("the third node is asked");
         chamber.submit(3, vec![release(token)]);
         (0..2).for_each(|node| chamber.answer_one(node, Reply::Released));
         chamber.answer_one(2, MISSING);
-        // The acquire of the third node was not answered: that alone is a reason for so many releases.
+        // The third node did not answer the acquire. So it gets this many releases anyway.
         for _ in STRAGGLER_PAUSES {
             chamber.wait();
             assert!(releases(chamber.asked(2), token));
@@ -130,8 +131,8 @@ fn a_repair_that_was_not_answered_is_not_undone_while_the_lease_is_held() {
     let token = chamber.held();
     chamber.renewed(2, token, [RENEWED, RENEWED, MISSING]).unwrap();
     chamber.answer(2, vec![late(), late()]);
-    assert_eq!((&chamber.calls[..].len(), chamber.wait()), (&0, None), "the node may be counted by now");
-    // It has the lease, and may not have the fence.
+    assert_eq!((&chamber.calls[..].len(), chamber.wait()), (&0, None), "a renewal may have counted the node");
+    // The node has the lease, but it may not have the fence.
     assert_eq!(chamber.renewed(3, token, [RENEWED, RENEWED, RENEWED]), Ok(RENEWED));
     assert!(accepts(chamber.asked(2), 20), "{:?}", chamber.calls);
     chamber.answer_one(2, Reply::Accepted);
@@ -147,7 +148,7 @@ fn what_was_repaired_is_released_when_most_nodes_say_that_the_lease_is_gone() {
     chamber.answer(2, vec![Ok(got(7)), Ok(Reply::Accepted)]);
     assert_eq!(chamber.renewed(3, token, [MISSING, MISSING, RENEWED]), Ok(MISSING));
     chamber.wait();
-    assert!(releases(chamber.asked(2), token), "nobody else releases it: {:?}", chamber.calls);
+    assert!(releases(chamber.asked(2), token), "the engine does not release it: {:?}", chamber.calls);
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn a_waiter_leaves_alone_what_it_has_while_most_nodes_are_held_by_another() {
     chamber.submit(2, vec![acquire(token, Some(8))]);
     assert!(chamber.asked(2).is_none(), "{:?}", chamber.calls);
     (0..2).for_each(|node| chamber.answer_one(node, held_by(holder.mark())));
-    // Its own lease there has ended.
+    // The waiter's own lease at the third node has ended.
     chamber.now = chamber.now + Ttl::MIN.as_duration();
     for (batch, mark) in [(3, Token::random().mark()), (4, holder.mark())] {
         chamber.submit(batch, vec![acquire(token, Some(6 + batch))]);
@@ -174,7 +175,10 @@ fn a_waiter_leaves_alone_what_it_has_while_most_nodes_are_held_by_another() {
         (0..2).for_each(|node| chamber.answer_one(node, held_by(holder.mark())));
     }
     chamber.submit(5, vec![acquire(token, Some(11))]);
-    assert!(matches!(chamber.asked(2).unwrap().requests[..], [Request::Acquire(_)]), "its holder has it");
+    assert!(
+        matches!(chamber.asked(2).unwrap().requests[..], [Request::Acquire(_)]),
+        "the holder has that node"
+    );
 }
 
 #[test]
@@ -186,7 +190,10 @@ fn a_waiter_asks_all_nodes_when_more_of_them_hand_it_the_lock() {
     (0..2).for_each(|node| chamber.answer_one(node, held.clone()));
     chamber.answer_one(2, got(5));
     chamber.notice(0, 7);
-    assert!(matches!(chamber.notices[..], [Notice::Granted { number: 7, .. }]), "with the one that it has");
+    assert!(
+        matches!(chamber.notices[..], [Notice::Granted { number: 7, .. }]),
+        "the notice and the third node make a majority"
+    );
     chamber.submit(2, vec![acquire(token, Some(8))]);
     assert_eq!(chamber.calls.len(), 3);
 }
