@@ -137,7 +137,7 @@ pub struct ServerFacts {
     pub clock_ahead: Option<i64>,
     /// By how much that may be wrong: half a round trip.
     pub clock_doubt: Duration,
-    /// How the clocks of its replicas differ from its own, as far as they could be asked.
+    /// The clocks of those replicas that answered, compared with the server's own clock.
     pub replica_clocks: Vec<ReplicaClock>,
     /// Whether those who wait are sent notices.
     pub notices: bool,
@@ -145,14 +145,14 @@ pub struct ServerFacts {
     pub refused: Vec<&'static str>,
 }
 
-/// The clock of a replica.
+/// Compares the clock of a replica with its master's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaClock {
-    /// Which replica: its URL without a password.
+    /// The URL of the replica, without a password.
     pub replica: Arc<str>,
-    /// By how many µs it is ahead of its master's.
+    /// How many µs the clock is ahead of its master's.
     pub ahead: i64,
-    /// By how much that may be wrong.
+    /// By how much `ahead` may be wrong.
     pub doubt: Duration,
 }
 

@@ -225,7 +225,7 @@ fn a_replica_whose_clock_is_wrong_by_a_part_of_the_ttl_is_told() {
             .map(|Finding { level, code, message }| ((level, code), message))
             .next()
     };
-    // A tenth of the ttl of 10 s, and the doubt.
+    // The tolerance is a tenth of the ttl of 10 s, and the doubt.
     for within in [0, 1_005, -1_005] {
         assert_eq!(with(within), None, "{within} ms");
     }

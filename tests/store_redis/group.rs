@@ -132,15 +132,15 @@ impl Group {
         store_with(&self.url(), &Access::default())
     }
 
-    /// Comes back when so many listen to each of the sentinels for all that they tell of a failover.
+    /// Waits until `count` clients listen to each sentinel, on all channels about a failover.
     pub async fn heard_by(&self, count: usize) {
         let listeners = |one: &Sentinel| one.command(&["CLIENT", "LIST"]).matches(" sub=8 ").count();
         until_in_time("listeners", || self.sentinels.iter().all(|one| listeners(one) == count)).await;
     }
 
-    /// Lets the first sentinel make another the master, as an administrator does.
+    /// Lets the first sentinel promote a replica, as an administrator does.
     pub fn fail_over(&self) {
-        // It may have looked at the replicas too long ago.
+        // The sentinel refuses if its information about the replicas is too old.
         until("a failover", || self.sentinels[0].command(&["SENTINEL", "FAILOVER", NAME]) == "OK");
     }
 
@@ -152,7 +152,7 @@ impl Group {
     }
 }
 
-/// Waits for what nobody tells, while tasks go on.
+/// Polls `is_so` until it returns true, while other tasks run.
 pub async fn until_in_time(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !is_so() {

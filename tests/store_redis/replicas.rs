@@ -137,8 +137,9 @@ fn a_server_without_replicas_grants_nothing_that_has_to_have_some() {
     });
 }
 
-/// Some servers (Valkey 8) let WAIT end at once for a connection that has written nothing. A lease that another connection wrote
-/// counts only when replicas have it, so every grant and renewal has to write.
+/// On some servers (Valkey 8), WAIT ends at once for a connection that has written nothing. A lease
+/// that another connection wrote counts only when replicas have it. So every grant and renewal has
+/// to write.
 #[test]
 fn what_is_granted_again_is_written_again() {
     run(async {
@@ -155,7 +156,8 @@ fn what_is_granted_again_is_written_again() {
         let (one, two) = (Token::random(), Token::random());
         ask(&store, exclusive(one)).await;
         ask(&store, shared(two)).await;
-        // They live for longer than what is asked for now, as in the millisecond in which they were handed over.
+        // These leases end later than the requests below ask for. The same is true in the
+        // millisecond in which a lease is handed over.
         for key in ["lock:a", "{lock:a}:fence", "{lock:b}:fence"] {
             assert_eq!(master.command(&["PEXPIRE", key, "7200000"]), "1");
         }

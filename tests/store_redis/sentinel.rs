@@ -177,7 +177,7 @@ fn all_sentinels_are_listened_to_although_the_url_names_one() {
         let store = store(&url);
         assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
         group.heard_by(1).await;
-        // One that goes and comes back is listened to again.
+        // The client listens again to a sentinel that was lost and comes back.
         let clients = group.sentinels[0].command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         assert_ne!(clients, "0");
         group.heard_by(1).await;
@@ -268,7 +268,7 @@ fn a_user_who_may_only_hear_of_the_switch_hears_of_it() {
         granted(&store, "lock:a", Token::random()).await;
         let listens = || sentinel.command(&["CLIENT", "LIST"]).contains(" sub=1 ");
         until_in_time("a listener", listens).await;
-        // It is not refused for what it may not hear, again and again.
+        // The client does not connect again and again because other channels are denied.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert!(listens());
         assert_eq!(sentinel.command(&["CLIENT", "LIST"]).matches("user=watcher").count(), 1);

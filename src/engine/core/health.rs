@@ -53,7 +53,7 @@ impl Core {
         }
     }
 
-    /// Those whom the store has failed need not wait for the end of their pause.
+    /// Lets acquires that failed at the store ask again, before their pauses end.
     pub(super) fn look_after_an_outage(&mut self, store: StoreId) {
         let failed = self.tickets.iter().filter(|(_, ticket)| {
             ticket.wanted.store == store && !ticket.looking && matches!(ticket.last, LastLook::Failed(_))

@@ -11,8 +11,9 @@ use crate::store::Notice;
 /// a million of them take the better part of an hour, and no notice is as old as that.
 const LOOK_BITS: u32 = 20;
 
-/// The time between two renewals when all leases of a store are renewed at once. A smaller one makes 100 000 of them stop
-/// everything else for longer; a larger one lets more leases end before their turn.
+/// The time between two renewals when the engine renews all leases of a store. If this is smaller,
+/// the renewals of 100 000 leases delay everything else for longer. If it is larger, more leases
+/// end before their turn.
 const RENEWAL_PACE: Duration = Duration::from_micros(10);
 
 /// What a ticket's place is called by its look of that rank.
@@ -60,11 +61,12 @@ impl Core {
         }
     }
 
-    /// Renews all leases of the store, and lets everyone ask again whom the server before has failed.
+    /// Renews all leases of the store after another server has replaced its server. Then repeats
+    /// the releases that failed, and lets waiters and failed acquires ask again.
     fn moved(&mut self, store: StoreId) {
         let held = self.tenures.iter().filter(|(_, tenure)| tenure.store == store);
         let mut held: Vec<(Instant, OpId)> = held.map(|(op, tenure)| (tenure.deadline, *op)).collect();
-        // The lease that would end first comes first.
+        // Renew first the lease that would end first.
         held.sort_unstable();
         for (place, (_, op)) in held.into_iter().enumerate() {
             self.renew_soon(op, RENEWAL_PACE * u32::try_from(place).unwrap_or(u32::MAX));

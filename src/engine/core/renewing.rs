@@ -107,7 +107,8 @@ impl Core {
         false
     }
 
-    /// Renews the lease after `pause`, if the engine renews it at all and not sooner.
+    /// Renews the lease after `pause`, unless it is due sooner. Does nothing if the holder renews
+    /// the lease itself.
     pub(super) fn renew_soon(&mut self, op: OpId, pause: Duration) {
         let at = self.now + pause;
         if let Some(tenure) = self.tenures.get_mut(&op).filter(|tenure| tenure.auto_renew) {

@@ -9,8 +9,10 @@ use crate::store::StoreErrorKind;
 /// How far a server's clock may be from ours before that is told: it is the least of what fences of different servers have in
 /// common.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
-/// A replica's clock is wrong when it differs from its master's by more than a ttl divided by this. Leases are renewed when a
-/// third of the ttl is over, and all of them after a failover, so that much of it is always left then.
+/// Which part of a ttl a replica's clock may differ from its master's: the ttl divided by this. The
+/// engine renews a lease after a third of its ttl, and all leases after a failover, so at least
+/// this part of the ttl is left then. If this is smaller, a replica may become the master and end
+/// leases whose holders still work. If it is larger, harmless differences are reported.
 const REPLICA_TOLERANCE: u32 = 10;
 /// A round trip is too slow when a ttl is less than so many of them: acquiring, renewing and trying again take a few each.
 const ROUND_TRIPS: u32 = 20;
@@ -95,8 +97,9 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
     found
 }
 
-/// The replicas whose clocks would shorten or prolong leases if they became the master: a lease ends there by the replica's
-/// clock, at the time that the master's clock has set.
+/// Returns a finding for each replica whose clock would shorten or prolong leases after a failover.
+/// The master's clock sets the time at which a lease ends. A replica that becomes the master ends
+/// the lease at that time by its own clock.
 fn replica_clocks(server: &ServerFacts, ttl: Ttl) -> impl Iterator<Item = Finding> {
     let tolerance = ttl.as_duration() / REPLICA_TOLERANCE;
     let off = |ahead: i64| Duration::from_micros(ahead.unsigned_abs());
@@ -107,13 +110,13 @@ fn replica_clocks(server: &ServerFacts, ttl: Ttl) -> impl Iterator<Item = Findin
     wrong.map(move |clock| {
         let by = off(clock.ahead).as_secs_f64();
         let (way, then) = if clock.ahead > 0 {
-            ("ahead of", format!("leases end {by:.1} s too early there, and two may hold one lock"))
+            ("ahead of", format!("leases end {by:.1} s too early there, and two clients may hold one lock"))
         } else {
             ("behind", format!("a lease whose holder is gone keeps its lock for {by:.1} s longer there"))
         };
         let message = format!(
-            "the clock of its replica {} is {by:.1} s {way} its own: if that replica becomes the master, {then}; let all of them \
-             follow NTP",
+            "the clock of its replica {} is {by:.1} s {way} its own: if that replica becomes the master, {then}; run NTP on \
+             the master and on all replicas",
             clock.replica
         );
         Finding::new(Level::Warning, "replica-clock", message)

@@ -21,8 +21,9 @@ pub type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError
 /// How long it may take; the batch after that begins another.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// Begins to connect, in a task of its own: it goes on, and ends, also while nobody waits for it, and no longer than
-/// [`ATTEMPT`]. It is given up with the last of its clones.
+/// Begins to connect, in a task of its own. The task runs for at most [`ATTEMPT`], also while no
+/// caller waits for it. It is cancelled when the last clone of the result is dropped. `lookout`
+/// says where the master is, if sentinels name it.
 pub fn begin(address: RedisAddress, role: Role, lookout: Rc<Lookout>) -> Connecting {
     let connecting = async move {
         let mut task = JoinSet::new();

@@ -17,15 +17,18 @@ use crate::store::diagnosis::{ReplicaClock, ServerFacts};
 const SETTINGS: [&str; 3] = ["save", "appendfsync", "min-replicas-to-write"];
 /// How often the server is asked for the time, to see how long that takes: the middle of so many.
 const ROUNDS: usize = 5;
-/// How long a replica may take to tell the time.
+/// How long the replicas may take to tell the time. A smaller value leaves out replicas that are
+/// far away. A larger one delays a diagnosis if a replica can't be reached.
 const REPLICA_ANSWER: Duration = Duration::from_millis(300);
-/// The most replicas that are asked for the time.
+/// The most replicas that are asked for the time. A smaller value leaves out more replicas. A
+/// larger one opens more connections at a time.
 const MOST_REPLICAS: usize = 16;
 /// The first version that is not of the oldest series that serves.
 const NOT_OLD: u32 = 7;
 
-/// Asks the server `address` at the other end of `link`, within `timeout`, which is over at `deadline`; and its replicas for the
-/// time. As many replicas as the address says must have a lease of ours before it counts.
+/// Asks the server at the other end of `link` for its facts, and its replicas for the time.
+/// `address` is that of the server; it also says how many replicas must have a lease before the
+/// lease counts. The answers have to arrive within `timeout`, which ends at `deadline`.
 pub async fn facts(
     link: &Link,
     address: &RedisAddress,
@@ -119,7 +122,8 @@ fn is_replica_away(line: &str) -> bool {
     is_one && state.is_some_and(|state| state.trim() != "online")
 }
 
-/// Where the replicas are that INFO names, as `slave0:ip=127.0.0.1,port=6380,state=online,offset=0,lag=0`.
+/// Returns the hosts and ports of the replicas in a reply to INFO. A line there looks like
+/// `slave0:ip=127.0.0.1,port=6380,state=online,offset=0,lag=0`.
 fn replicas_in(info: &str) -> Vec<(String, u16)> {
     let lines = info.lines().filter_map(|line| line.strip_prefix("slave")?.split_once(':'));
     let place = |said: &str| {
@@ -131,8 +135,9 @@ fn replicas_in(info: &str) -> Vec<(String, u16)> {
     places.take(MOST_REPLICAS).collect()
 }
 
-/// How the clock of the replica at `address` differs from ours; `None` if it can't be asked, which is not rare: it may be
-/// announced by an address that only the master reaches.
+/// Asks the replica at `address` for the time, and returns how its clock differs from ours. Returns
+/// `None` if the replica does not answer before `until`. That is not rare: the replica may announce
+/// an address that only the master reaches.
 async fn replica_clock(address: RedisAddress, until: Instant) -> Option<ReplicaClock> {
     let mut stream = timeout_at(until, dial(&address)).await.ok()?.ok()?;
     if let Some(login) = connect::login(&address) {

@@ -1,4 +1,5 @@
-//! A store whose master sentinels name: what it does while a failover is under way, and after one.
+//! Follows failovers, for a store whose master is named by sentinels: which requests wait while a
+//! failover is under way, and what the store repeats at the new master.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,13 +14,19 @@ use super::{Limit, RedisStore, State};
 use crate::lease::{Key, Token};
 use crate::store::{Answer, Listener, Notice, Reply, Request, StoreError, StoreErrorKind};
 
-/// How long the store tries to reach a new master by itself. After that, the next request does.
+/// How long the store tries to reach a new master by itself. After that, the next request connects.
+/// A smaller value leaves the leases of an idle client unrenewed if the new master is slow to
+/// start. A larger one costs more attempts if the new master never answers.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The pause between two attempts.
+/// The pause between two attempts to connect. A smaller value sends more attempts to a new master
+/// that is not up yet. A larger one delays the first renewals there.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long one attempt, or a batch of repeated releases, may take.
+/// How long one attempt to connect, or one batch of repeated releases, may take. A smaller value
+/// gives up a slow master too early. A larger one delays the next attempt, and with it the
+/// renewals.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// The most releases that are repeated in one batch.
+/// The most releases in one repeated batch. A smaller value takes more round trips. A larger one
+/// blocks the new master for longer at a time.
 const MOST_RELEASES: usize = 1_000;
 
 /// Returns true for a request that begins or prolongs a lease.
@@ -27,17 +34,18 @@ fn grants(request: &Request) -> bool {
     request.lease().is_some()
 }
 
+/// Returns true for an answer that gives its client a lease or prolongs one.
 fn is_grant(answer: &Answer) -> bool {
     matches!(answer, Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted))
 }
 
 impl RedisStore {
-    /// Returns true if sentinels name the master.
+    /// Returns true if sentinels name the store's master.
     fn has_sentinels(&self) -> bool {
         matches!(self.address.endpoint, Endpoint::Master(_))
     }
 
-    /// Returns true if `link` leads to the server that is the master as far as is known.
+    /// Returns true if `link` leads to the server that is the master as far as the lookout knows.
     fn leads_to_master(&self, link: &Link) -> bool {
         link.server().is_none_or(|server| match &server.endpoint {
             Endpoint::Tcp(host, port) => self.lookout.is_master(host, *port),
@@ -45,8 +53,8 @@ impl RedisStore {
         })
     }
 
-    /// Begins to listen to the sentinels, if there are some. Returns true if `link` leads to another master than the one
-    /// before.
+    /// Begins to listen to the sentinels, if there are some. Returns true if `link` leads to
+    /// another master than the connection before.
     pub(super) fn follow(&self, link: &Link) -> bool {
         let (Endpoint::Master(sentinels), Some(server)) = (&self.address.endpoint, link.server()) else {
             return false;
@@ -93,14 +101,15 @@ impl RedisStore {
         });
     }
 
+    /// Runs `task` in the background until it ends or the store closes.
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         let tasks = &mut *self.tasks.borrow_mut();
         while tasks.try_join_next().is_some() {}
         tasks.spawn_local(task);
     }
 
-    /// There is a connection to another master. It may not have heard of the last releases at the one before, so they are
-    /// repeated. Then holders renew, and waiters ask again.
+    /// Repeats the last releases at a new master, which may not have received them from the old
+    /// one. Then tells the engine, so that holders renew and waiters ask again.
     pub(super) fn move_on(&self) {
         let (me, listener) = (self.me.clone(), self.listener.get().cloned());
         self.spawn(async move {
@@ -113,7 +122,7 @@ impl RedisStore {
         });
     }
 
-    /// Repeats the last releases. Nothing is lost if that fails: the leases end by their ttls.
+    /// Repeats the last releases. If that fails, those leases end with their ttls.
     async fn release_again(&self) {
         let releases = self.releases.borrow_mut().take();
         for part in releases.chunks(MOST_RELEASES) {
@@ -128,8 +137,8 @@ impl RedisStore {
         }
     }
 
-    /// Asks the server. While a failover is under way, requests that begin or prolong a lease wait for its end; the others do
-    /// not.
+    /// Sends a batch to the server. While a failover is under way, requests that begin or prolong a
+    /// lease wait for its end. All other requests are sent at once.
     pub(super) async fn run_when_settled(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
         if !self.has_sentinels() {
             return self.run(batch, limit, false).await.answers.into_iter().flatten().collect();
@@ -145,8 +154,9 @@ impl RedisStore {
         let at_once =
             async { if first.is_empty() { Vec::new() } else { self.run_and_check(&first, limit).await } };
         let when_settled = async {
-            // With little time left, replicas that have yet to find the new master would not have it in time. Asked again, they
-            // have all of it.
+            // Replicas may still be connecting to the new master. With little time left, they would
+            // not acknowledge the lease in time. If the request fails now, the engine repeats it
+            // with its whole time-out.
             let enough =
                 |limit: Limit| limit.deadline.saturating_duration_since(Instant::now()) >= limit.timeout / 3;
             if self.lookout.settled(limit.deadline).await && enough(limit) {
@@ -162,7 +172,8 @@ impl RedisStore {
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
-    /// Asks the server, and takes back what it granted if it may be the master no more.
+    /// Sends a batch to the server. If a failover began or ended meanwhile, turns each grant into
+    /// an error: the new master may not know the lease. Remembers the releases.
     async fn run_and_check(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
         let switches = self.lookout.switches();
         let mut answers: Vec<Answer> =
@@ -173,7 +184,8 @@ impl RedisStore {
         let mut released_too_late = false;
         for (request, answer) in batch.iter().zip(&mut answers) {
             match (request, &*answer) {
-                // Also one that only gave up a place in the queue, in which the new master would keep it.
+                // Remember also a release that only gave up a place in the queue: the new master
+                // may still have the waiter there.
                 (Request::Release { key, token, .. }, Ok(_)) => {
                     self.releases.borrow_mut().add(key.clone(), *token, now, unsettled);
                     released_too_late |= switched;
@@ -193,17 +205,19 @@ impl RedisStore {
         answers
     }
 
+    /// Returns the error of a request that a failover keeps from counting.
     fn unsettled(&self) -> StoreError {
         let message = format!(
-            "{}: a failover is under way, and the new master may not hear of this lease, so it does not count; try again \
-             when the sentinels have named the new master",
+            "{}: a failover is under way, and the new master may not receive this lease, so the lease does not count; try \
+             again when the sentinels have named the new master",
             self.address
         );
         StoreError::maybe_done(StoreErrorKind::ReadOnly, message)
     }
 
-    /// The listener for the notices of a connection. While a failover is under way, a waiter that is handed a lease has to ask
-    /// for it: told its fence, it would take the lease up without asking.
+    /// Returns the listener for the notices of a connection. While a failover is under way, it
+    /// removes the fence from a notice. Without the fence, a waiter that is handed a lease has to
+    /// ask for it, and the answer shows whether the lease counts.
     pub(super) fn listener_of_link(&self, listener: &Listener) -> Listener {
         if !self.has_sentinels() {
             return listener.clone();
@@ -217,7 +231,7 @@ impl RedisStore {
         })
     }
 
-    /// Ends what goes on in the background.
+    /// Ends all tasks in the background.
     pub(super) fn stop_following(&self) {
         *self.tasks.borrow_mut() = JoinSet::new();
         self.listens.set(false);

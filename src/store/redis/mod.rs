@@ -20,8 +20,9 @@
 //! - [`listing`]: which locks there are;
 //! - [`diagnose`]: what there is to know about the server;
 //! - [`fault`]: the server's errors in the contract's words;
-//! - [`sentinel`]: which server is the master, [`following`], what becomes of requests while that changes, and [`releases`],
-//!   which of them the next one has to hear again;
+//! - [`sentinel`]: which server is the master;
+//! - [`following`]: which requests wait for the end of a failover, and which ones are repeated;
+//! - [`releases`]: the last releases, for the next master;
 //! - [`cluster`]: many such servers as one store.
 
 mod address;
@@ -81,14 +82,15 @@ pub struct RedisStore {
     /// Whether there has been a connection.
     met: Cell<bool>,
     listener: OnceCell<Listener>,
-    /// Where the master is, if sentinels name it.
+    /// Knows where the master is, if sentinels name it.
     lookout: Rc<Lookout>,
-    /// Whether the sentinels are listened to.
+    /// True while the store listens to the sentinels.
     listens: Cell<bool>,
-    /// What was released a moment ago, if sentinels name the master.
+    /// The last releases, if sentinels name the master.
     releases: RefCell<Releases>,
-    /// What goes on in the background. It ends with the store.
+    /// The tasks in the background. They end when the store closes.
     tasks: RefCell<JoinSet<()>>,
+    /// This store, for its tasks.
     me: Weak<RedisStore>,
 }
 
@@ -178,7 +180,7 @@ impl RedisStore {
             if let Some(pushes) = pushes {
                 notices::hand_on(pushes, self.listener_of_link(listener), Rc::downgrade(link));
             }
-            // Those who wait have told the server of a channel that nobody listens to any more.
+            // The waiters' notices go to the channel of the connection before, which is closed.
             if self.met.replace(true) {
                 listener(Notice::Missed);
             }

@@ -1,8 +1,9 @@
-//! The leases that were released at a server a moment ago. Pure: the caller passes in the time.
+//! Remembers the last releases at a master. Pure: the caller passes in the time.
 //!
-//! A replica that becomes the master may not have heard of the last releases. It would keep those leases until their ttls end,
-//! and the locks with them. So they are released once more at the new master. A release is bound to its token: if the new master
-//! knows of it already, it changes nothing.
+//! A replica that becomes the master may not have received the last releases. It would keep those
+//! leases, and their locks, until the ttls end. So the store repeats these releases at the new
+//! master. A release names its token. If the new master has carried it out before, it changes
+//! nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,22 +12,26 @@ use tokio::time::Instant;
 
 use crate::lease::{Key, Token};
 
-/// How much older than the newest release one may be to be remembered. A replica that is further behind lets the older ones
-/// end by their ttls. A larger value takes more memory.
+/// How much older than the newest release a remembered one may be. If this is smaller, a replica
+/// that is further behind keeps more released leases until their ttls end. If it is larger, the
+/// releases take more memory and longer to repeat.
 const WINDOW: Duration = Duration::from_secs(2);
-/// The most releases to remember; with short keys they take about 2 MB. The oldest go first.
+/// The most releases to remember. The oldest ones are dropped first. 20 000 with short keys take
+/// about 2 MB. If this is smaller, a failover under load leaves more leases to their ttls. If it is
+/// larger, the releases take more memory.
 const MOST: usize = 20_000;
 
-/// See the module.
+/// Keeps the last releases. See the module.
 #[derive(Debug, Default)]
 pub struct Releases {
     recent: VecDeque<(Instant, Key, Token)>,
 }
 
 impl Releases {
-    /// Remembers a release that was carried out at `now`. Older ones are forgotten as new ones come, and not while time passes:
-    /// what was released just before a server died is needed when its successor is known, whenever that is. `keep`: forget
-    /// none because of its age, as during a failover.
+    /// Remembers a release that was carried out at `now`, and forgets releases that are too old.
+    /// Only a new release makes old ones forgotten: the last releases before a server died are
+    /// needed when its successor is known, however long that takes. If `keep` is true, as during a
+    /// failover, forgets none because of its age.
     pub fn add(&mut self, key: Key, token: Token, now: Instant, keep: bool) {
         let is_old = |(at, ..): &(Instant, Key, Token)| !keep && now.duration_since(*at) > WINDOW;
         while self.recent.len() >= MOST || self.recent.front().is_some_and(is_old) {
@@ -35,7 +40,7 @@ impl Releases {
         self.recent.push_back((now, key, token));
     }
 
-    /// Takes all that are remembered, the oldest first.
+    /// Takes all remembered releases, the oldest first.
     pub fn take(&mut self) -> Vec<(Key, Token)> {
         std::mem::take(&mut self.recent).into_iter().map(|(_, key, token)| (key, token)).collect()
     }

@@ -145,7 +145,7 @@ fn lease(value: &Value) -> Option<LeaseInfo> {
     Some(LeaseInfo { mark, holder, fence, remaining: remaining(left), servers: None })
 }
 
-/// The first 8 digits of a token.
+/// Reads a mark: the first 8 hexadecimal digits of a token.
 fn mark_of(digits: &[u8]) -> Option<u32> {
     u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }

@@ -1,4 +1,5 @@
-//! A store whose server was replaced by another, which may not have heard of the last requests.
+//! Tests what the engine does when another server replaces the store's server. The new server may
+//! not have received the last requests.
 
 use super::*;
 
@@ -8,7 +9,7 @@ fn every_lease_is_renewed_at_once_those_that_end_first_before_the_others() {
     let first = world.hold();
     world.pass(1_000);
     let second = world.acquire_with(Wait::Forever, |command| command.key = "lock:second".into());
-    // Its holder renews it, or lets it end.
+    // The engine does not renew this lease.
     let by_hand = world.acquire_with(Wait::Forever, |command| {
         command.key = "lock:third".into();
         command.auto_renew = false;

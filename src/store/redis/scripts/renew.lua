@@ -25,8 +25,9 @@ for i = 1, count do
     done, answer = pcall(rules.renew, lock, side, token, ttl, life, fences)
     if not done and type(answer) ~= 'table' then answer = { err = answer } end
   else
-    -- A renewal that was held up on its way must not undo one that overtook it. It writes even then: a read-only replica
-    -- must refuse, rather than tell by its old data that the lease lives, and a WAIT behind it must not end too early.
+    -- A delayed renewal must not shorten a later one that overtook it. The renewal writes even
+    -- then: a read-only replica has to refuse it, and must not answer from old data that the lease
+    -- lives. And a WAIT behind the renewal must not end before replicas have the lease.
     answer = call('PEXPIRE', lock, math.max(ttl, call('PTTL', lock)))
     -- The fence outlives the lease.
     local left = call('PTTL', side)

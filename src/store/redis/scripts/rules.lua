@@ -189,8 +189,9 @@ local function look(lock, side)
   return s
 end
 
--- Lets the lease of `token` live for at least `ttl` ms; no longer if it is only `handed`, for it lived for GRANT_TTL. Always
--- writes: a WAIT behind this must not end before replicas have the lease, even if somebody else's connection wrote it.
+-- Lets the lease of `token` live for at least `ttl` ms. If the lease was only `handed` to the
+-- token, it had GRANT_TTL and now gets exactly `ttl`. Always writes: a WAIT behind this must not
+-- end before replicas have the lease, even if another connection wrote the lease.
 local function prolong(s, token, ttl, handed)
   if s.owner then
     call('PEXPIRE', s.lock, handed and ttl or math.max(ttl, call('PTTL', s.lock)))
@@ -389,9 +390,10 @@ function rules.accept(lock, side, token, top, back, life)
   return 1
 end
 
--- nil if nobody holds the lock; else whether the leases are shared, then the leases and those who wait. A lease: the ms
--- until it ends (-1: never), and, unless another library holds the lock, the holder's name, the fence (0 for none
--- yet), and the first 8 digits of the token. A waiter: the µs for which it has been waiting, MOST, and its name.
+-- Returns nil if the lock is free; else whether the leases are shared, then the leases and the
+-- waiters. A lease: the ms until it ends (-1: never), and, unless another library holds the lock,
+-- the holder's name, the fence (0 for none yet), and the first 8 digits of the token. A waiter: the
+-- µs for which it has been waiting, MOST, and its name.
 function rules.inspect(lock, side)
   local s = look(lock, side)
   if absence(s) == 0 then return false end

@@ -1,27 +1,33 @@
-//! Decides from what sentinels say whether a failover is under way. Pure: the caller passes in what was heard, and when.
+//! Decides from the sentinels' messages whether a failover is under way. Pure: the caller passes in
+//! each message and its time.
 //!
-//! A planned failover (`SENTINEL FAILOVER`) takes about a second from the choice of the replica to `+switch-master`. In between,
-//! the old master still takes writes, and the replicas that stay replicas still acknowledge them. Those writes are lost. So
-//! between the election of the leader and the switch no grant counts.
+//! A planned failover (`SENTINEL FAILOVER`) takes about a second from the choice of the replica to
+//! `+switch-master`. In that second, the old master still accepts writes, and the other replicas
+//! still acknowledge them. The new master never receives those writes. So no grant counts between
+//! the election of the leader and the switch.
 //!
 //! ```text
-//!  idle ──+elected-leader, +selected-slave, …──▶ under way ──+promoted-slave, +switch-master──▶ idle, at the new master
-//!   ▲                                               │
-//!   └── -failover-abort-…, the leader says so, ─────┘
-//!       or nothing is heard of it for SILENCE
+//!  idle ──+elected-leader, +selected-slave, …──▶ under way
+//!   ▲                                               │ │
+//!   ├── -failover-abort-…, the leader denies it, ───┘ │
+//!   │   or the leader is silent for SILENCE           │
+//!   └── +promoted-slave, +switch-master: ─────────────┘
+//!       idle at the new master
 //! ```
 //!
-//! `+try-failover` does not begin it: a sentinel that finds no majority tries again and again, for up to 10 s each time, and
-//! such a try changes nothing. Between `+elected-leader` and the promotion a sentinel goes through three states, and through at
-//! most one in each turn of its timer, which takes 50 to 100 ms.
+//! `+try-failover` does not begin a failover. A sentinel that finds no majority sends it again and
+//! again, for up to 10 s each time, and changes nothing. Between `+elected-leader` and the
+//! promotion, a sentinel goes through three states. It enters at most one of them per turn of its
+//! timer, and a turn takes 50 to 100 ms.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a failover is taken to go on after the last sign of the sentinel that leads it. A smaller value lets clients use
-/// the old master again while another sentinel is about to tell of the new one: sentinels tell each other every 2 s. A larger
-/// one keeps locks from being granted for longer when a sentinel dies in the middle of a failover.
+/// How long a failover counts as under way after the last sign of the sentinel that leads it.
+/// Sentinels tell each other of a new master every 2 s. If this is smaller, clients use the old
+/// master again before another sentinel names the new one. If it is larger, no locks are granted
+/// for longer when a sentinel dies during a failover.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// The channels on which a sentinel tells of a failover, other than [`SWITCH`].
@@ -37,24 +43,25 @@ pub const CHANNELS: [&str; 7] = [
 /// The channel on which every sentinel names the new master.
 pub const SWITCH: &str = "+switch-master";
 
-/// What a sentinel says of a failover of our master.
+/// A message of a sentinel about a failover of our master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It leads a failover, and has not promoted a replica yet.
+    /// The sentinel leads a failover and has not promoted a replica yet.
     UnderWay,
-    /// The failover is given up.
+    /// The sentinel has given up the failover.
     Aborted,
-    /// Another server is the master: host and port of the one before, and of the new one.
+    /// Another server is the master now.
     Switched {
-        /// The one before.
+        /// The host and port of the old master.
         old: (String, u16),
-        /// The new one.
+        /// The host and port of the new master.
         new: (String, u16),
     },
 }
 
 impl Event {
-    /// Reads what was `said` on `channel`; `None` if it is not about the master called `name`, or can't be read.
+    /// Reads the message `said` on `channel`. Returns `None` if the message is about another master
+    /// than `name`, or if it can't be read.
     pub fn read(channel: &str, said: &str, name: &str) -> Option<Self> {
         let words: Vec<&str> = said.split(' ').collect();
         if channel == SWITCH {
@@ -85,10 +92,11 @@ fn place(host: &str, port: &str) -> Option<(String, u16)> {
     Some((host.to_owned(), port.parse().ok()?))
 }
 
-/// The failovers that sentinels lead, each sentinel known by a number.
+/// Tracks which sentinels lead a failover. Each sentinel has a number.
 #[derive(Debug, Default)]
 pub struct Failover {
-    /// Each with when it is taken to be over if nothing more is heard of it.
+    /// The sentinels that lead a failover. Each failover counts as over at the given time, unless
+    /// its sentinel is heard again before.
     leaders: Vec<(usize, Instant)>,
 }
 
@@ -99,7 +107,7 @@ impl Failover {
         self.leaders.push((sentinel, now + SILENCE));
     }
 
-    /// Notes that `sentinel` still leads its failover, if it is known to lead one.
+    /// Notes that `sentinel` still leads its failover. Does nothing if it is not known to lead one.
     pub fn goes_on(&mut self, sentinel: usize, now: Instant) {
         if self.leads(sentinel) {
             self.begun(sentinel, now);
@@ -116,12 +124,13 @@ impl Failover {
         self.leaders.clear();
     }
 
-    /// Returns true if `sentinel` was heard to lead a failover whose end is not known.
+    /// Returns true if `sentinel` was heard to lead a failover and was not heard to end it.
     pub fn leads(&self, sentinel: usize) -> bool {
         self.leaders.iter().any(|(leader, _)| *leader == sentinel)
     }
 
-    /// Returns when the failover is taken to be over if nothing more is heard; `None` if none is under way at `now`.
+    /// Returns the time at which the failover counts as over if no sentinel is heard before.
+    /// Returns `None` if no failover is under way at `now`.
     pub fn until(&self, now: Instant) -> Option<Instant> {
         self.leaders.iter().map(|(_, until)| *until).max().filter(|until| now < *until)
     }

@@ -28,7 +28,7 @@ fn what_is_of_another_master_or_unreadable_is_no_event() {
         ("+selected-slave", "slave mymaster 10.0.0.1 7001 @ other 10.0.0.1 7000"),
         ("+promoted-slave", "slave a 10.0.0.1 none @ mymaster 10.0.0.1 7000"),
         ("+promoted-slave", "slave a 10.0.0.1 7001 @ mymaster 10.0.0.1 none"),
-        // It names no other server.
+        // This message names no new master.
         ("+promoted-slave", "master mymaster 10.0.0.1 7000"),
         ("+elected-leader", "master"),
         ("+elected-leader", ""),
@@ -47,7 +47,7 @@ fn a_failover_lasts_until_its_leader_ends_it() {
     assert_eq!(failover.until(start), None);
     failover.begun(1, start);
     assert!(failover.until(start).is_some() && failover.leads(1) && !failover.leads(0));
-    // Another sentinel has nothing to say about it.
+    // Another sentinel can't end this failover.
     failover.over(0);
     assert!(failover.until(start).is_some());
     failover.over(1);
@@ -69,7 +69,7 @@ fn one_whose_leader_falls_silent_is_over_after_a_while_and_no_sooner() {
 fn who_was_not_heard_to_be_elected_leads_nothing() {
     let start = Instant::now();
     let mut failover = Failover::default();
-    // It tries to be elected, which may take it 10 s, in vain.
+    // This sentinel tries to be elected for up to 10 s, and fails.
     failover.goes_on(0, start);
     assert_eq!(failover.until(start), None);
 }
@@ -81,7 +81,7 @@ fn the_switch_ends_the_failovers_of_all() {
     failover.begun(0, start);
     failover.begun(1, at(500, start));
     failover.over(0);
-    assert!(failover.until(at(600, start)).is_some(), "the other goes on");
+    assert!(failover.until(at(600, start)).is_some(), "the other sentinel still leads one");
     failover.begun(0, at(700, start));
     failover.switched();
     assert_eq!(failover.until(at(700, start)), None);

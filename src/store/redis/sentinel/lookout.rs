@@ -1,4 +1,5 @@
-//! Where the master is, as far as a store and the tasks that listen to sentinels know.
+//! Keeps what a store and the tasks that listen to its sentinels know of the master: where it is,
+//! and whether a failover is under way.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -9,34 +10,37 @@ use tokio::time::{Instant, sleep_until};
 use super::super::address::Endpoint;
 use super::failover::Failover;
 
-/// How long a master that was replaced is not believed to be the master again just because a sentinel says so. Sentinels tell
-/// each other of a new one every 2 s. A larger value keeps clients away for longer from a master that is one again and of which
-/// no event told.
+/// How long a replaced master stays ruled out when a sentinel still names it. Sentinels tell each
+/// other of a new master every 2 s. If this is smaller, clients return to the old master because
+/// one sentinel is late. If it is larger, clients take longer to find a server that is the master
+/// again if they missed the event.
 const DISTRUST: Duration = Duration::from_secs(10);
 
-/// What is known of the master.
+/// Holds the knowledge about the master. See the module.
 #[derive(Default)]
 pub struct Lookout {
     failover: RefCell<Failover>,
-    /// The master: what the last connection led to, or the last switch.
+    /// The master, by the last connection or the last switch, whichever came later.
     master: RefCell<Option<Endpoint>>,
-    /// The one before, and when it was replaced.
+    /// The master before the last switch, and the time of that switch.
     deposed: RefCell<Option<(Endpoint, Instant)>>,
-    /// To which server the last connection led.
+    /// The server to which the last connection leads.
     connected: RefCell<Option<Endpoint>>,
-    /// How many times a switch was heard.
+    /// The number of switches that sentinels told of.
     switches: Cell<u64>,
+    /// Wakes those who wait for the end of a failover.
     changed: Notify,
 }
 
 impl Lookout {
-    /// Changes what is known of failovers.
+    /// Applies `change` to the knowledge about failovers, and wakes those who wait for the end of
+    /// one.
     pub fn note(&self, change: impl FnOnce(&mut Failover, Instant)) {
         change(&mut self.failover.borrow_mut(), Instant::now());
         self.changed.notify_waiters();
     }
 
-    /// Returns true if that sentinel was heard to lead a failover whose end is not known.
+    /// Returns true if that sentinel was heard to lead a failover and was not heard to end it.
     pub fn leads(&self, sentinel: usize) -> bool {
         self.failover.borrow().leads(sentinel)
     }
@@ -46,7 +50,8 @@ impl Lookout {
         self.failover.borrow().until(Instant::now()).is_some()
     }
 
-    /// Waits until no failover is under way, but not beyond `deadline`. Returns true if none is.
+    /// Waits until no failover is under way, or until `deadline`. Returns true if no failover is
+    /// under way.
     pub async fn settled(&self, deadline: Instant) -> bool {
         loop {
             let changed = self.changed.notified();
@@ -62,7 +67,7 @@ impl Lookout {
         }
     }
 
-    /// Returns true if the master is taken to be at that host and port.
+    /// Returns true if the last known master is at that host and port.
     pub fn is_master(&self, host: &str, port: u16) -> bool {
         matches!(&*self.master.borrow(), Some(Endpoint::Tcp(known, at)) if known == host && *at == port)
     }
@@ -75,20 +80,21 @@ impl Lookout {
         self.note(|failover, _| failover.switched());
     }
 
-    /// Returns how many times a switch was heard.
+    /// Returns the number of switches that sentinels told of.
     pub fn switches(&self) -> u64 {
         self.switches.get()
     }
 
-    /// Returns true if the server at that host and port was replaced as the master a moment ago. A sentinel that still names it
-    /// has not heard of that.
+    /// Returns true if the server at that host and port was replaced as the master less than
+    /// [`DISTRUST`] ago. A sentinel that still names this server has not heard of the switch.
     pub fn is_deposed(&self, host: &str, port: u16) -> bool {
         self.deposed.borrow().as_ref().is_some_and(|(endpoint, since)| {
             since.elapsed() < DISTRUST && *endpoint == Endpoint::Tcp(host.to_owned(), port)
         })
     }
 
-    /// Notes that a connection leads to `server`. Returns true if the one before led to another.
+    /// Notes that a connection leads to the master `server`. Returns true if the connection before
+    /// led to another server.
     pub fn connected(&self, server: &Endpoint) -> bool {
         self.master.replace(Some(server.clone()));
         self.connected.replace(Some(server.clone())).is_some_and(|before| before != *server)

@@ -1,13 +1,13 @@
 //! Redis Sentinel: which server is the master, and the way to it.
 //!
-//! Sentinels watch a master and its replicas, and make one of these the master when it fails ("Redis Sentinel client
-//! spec"). Whenever a connection is made they are asked, all together, because each may be gone or not know yet; who
-//! answers first is believed, unless it names the master that was just replaced, and what it named has to say by itself that it
-//! is a master.
+//! Sentinels watch a master and its replicas, and promote a replica when the master fails ("Redis
+//! Sentinel client spec"). To connect, the store asks all sentinels together, because each may be
+//! gone or may not know the new master yet. The store takes the first answer that does not name the
+//! master which was just replaced. The named server then has to say by itself that it is a master.
 //!
 //! - [`address`]: the URL;
-//! - [`watch`]: being told of a failover at once;
-//! - [`failover`]: whether one is under way;
+//! - [`watch`]: listening to the sentinels, to hear of a failover at once;
+//! - [`failover`]: whether a failover is under way;
 //! - [`lookout`]: where the master is.
 
 pub mod address;
@@ -40,7 +40,8 @@ const PATIENCE: Duration = Duration::from_millis(600);
 /// The pause before that.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection to the master that `sentinels` name; `address` is that of all of them, with the master's login.
+/// Connects to the master that `sentinels` name. `address` is that of all sentinels, with the
+/// master's login. `lookout` says which server is not the master any more.
 pub async fn connect(
     address: &RedisAddress,
     sentinels: &Sentinels,
@@ -77,7 +78,7 @@ async fn attempt(
     question.cmd("ROLE");
     match link.send(&question, Instant::now() + WELCOME, WELCOME).await {
         Ok(replies) => match replies.into_iter().next() {
-            // It was replaced meanwhile, and has not heard of it.
+            // The server was replaced as the master meanwhile, and does not know that yet.
             Some(_) if lookout.is_deposed(&host, port) => Err(deposed(address)),
             Some(Value::Array(parts)) if parts.first().is_some_and(is_master) => Ok(link),
             // Who may not ask finds out by the first request: a replica refuses all of them.
@@ -101,10 +102,11 @@ async fn attempt(
     }
 }
 
-/// The error of a master that is none any more, named by sentinels that have not heard of it.
+/// Returns the error for sentinels that still name the replaced master.
 fn deposed(address: &RedisAddress) -> StoreError {
     let message = format!(
-        "{address}: the sentinels that answer still name the master before the failover, and will soon know the new one"
+        "{address}: the sentinels that answer still name the master before the failover; try again in 2 s, when they know \
+         the new one"
     );
     StoreError::not_done(StoreErrorKind::ReadOnly, message)
 }

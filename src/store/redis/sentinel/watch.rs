@@ -1,10 +1,12 @@
-//! Listening to sentinels, to hear of a failover at once.
+//! Listens to the sentinels, to hear of a failover at once.
 //!
-//! Without it a client goes on with a master that was deposed until that is killed, refuses a request, or hangs for a
-//! while; and if it is cut off from the others, it may go on granting leases of which the new one knows nothing.
+//! Otherwise a client would use a replaced master until that server dies, refuses a request, or
+//! hangs for a while. A replaced master that is cut off from the others may go on granting leases,
+//! and the new master would not know them.
 //!
-//! Every sentinel is listened to, with one connection for each, whether the URL names it or another sentinel does: only the one
-//! that leads a failover tells of its beginning, and any of them may be that one.
+//! The client listens to every sentinel that the URL or another sentinel names, with one connection
+//! for each. Only the sentinel that leads a failover tells of its beginning, and any sentinel may
+//! lead.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,19 +30,26 @@ use super::failover::{CHANNELS, Event, SWITCH};
 use super::lookout::Lookout;
 use super::{ANSWER, say};
 
-/// The pause before a sentinel that was lost is connected to again, and between two questions. It doubles with each attempt
-/// that fails, up to [`LONGEST_PAUSE`].
+/// The pause between two questions to a sentinel, and the first pause before the client connects to
+/// a lost sentinel again. The latter doubles with each failed attempt, up to [`LONGEST_PAUSE`]. If
+/// this is smaller, the sentinels get more requests. If it is larger, the client takes longer to
+/// learn that a failover has ended.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause before a sentinel is connected to again. A larger one lets a failover begin unheard that is led by a
-/// sentinel which has just come back.
+/// The longest pause before the client connects to a lost sentinel again. If this is smaller,
+/// sentinels that are gone cost more attempts. If it is larger, the client is more likely to miss
+/// the beginning of a failover that is led by a sentinel which has just come back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The most sentinels to listen to. Sentinels remember others that are gone, until they are told to forget them.
+/// The most sentinels to listen to. Sentinels remember others that are gone until `SENTINEL RESET`.
+/// If this is smaller, the client may miss a sentinel that leads a failover. If it is larger, the
+/// addresses of sentinels that are gone cost more connection attempts.
 const MOST_SENTINELS: usize = 16;
-/// How often one that names another master than ours is asked before it is believed.
+/// How many times in a row a sentinel has to name another master than ours before the client takes
+/// its word. If this is smaller, a sentinel that is late sends the client back to the old master.
+/// If it is larger, the client takes longer to follow a switch whose event it missed.
 const LOOKS: u32 = 4;
 
-/// Listens to `sentinels`, and to those that they know, for ever, and keeps `lookout` informed. Calls `switched` whenever the
-/// master is another.
+/// Listens to `sentinels`, and to the sentinels that they know, and updates `lookout`. Calls
+/// `switched` whenever another server has become the master. Never ends.
 pub async fn watch(sentinels: &Sentinels, lookout: Rc<Lookout>, switched: impl Fn()) {
     let (found, mut others) = unbounded_channel();
     let name = &*sentinels.master;
@@ -57,33 +66,35 @@ pub async fn watch(sentinels: &Sentinels, lookout: Rc<Lookout>, switched: impl F
                     known.push(node);
                 }
             }
-            // They never end.
+            // None of these futures ends.
             Some(()) = following.next() => {}
         }
     }
 }
 
-/// What all sentinels have in common.
+/// Holds what the tasks of all sentinels share.
 struct Shared<'a, F: Fn()> {
-    /// What they call our master.
+    /// The name of our master at the sentinels.
     name: &'a str,
     lookout: &'a Lookout,
     switched: F,
     /// Takes the addresses of further sentinels.
     found: UnboundedSender<RedisAddress>,
-    /// Who is listened to, by the id that each has: one may be known by a name and by an IP address.
+    /// The number of each sentinel that the client listens to, by the sentinel's id. The id shows
+    /// that a host name and an IP address are the same sentinel.
     heard: RefCell<HashMap<String, usize>>,
 }
 
-/// One sentinel, and what it has said so far.
+/// Listens to one sentinel, and keeps what it has said so far.
 struct Sentinel<'a, F: Fn()> {
     number: usize,
     shared: &'a Shared<'a, F>,
     lookout: &'a Lookout,
     name: &'a str,
-    /// Whether it was heard to be elected, and not only seen to be in a failover, which may be a try that comes to nothing.
+    /// True if the sentinel announced its election or a later state of the failover. The flag
+    /// `failover_in_progress` alone may belong to an attempt for which it finds no majority.
     heard_elected: bool,
-    /// How often in a row it has named another master than ours.
+    /// How many times in a row the sentinel has named another master than ours.
     looks: u32,
 }
 
@@ -93,14 +104,14 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         Self { number, shared, lookout, name, heard_elected: false, looks: 0 }
     }
 
-    /// Listens to it for ever.
+    /// Listens to the sentinel at `node`, and connects again whenever it is lost. Never ends.
     async fn follow(mut self, node: RedisAddress) {
         let mut pause = PAUSE;
         loop {
             let began = Instant::now();
             self.listen_at(&node).await;
             self.shared.heard.borrow_mut().retain(|_, number| *number != self.number);
-            // What it said last is taken for true until its time is over.
+            // The failover that it told of last still counts until its time is over.
             (self.heard_elected, self.looks) = (false, 0);
             pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
             sleep(pause).await;
@@ -108,7 +119,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         }
     }
 
-    /// Listens to it as long as it talks.
+    /// Connects to the sentinel at `node` and listens to it until the connection ends.
     async fn listen_at(&mut self, node: &RedisAddress) -> Option<()> {
         let mut stream = timeout(ANSWER, dial(node)).await.ok()?.ok()?;
         let hello = connect::words_of(&["HELLO", "3"]);
@@ -134,7 +145,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         mut connection: MultiplexedConnection,
         mut pushes: UnboundedReceiver<PushInfo>,
     ) -> Option<()> {
-        // One that is older than 6.2 does not tell.
+        // A sentinel before 6.2 does not know this command.
         if let Some(id) = question::<String>(&mut connection, &["SENTINEL", "MYID"]).await? {
             let number = *self.shared.heard.borrow_mut().entry(id).or_insert(self.number);
             if number != self.number {
@@ -143,14 +154,14 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         }
         connection.subscribe(SWITCH).await.ok()?;
         for channel in CHANNELS {
-            // Who may not hear it hears of the switch all the same.
+            // A user without the right to this channel still hears of the switch.
             let denied = connection.subscribe(channel).await;
             if denied.is_err_and(|error| error.is_io_error()) {
                 return None;
             }
         }
         self.find_others(node, &mut connection).await?;
-        // What happened before that.
+        // Ask at once for what happened before the subscription.
         let mut question = Some(Instant::now());
         loop {
             let due = question;
@@ -173,7 +184,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         }
     }
 
-    /// Asks which other sentinels there are: the URL need not name all of them.
+    /// Asks the sentinel which others it knows: the URL need not name all of them.
     async fn find_others(&self, node: &RedisAddress, connection: &mut MultiplexedConnection) -> Option<()> {
         let others: Option<Vec<HashMap<String, String>>> =
             question(connection, &["SENTINEL", "SENTINELS", self.name]).await?;
@@ -187,7 +198,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         Some(())
     }
 
-    /// Takes in what it says by itself.
+    /// Takes in a message that the sentinel published.
     fn take(&mut self, push: PushInfo) {
         let PushInfo { kind: PushKind::Message, data } = push else { return };
         let mut words = data.into_iter().map_while(|word| String::from_redis_value(word).ok());
@@ -204,31 +215,35 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             Some(Event::Switched { old: (host, port), new }) if self.lookout.is_master(&host, port) => {
                 self.switch(new);
             }
-            // From one to another of which we know neither: it is late, or we are. Who is asked a few times knows.
+            // Our master is neither the old nor the new one. Either the message is late or our
+            // knowledge is. Ask this sentinel a few times which server is the master.
             Some(Event::Switched { .. }) => self.looks = self.looks.max(1),
             None => {}
         }
     }
 
+    /// Notes that this sentinel leads no failover.
     fn over(&mut self) {
         self.heard_elected = false;
         self.lookout.note(|failover, _| failover.over(self.number));
     }
 
+    /// Notes that the master is at that host and port from now on.
     fn switch(&mut self, (host, port): (String, u16)) {
         (self.heard_elected, self.looks) = (false, 0);
         self.lookout.switch(host, port);
         (self.shared.switched)();
     }
 
-    /// Asks which server is the master, and whether a failover is under way.
+    /// Asks the sentinel which server is the master, and whether a failover is under way.
     async fn ask(&mut self, connection: &mut MultiplexedConnection) -> Option<()> {
         let where_is = ["SENTINEL", "get-master-addr-by-name", self.name];
         let (host, port): (String, u16) = question(connection, &where_is).await??;
         let leads = self.lookout.leads(self.number);
         if !self.lookout.is_master(&host, port) {
             self.looks += 1;
-            // One that led the failover knows. Another may know less than we do, and hears it from the others in a while.
+            // The sentinel that led the failover knows the new master. Another sentinel may know
+            // less than this client, until the others tell it.
             if leads || self.looks >= LOOKS {
                 self.switch((host, port));
             }
@@ -248,7 +263,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     }
 }
 
-/// Reads the reply to a question to a sentinel: `Some(None)` if it does not answer that, `None` if it is gone.
+/// Asks a sentinel a question and reads its reply. Returns `Some(None)` if the sentinel does not
+/// answer this question, and `None` if the connection is lost.
 async fn question<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: &[&str],
@@ -260,8 +276,8 @@ async fn question<T: FromRedisValue>(
     }
 }
 
-/// Whether what `SENTINEL MASTER` tells is a failover that has promoted no replica yet. Once it has, the master that is told
-/// there is not the one at `port` any more.
+/// Returns true if the reply `told` to `SENTINEL MASTER` shows a failover that has not promoted a
+/// replica yet. After the promotion, the reply names a master that is not at `port` any more.
 fn is_in_failover(told: &HashMap<String, String>, port: u16) -> bool {
     let flags = told.get("flags").map_or("", String::as_str);
     flags.split(',').any(|flag| flag == "failover_in_progress") && told.get("port") == Some(&port.to_string())
