@@ -214,7 +214,7 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     assert.match(only(await diagnose(t, master.url()), 'replicas').message, /^it has 2 replicas and/)
   })
 
-  test('a replica whose clock differs from that of its master by a part of the ttl', async (t) => {
+  test('a replica whose clock differs from that of its master by more than a tenth of the ttl', async (t) => {
     const master = await startRedis(t, { password: SECRET })
     let ahead = 6
     const clock = await startTcp(t, (socket) => {
@@ -231,7 +231,7 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     const { level, message } = only(await diagnose(t, url), 'replica-clock', [...USUAL, 'replicas'])
     assert.equal(level, 'warning')
     assert.ok(message.includes(`replica redis://127.0.0.1:${clock} is `) && /[56]\.\d s ahead/.test(message), message)
-    // Less than a tenth of this ttl.
+    // The difference is less than a tenth of this ttl.
     const codes = async (options) => (await diagnose(t, url, options)).findings.map(({ code }) => code)
     assert.ok(!(await codes({ ttl: 100_000 })).includes('replica-clock'))
     ahead = 0

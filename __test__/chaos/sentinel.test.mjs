@@ -1,9 +1,10 @@
 // A Redis that sentinels watch: its master dies, freezes or is replaced under load. Every loss is told, no rejection is left
 // unhandled, and service is back within the failover's own time and a second.
 //
-// Replication is asynchronous: a failover may lose a lease that the replica has not got yet, so two can hold it. Who is to
-// be excluded from that asks for `minReplicas`, of which one test here and those elsewhere are. In the others the leases that
-// overlap are counted, and all that they wrote is checked at the storage, whose fences never go back.
+// Replication is asynchronous: a failover may lose a lease that the replica has not received yet,
+// so two clients may hold it. `minReplicas` prevents that: one test here and others elsewhere test
+// it. The other tests here count the leases that overlap. They also check all writes at the
+// storage, whose fences never go back.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -64,7 +65,7 @@ describe('chaos: sentinels', { skip, timeout: 180_000 }, () => {
     assertBack(result, 1_000)
   })
 
-  test('another becomes the master on demand while leases are granted: none of them is held twice', async (t) => {
+  test('a planned failover while leases are granted: no lease is held twice', async (t) => {
     const system = await startSentinels(t, { keep: true })
     const result = await streamThrough(t, { store: system.url(), client: { minReplicas: 1 } }, () => system.failOver())
     const { outcome, overlaps, pause, gap, granted, errors, wrong } = result

@@ -1,5 +1,6 @@
-// A quorum repairs leases: servers that were away while a lease was held, and don't know it any more, get it back with the
-// renewals. So it outlives more failures than a quorum bears at one time, as long as there is time between them.
+// A quorum repairs leases: a server that was away and does not know a held lease any more gets the
+// lease back with the next renewals. So a lease outlives more failures than a quorum tolerates at
+// one time, as long as there is time between the failures.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -12,7 +13,7 @@ const TTL = 1_500
 const KEY = 'k'
 const LOCK = `lock:${KEY}`
 
-/** Five servers that keep what they are told, and clients of all of them: { servers, connect(options) }. */
+/** Starts five servers that keep their data: { servers, connect(options) }. */
 async function startQuorum(t) {
   const servers = await Promise.all([1, 2, 3, 4, 5].map(() => startRedis(t, { keep: true })))
   const connect = (options = {}) => {
@@ -23,7 +24,7 @@ async function startQuorum(t) {
   return { servers, connect }
 }
 
-/** For each server, whether it knows a lease of the lock: 1, 0, or - for one that does not answer. */
+/** Returns for each server whether it knows the lease: 1, 0, or - if the server is not running. */
 async function exists(servers) {
   const told = await Promise.all(
     servers.map((server) => (server.isRunning ? server.ask('EXISTS', LOCK) : Promise.resolve('-'))),
@@ -37,10 +38,10 @@ async function renewals(locks, lease, count) {
   await until(`${count} renewals`, () => locks.stats().renewals >= enough || !lease.isHeld, 30_000)
 }
 
-/** Resolves when what the lease had at servers that are away has ended. */
+/** Resolves when the lease has ended at servers that are away. */
 const untilForgotten = () => sleep(TTL * 1.2)
 
-/** Fails with what the servers have unless the lease is still held after a ttl and more. */
+/** Fails unless the lease is still held after 1.5 ttls, and says which servers know the lease. */
 async function assertHeldOn(servers, lease) {
   const before = await exists(servers)
   const lost = new Promise((resolve) => lease.signal.addEventListener('abort', resolve))
@@ -58,7 +59,7 @@ const AWAY = {
 
 describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
   for (const [how, { leave, back }] of Object.entries(AWAY)) {
-    test(`two of five servers ${how}, back for seven renewals; then a third one dies: the lease is held`, async (t) => {
+    test(`two of five servers ${how}, and seven renewals later a third server dies: the lease is held`, async (t) => {
       const { servers, connect } = await startQuorum(t)
       const locks = connect()
       const lease = await locks.acquire(KEY)
@@ -75,7 +76,7 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
     })
   }
 
-  test('a restart of one server after the other: six leases that are held all the time are kept', async (t) => {
+  test('all servers restart, one after the other: six held leases are kept', async (t) => {
     const { servers, connect } = await startQuorum(t)
     const locks = connect()
     const leases = await Promise.all(['a', 'b', 'c', 'd', 'e', 'f'].map((key) => locks.acquire(key)))
@@ -91,7 +92,7 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
     for (const lease of leases) assert.equal(await lease.release(), true)
   })
 
-  test('inspect() tells at how many servers a lease stands, and diagnose() of servers that lack it', async (t) => {
+  test('inspect() shows how many servers have a lease, and diagnose() names a server that lacks it', async (t) => {
     const { servers, connect } = await startQuorum(t)
     const [locks, others] = [connect({ ttl: 30_000 }), connect({ name: 'others' })]
     const lease = await locks.acquire(KEY)
@@ -104,7 +105,7 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
     await servers[0].restartEmpty()
     await servers[1].restartEmpty()
     assert.deepEqual((await others.inspect(KEY)).servers, { held: 3, total: 5 })
-    await until('a renewal at the others', async () => {
+    await until('the lease to be at all servers', async () => {
       const told = await lease.renew().then(
         () => missing(locks),
         () => [],
@@ -119,23 +120,23 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
         { held: 5, total: 5 },
       ],
     )
-    // Another client's minority keeps the lease away from a server.
+    // Another client has the lock at this server, so the server does not get the lease back.
     await servers[0].ask('SET', LOCK, 'another', 'PX', 20_000)
     await lease.renew()
-    await until('it to be told', async () => {
+    await until('diagnose() to name the server', async () => {
       const told = await missing(locks)
       return told.length === 1 && told[0][0] === servers[0].url() && told[0][1] === 'warning'
     })
     assert.equal(await lease.release(), true)
   })
 
-  test('servers that others wait at get the lease back, too, and the waiter has its turn after it', async (t) => {
+  test('servers with a waiter get the lease back, too, and the waiter is served after the release', async (t) => {
     const { servers, connect } = await startQuorum(t)
     const [locks, others] = [connect(), connect({ name: 'others' })]
     const lease = await locks.acquire(KEY)
     const waiting = others.acquire(KEY, { wait: 60_000 })
     waiting.catch(() => {})
-    await until('it to wait', async () => (await locks.inspect(KEY))?.waiters.length === 1)
+    await until('the other client to wait', async () => (await locks.inspect(KEY))?.waiters.length === 1)
     for (const server of servers.slice(0, 2)) await server.kill()
     await untilForgotten()
     for (const server of servers.slice(0, 2)) await server.start()

@@ -80,8 +80,9 @@ class SentinelSystem {
 }
 
 /**
- * Starts a master with `count` replicas, and three sentinels who miss it after `downAfter` ms. Resolves when all know each
- * other. Settings: keep, args (of the Redis servers).
+ * Starts a master with `count` replicas, and three sentinels. The sentinels consider the master
+ * down after `downAfter` ms without an answer. Resolves when all of them know each other. Settings:
+ * keep, args (of the Redis servers).
  */
 export async function startSentinels(t, { count = 2, downAfter = 500, failoverTimeout = 1_000, ...settings } = {}) {
   const master = await startRedis(t, settings)

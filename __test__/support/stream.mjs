@@ -1,10 +1,11 @@
-// Two processes and a stream of new keys, each wanted by both, while `action` happens to the store; and what became of it.
+// Lets two processes ask for each key of a stream of new keys while `action` happens to the store.
+// Reports which leases overlapped, and for how long locks were out of service.
 
 import { startChild } from './child.mjs'
 import { now, sleep } from './clock.mjs'
 import { faults } from './history.mjs'
 
-/** The tenures of each lock. */
+/** Returns the tenures of each lock. */
 function grouped(history) {
   const locks = new Map()
   for (const tenure of history) {
@@ -14,13 +15,13 @@ function grouped(history) {
   return [...locks.values()]
 }
 
-/** By how many ms two of the tenures overlap at most. */
+/** Returns by how many ms the first two tenures of a lock overlap, or less than 0 if they don't. */
 const longestOverlap = (tenures) => {
   const [a, b] = tenures
   return b ? Math.min(a.end, b.end) - Math.max(a.begin, b.begin) : 0
 }
 
-/** The longest time from `from` on in which nobody began to hold one of the locks, ms. */
+/** Returns the longest time after `from` without a new tenure of one and the same lock, ms. */
 function longestPause(byLock, from) {
   let longest = 0
   for (const tenures of byLock) {
@@ -33,10 +34,12 @@ function longestPause(byLock, from) {
 }
 
 /**
- * Sends `count` new keys, one every 15 ms, through two processes of which the second asks for each 60 ms later, while both
- * contend for four other keys. Calls `action` when 4 s of them are through. Resolves to { overlaps (of which a sentence is
- * shown for each), worst (ms), pause (the longest one of a contended key, ms), gap (the longest time without a new lease, ms),
- * granted, errors, wrong }.
+ * Lets two processes ask for `count` new keys, one every 15 ms. The second process asks for each
+ * key 60 ms after the first one. Both contend for four other keys meanwhile. Calls `action` 4 s
+ * after the beginning. Resolves to { outcome (of `action`), overlaps (one sentence for each), worst
+ * (the longest overlap, ms), pause (the longest time without a new lease of a contended key, ms),
+ * gap (the longest time without a lease of a new key, ms), granted, tenures (their number), errors,
+ * wrong }.
  */
 export async function streamThrough(t, { store, client, count = 800, ttl = 10_000, ...more }, action) {
   const settings = {
