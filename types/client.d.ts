@@ -349,11 +349,12 @@ export interface LockClientOptions {
   /** Password at the sentinels, if they want one. */
   sentinelPassword?: string | undefined
   /**
-   * How many replicas of a Redis master must have a lease before it is granted, and a renewal before it counts: 0 to 100.
-   * A failover then loses a lease only if a replica that does not have it is promoted. Each grant takes the replicas' round trip
-   * longer; while too few answer, none is granted and those that are held run out (`StoreUnavailableError`, reason
-   * `timeout`). So have one replica more than this number: a replica that is promoted is none any more. A request waits up to half of
-   * its time-out for them. Default 0.
+   * How many replicas of a Redis master must have a lease before it is granted, and a renewal
+   * before it counts: 0 to 100. Default 0. A failover then loses a lease only if a replica without
+   * the lease is promoted. Each grant takes longer by the replicas' round trip. While too few
+   * replicas answer, no lease is granted, and held leases end (`StoreUnavailableError`, reason
+   * `timeout`). So run one replica more than this number: a promoted replica does not count as a
+   * replica any more. A request waits for replicas for up to half of its time-out.
    */
   minReplicas?: number | undefined
   /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */

@@ -55,11 +55,12 @@ export interface LeaseInfo {
   /** When the lease ends without renewal; `null` if it never does (another library's key without expiry). */
   remaining: number | null
   /**
-   * Of a quorum: at how many of its servers the lease stands. The lease is lost when these are no majority any more. A server
-   * that was away gets it back with the next renewals. Missing for other stores, and if another library holds the key.
+   * How many servers of a quorum have the lease. If fewer than a majority have it, the lease is
+   * lost. A server that was away gets the lease back with the next renewals. Missing for other
+   * stores, and if another library holds the key.
    */
   servers?: {
-    /** How many servers have it, of those that answered in time. */
+    /** How many servers have the lease, of those that answered in time. */
     held: number
     /** How many servers the quorum has. */
     total: number
@@ -170,9 +171,11 @@ export interface Finding {
    */
   level: 'info' | 'warning' | 'error'
   /**
-   * Which it is, for programs: `eviction`, `nearly-full`, `persistence`, `clock`, `replica-clock`, `slow`, `notices`, `clients`,
-   * `too-few-replicas`, `no-spare-replica`, `replicas`, `old`, `unchecked`, `process-only`, `host-only`, `network-filesystem`; of a
-   * quorum `bare-majority`, `even`, `missing-leases`, `same-server`; or a {@link StoreUnavailableReason}. There may be others in later versions.
+   * Which it is, for programs: `eviction`, `nearly-full`, `persistence`, `clock`, `replica-clock`,
+   * `slow`, `notices`, `clients`, `too-few-replicas`, `no-spare-replica`, `replicas`, `old`,
+   * `unchecked`, `process-only`, `host-only`, `network-filesystem`; of a quorum `bare-majority`,
+   * `even`, `missing-leases`, `same-server`; or a {@link StoreUnavailableReason}. There may be
+   * others in later versions.
    */
   code: string
   /** For people: what it is, what it may lead to, and what to do about it. */
