@@ -80,8 +80,12 @@ pub enum Stage {
 pub enum Fate {
     /// The heir has the lease: claimed nodes pass to the heir.
     Won,
-    /// The ticket is used up or has ended: the nodes release the claim and the heir's token.
+    /// Enough nodes say that the ticket is used up or has ended. Claimed nodes and the heir's nodes
+    /// go back to the ticket all the same: an heir that has given up may be about to give the other
+    /// nodes back to it, too.
     Lost,
+    /// The heir's lease was released, and so are the nodes that pass to the heir late.
+    Released,
     /// Another attempt may follow: claimed nodes go back to the ticket. Nodes that the heir has
     /// already stay with the heir.
     GaveWay,
@@ -352,7 +356,7 @@ impl Adoption {
             Err(error) => (error.maybe_done, error.maybe_done),
         };
         // An earlier attempt may have given the node to the heir, and no later one will follow.
-        let heirs = fate == Fate::Lost && (claims || answer.is_err());
+        let heirs = matches!(fate, Fate::Lost | Fate::Released) && (claims || answer.is_err());
         let claims = claims.then(|| (self.owed(self.claim, fate), late));
         claims.into_iter().chain(heirs.then(|| (self.owed(self.who.heir, fate), late)))
     }
@@ -365,7 +369,7 @@ impl Adoption {
             Ok(_) => (false, false, false),
             Err(error) => (error.maybe_done, true, error.maybe_done),
         };
-        let heirs = heirs && matches!(fate, Fate::Lost | Fate::GaveUp);
+        let heirs = heirs && matches!(fate, Fate::Lost | Fate::GaveUp | Fate::Released);
         let heirs = heirs.then(|| (self.owed(self.who.heir, fate), late));
         let claims = claims.then(|| (self.owed(self.claim, fate), late));
         heirs.into_iter().chain(claims)
@@ -375,9 +379,9 @@ impl Adoption {
     fn owed(&self, token: Token, fate: Fate) -> Owed {
         let to = match fate {
             Fate::Won => Some(self.who.heir),
-            Fate::Lost => None,
+            Fate::Released => None,
             Fate::GaveWay | Fate::GaveUp if mutants::is(Mutant::ClaimsFreed) => None,
-            Fate::GaveWay | Fate::GaveUp => Some(self.who.ticket),
+            Fate::Lost | Fate::GaveWay | Fate::GaveUp => Some(self.who.ticket),
         };
         Owed { key: self.who.key.clone(), token, to }
     }

@@ -152,14 +152,16 @@ fn mark_of(digits: &[u8]) -> Option<u32> {
 
 fn waiter(value: &Value) -> Option<WaiterInfo> {
     let Value::Array(parts) = value else { return None };
-    match &parts[..] {
-        [Value::Int(age), Value::BulkString(most), Value::BulkString(holder)] => Some(WaiterInfo {
-            holder: String::from_utf8_lossy(holder).into(),
-            shared: most != b"0",
-            age: Duration::from_micros(u64::try_from(*age).unwrap_or(0)),
-        }),
-        _ => None,
-    }
+    let (age, most, holder) = match &parts[..] {
+        // A user without all rights began to wait: a script that may not go on leaves this.
+        [Value::Int(age)] => (*age, "0".as_bytes(), "".into()),
+        [Value::Int(age), Value::BulkString(most), Value::BulkString(holder)] => {
+            (*age, &most[..], String::from_utf8_lossy(holder).into())
+        }
+        _ => return None,
+    };
+    let age = Duration::from_micros(u64::try_from(age).unwrap_or(0));
+    Some(WaiterInfo { holder, shared: most != b"0", age })
 }
 
 /// Returns the fence, unless the number can't be one.

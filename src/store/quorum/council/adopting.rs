@@ -224,7 +224,7 @@ impl Council {
             .map(|(id, _)| *id)
             .collect();
         of_heir.sort_unstable();
-        let fate = if to.is_some() { Fate::GaveUp } else { Fate::Lost };
+        let fate = if to.is_some() { Fate::GaveUp } else { Fate::Released };
         for id in of_heir {
             let Some(adoption) = self.adoptions.get_mut(&id) else { continue };
             match adoption.stage {

@@ -294,6 +294,25 @@ fn an_heir_that_gives_up_leaves_the_ticket_to_others() {
 }
 
 #[test]
+fn who_loses_gives_its_nodes_back_to_the_ticket() {
+    // Another heir has got nodes 1 and 2, and is giving its nodes back. It has done so at node 0.
+    let (mut sites, ticket) = (Sites::new(1, 4, |_, _| 1_000), Token::random());
+    sites.grant(ticket, Mode::Exclusive);
+    let now = sites.now;
+    for node in [1, 2] {
+        assert_eq!(sites.nodes[node].apply(adopt(ticket, Token::random()), now, 1), Ok(Reply::Adopted));
+    }
+    sites.adopt(0, 1, ticket, Token::random());
+    sites.live(1_000);
+    assert_eq!(sites.settled(0, 1), Ok(Reply::NotHeld(Absence::Taken)));
+    for node in [0, 3] {
+        let renew = Request::Renew { key: KEY.into(), token: ticket, ttl: ttl(), fences: 0 };
+        let (now, renewed) = (sites.now, Ok(Reply::Renewed { block: None }));
+        assert_eq!(sites.nodes[node].apply(renew, now, 1), renewed, "node {node} may go to a stranger");
+    }
+}
+
+#[test]
 fn who_loses_does_not_prolong_the_ticket() {
     let (mut sites, ticket) = (Sites::scattered(1, 3), Token::random());
     sites.grant(ticket, Mode::Exclusive);
