@@ -33,8 +33,6 @@ pub enum Mutant {
     /// An heir that gives way or gives up releases its nodes, and does not give them back to the
     /// ticket.
     ClaimsFreed,
-    /// No heir ever gives way to another.
-    NoHeirGivesWay,
     /// An heir has the lease when it has claimed most nodes, although no node has confirmed the
     /// heir yet.
     ClaimsNotConfirmed,
@@ -44,7 +42,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 17] = [
+    pub const ALL: [Mutant; 16] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -59,7 +57,6 @@ impl Mutant {
         Mutant::HandOffsForgotten,
         Mutant::ExpiredFencesForgotten,
         Mutant::ClaimsFreed,
-        Mutant::NoHeirGivesWay,
         Mutant::ClaimsNotConfirmed,
         Mutant::GrantAfterStopKept,
     ];

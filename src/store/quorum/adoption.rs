@@ -294,7 +294,7 @@ impl Adoption {
     /// Returns true if an heir in the way has a smaller [mark](Token::mark) than this heir.
     pub fn gives_way(&self) -> bool {
         let mark = self.who.heir.mark();
-        let is_first = |by: u32| by < mark && !mutants::is(Mutant::NoHeirGivesWay);
+        let is_first = |by: u32| by < mark;
         self.claims.iter().any(|claim| matches!(claim, Some(Ok(Reply::Claimed { by })) if is_first(*by)))
     }
 
