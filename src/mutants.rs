@@ -33,8 +33,6 @@ pub enum Mutant {
     /// An heir that gives way or gives up releases its nodes, and does not give them back to the
     /// ticket.
     ClaimsFreed,
-    /// No heir ever gives way to another.
-    NoHeirGivesWay,
     /// An heir has the lease when it has claimed most nodes, although no node has confirmed the
     /// heir yet.
     ClaimsNotConfirmed,
@@ -55,7 +53,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 22] = [
+    pub const ALL: [Mutant; 21] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -70,7 +68,6 @@ impl Mutant {
         Mutant::HandOffsForgotten,
         Mutant::ExpiredFencesForgotten,
         Mutant::ClaimsFreed,
-        Mutant::NoHeirGivesWay,
         Mutant::ClaimsNotConfirmed,
         Mutant::RepairKeptAfterRelease,
         Mutant::RepairUndone,

@@ -296,8 +296,7 @@ impl Adoption {
     /// Returns true if an heir in the way has a smaller [mark](Token::mark) than this heir.
     pub fn gives_way(&self) -> bool {
         let mark = self.who.heir.mark();
-        let is_first = |by: u32| by < mark && !mutants::is(Mutant::NoHeirGivesWay);
-        self.claims.iter().any(|claim| matches!(claim, Some(Ok(Reply::Claimed { by })) if is_first(*by)))
+        self.claims.iter().any(|claim| matches!(claim, Some(Ok(Reply::Claimed { by })) if *by < mark))
     }
 
     /// Returns the nodes that other heirs claim. From now on these nodes count as not having

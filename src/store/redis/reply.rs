@@ -153,7 +153,7 @@ fn mark_of(digits: &[u8]) -> Option<u32> {
 fn waiter(value: &Value) -> Option<WaiterInfo> {
     let Value::Array(parts) = value else { return None };
     let (age, most, holder) = match &parts[..] {
-        // A user without all rights began to wait: a script that may not go on leaves this.
+        // If the user lacks a right, a script may stop before it has noted the waiter's name.
         [Value::Int(age)] => (*age, "0".as_bytes(), "".into()),
         [Value::Int(age), Value::BulkString(most), Value::BulkString(holder)] => {
             (*age, &most[..], String::from_utf8_lossy(holder).into())
