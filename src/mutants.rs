@@ -47,13 +47,15 @@ pub enum Mutant {
     RepairWithoutFence,
     /// The quorum repairs a lease also when most nodes say that it is gone.
     RepairWithoutMajority,
+    /// A node grants a repair although the lock was broken there.
+    RepairAfterBreak,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 21] = [
+    pub const ALL: [Mutant; 22] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -74,6 +76,7 @@ impl Mutant {
         Mutant::RepairForgetsMode,
         Mutant::RepairWithoutFence,
         Mutant::RepairWithoutMajority,
+        Mutant::RepairAfterBreak,
         Mutant::GrantAfterStopKept,
     ];
 }

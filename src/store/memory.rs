@@ -18,7 +18,9 @@ use self::pace::Pace;
 use super::diagnosis::{Facts, Report};
 use super::listing::{Listing, Wanted};
 use super::rules::{Lock, Turn, Waiting};
-use super::{Absence, Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind};
+use super::{
+    Absence, Answer, BROKEN_LIFE, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind,
+};
 use crate::engine::clock;
 use crate::lease::{Fence, Instant, Key};
 
@@ -36,6 +38,9 @@ pub struct LeaseTable {
     /// What it is called in a diagnosis.
     name: Arc<str>,
     locks: FxHashMap<Key, Lock>,
+    /// Until when the table refuses repairs of locks that were broken. See
+    /// [`Ask::repairs`](super::Ask::repairs).
+    broken: FxHashMap<Key, Instant>,
     /// The largest fence of leases that have ended. One number serves all keys, so that the table
     /// can forget a key. See [`rules`](super::rules).
     floor: Fence,
@@ -54,6 +59,7 @@ impl Default for LeaseTable {
         Self {
             name: "memory:".into(),
             locks: FxHashMap::default(),
+            broken: FxHashMap::default(),
             floor: Fence::NONE,
             pace: Pace::default(),
             sweep_at: Instant::from_micros(0),
@@ -70,6 +76,17 @@ impl LeaseTable {
     pub fn apply(&mut self, request: Request, now: Instant, wall_us: u64) -> Answer {
         if now >= self.sweep_at || self.sweep_in == 0 {
             self.sweep(now);
+        }
+        match &request {
+            Request::Break { key, bars_repairs: true } => {
+                self.broken.insert(key.clone(), now + BROKEN_LIFE);
+            }
+            Request::Acquire(ask)
+                if ask.repairs && self.broken.get(&ask.key).is_some_and(|until| now < *until) =>
+            {
+                return Ok(Reply::Busy { remaining: Some(Duration::ZERO) });
+            }
+            _ => {}
         }
         let known_floor = self.floor;
         let floor = Cell::from_mut(&mut self.floor);
@@ -101,7 +118,7 @@ impl LeaseTable {
             | Request::Move { key, .. }
             | Request::GiveBack { key, .. }
             | Request::Accept { key, .. }
-            | Request::Break { key }
+            | Request::Break { key, .. }
             | Request::Detach { key, .. } => (key, false),
         };
         let mut entry = match self.locks.entry(key.clone()) {
@@ -170,9 +187,9 @@ impl LeaseTable {
         self.locks.len()
     }
 
-    /// Whether the table remembers no lock at all.
+    /// Returns true if the table remembers no lock at all, not even one that was broken.
     pub fn is_empty(&self) -> bool {
-        self.locks.is_empty()
+        self.locks.is_empty() && self.broken.is_empty()
     }
 
     /// Forgets what has run out.
@@ -185,6 +202,7 @@ impl LeaseTable {
             }
             lives
         });
+        self.broken.retain(|_, until| now < *until);
         // Room that a burst needed is given back once it is four times what is used.
         if self.locks.capacity() > 4 * self.locks.len().max(SWEEP_AFTER) {
             self.locks.shrink_to(2 * self.locks.len());
@@ -316,6 +334,22 @@ mod tests {
     }
 
     #[test]
+    fn a_broken_lock_may_be_repaired_after_a_while_and_leaves_nothing_behind() {
+        let mut table = LeaseTable::default();
+        let ask = Ask::new("k".into(), Token::random(), Ttl::MIN, "h".into());
+        let repair = || Request::Acquire(Ask { repairs: true, ..ask.clone() });
+        let break_it = Request::Break { key: "k".into(), bars_repairs: true };
+        assert_eq!(table.apply(break_it, at(0), WALL), Ok(Reply::NotHeld(Absence::Missing)));
+        let end = at(0) + BROKEN_LIFE;
+        let almost = Instant::from_micros(end.as_micros() - 1);
+        let refused = table.apply(repair(), almost, WALL);
+        assert_eq!(refused, Ok(Reply::Busy { remaining: Some(Duration::ZERO) }));
+        assert!(matches!(table.apply(repair(), end, WALL), Ok(Reply::Acquired { .. })));
+        table.apply(Request::Ping, end + Duration::from_secs(10), WALL).unwrap();
+        assert!(table.is_empty());
+    }
+
+    #[test]
     fn a_lease_ends_at_the_very_microsecond_of_its_ttl() {
         let (a, b) = (Token::random(), Token::random());
         let mut table = LeaseTable::default();
@@ -381,7 +415,7 @@ mod tests {
         while now < end {
             let waiter = Ask { place: Some(Place { number: 1 }), ..ask() };
             table.apply(Request::Acquire(waiter), now, wall(now)).unwrap();
-            let request = Request::Break { key: "k".into() };
+            let request = Request::Break { key: "k".into(), bars_repairs: false };
             while let Some(delay) = table.delay(&request, now) {
                 (now, waited) = (now + delay, waited + delay);
             }

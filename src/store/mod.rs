@@ -93,6 +93,11 @@ pub const GRANT_TTL: Duration = Duration::from_millis(1_500);
 pub const GRANT_FENCES: u32 = BLOCK;
 /// How long a waiter keeps its place without being heard of.
 pub const WAITER_LIFE: Duration = Duration::from_millis(2500);
+/// How long a node of a quorum refuses repairs of a lock that was broken. A request to break a lock
+/// reaches the nodes one after the other, but not later than the longest time-out of a request
+/// (60 s). If this is smaller, a lease may be repaired at the first nodes before the last ones have
+/// heard. If it is larger, the next leases of the lock are not repaired for longer.
+pub const BROKEN_LIFE: Duration = Duration::from_secs(120);
 
 /// Asks for a lease.
 #[derive(Clone, Debug)]
@@ -115,13 +120,17 @@ pub struct Ask {
     /// that sees the end of a process may free the lease at once. A place in the queue always ends
     /// with its process.
     pub outlives_process: bool,
+    /// True if a [quorum](quorum) repairs a lease that it holds at other nodes. The node refuses the
+    /// repair if the lock was broken there in the last [`BROKEN_LIFE`]. A repair of a shared lease
+    /// does not stand in line behind the waiters.
+    pub repairs: bool,
 }
 
 impl Ask {
     /// For an exclusive lease with one fence, or nothing.
     pub fn new(key: Key, token: Token, ttl: Ttl, holder: Arc<str>) -> Self {
-        let (mode, fences, place, outlives_process) = (Mode::Exclusive, 1, None, false);
-        Self { key, token, ttl, holder, mode, fences, place, outlives_process }
+        let (mode, fences, place) = (Mode::Exclusive, 1, None);
+        Self { key, token, ttl, holder, mode, fences, place, outlives_process: false, repairs: false }
     }
 }
 
@@ -242,6 +251,9 @@ pub enum Request {
     Break {
         /// Which lock.
         key: Key,
+        /// True if the store is a node of a quorum. For [`BROKEN_LIFE`], the node then refuses to
+        /// grant a lease of the lock as a repair, even if it knew no lease.
+        bars_repairs: bool,
     },
     /// Tell which locks are held, who holds them, and who waits for them.
     List(Wanted),
@@ -265,7 +277,7 @@ impl Request {
             | Request::GiveBack { key, .. }
             | Request::Accept { key, .. }
             | Request::Detach { key, .. }
-            | Request::Break { key }
+            | Request::Break { key, .. }
             | Request::Inspect { key } => Some(key),
         }
     }

@@ -200,7 +200,9 @@ impl Lock {
             return Reply::Acquired { fence: held.fence.expect("just set"), waiting: others };
         }
         let place = self.queue.iter().position(|waiting| waiting.token == ask.token);
-        if place.unwrap_or(self.queue.len()) == 0 && self.fits(ask.mode) {
+        // The holder of a shared lease was there before those who wait.
+        let goes_before = ask.repairs && ask.mode.is_shared();
+        if (goes_before || place.unwrap_or(self.queue.len()) == 0) && self.fits(ask.mode) {
             let fence = self.reserve(ask.fences, turn);
             let (last, ends) = (fence.last_of(ask.fences), now + ask.ttl.as_duration());
             self.queue.retain(|waiting| waiting.token != ask.token);

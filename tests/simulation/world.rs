@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Key, Mode, Token};
-use leasehold::store::{Answer, Notice, Request};
+use leasehold::store::{Answer, BROKEN_LIFE, Notice, Request};
 
 use super::campaign::Write;
 use super::node::Node;
@@ -198,7 +198,8 @@ impl World {
                 self.restart_under_a_lease();
             }
         }
-        self.live_until(self.now + Duration::from_secs(60));
+        // Nodes remember for a while that a lock was broken.
+        self.live_until(self.now + Duration::from_secs(60) + BROKEN_LIFE);
         for process in &self.processes {
             assert_eq!(process.concerns(), 0, "an engine minds what has ended");
             process.campaign.check_rest();

@@ -72,7 +72,7 @@ pub fn inspect(key: &Key) -> Request {
 }
 
 pub fn break_all(key: &Key) -> Request {
-    Request::Break { key: key.clone() }
+    Request::Break { key: key.clone(), bars_repairs: false }
 }
 
 /// To a renewal that wanted no fences.

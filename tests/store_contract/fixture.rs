@@ -134,6 +134,8 @@ macro_rules! contract {
             a_broken_lease_is_its_holders_no_more
             a_broken_lock_goes_to_the_first_in_the_queue
             all_shared_leases_are_broken_together
+            a_broken_lock_is_not_repaired
+            a_reader_is_repaired_before_a_waiting_writer
             a_listing_tells_what_is_held_below_a_prefix
             a_listing_is_limited_and_says_so
             it_ends_when_the_place_does_not_answer

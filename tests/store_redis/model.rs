@@ -106,7 +106,7 @@ impl Lock {
         let number = random.usize(..self.tokens.len());
         let (token, holder) = (self.tokens[number], format!("holder {number}").into());
         match if self.plain { random.u8(6..18) } else { random.u8(..18) } {
-            0 if random.bool() => Request::Break { key },
+            0 if random.bool() => Request::Break { key, bars_repairs: random.bool() },
             0 => inspect(&self.key),
             1 => {
                 let heir = Token::random();
@@ -147,7 +147,9 @@ impl Lock {
                 };
                 let place = random.bool().then(|| Place { number: random.u64(..) });
                 let fences = random.u32(1..4);
-                Request::Acquire(Ask { mode, place, fences, ..Ask::new(key, token, ttl, holder) })
+                // A repair never waits.
+                let repairs = place.is_none() && random.bool();
+                Request::Acquire(Ask { mode, place, fences, repairs, ..Ask::new(key, token, ttl, holder) })
             }
         }
     }

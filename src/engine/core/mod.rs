@@ -196,7 +196,7 @@ impl Core {
                 self.ask(op, client, Request::Inspect { key: key.clone() }, Tag::Inspect(op, client, key));
             }
             Command::Break { op, client, key } => {
-                self.ask(op, client, Request::Break { key }, Tag::Ping(op, client));
+                self.ask(op, client, Request::Break { key, bars_repairs: false }, Tag::Ping(op, client));
             }
             Command::List { op, client, wanted } => {
                 self.ask(op, client, Request::List(wanted), Tag::Ping(op, client));

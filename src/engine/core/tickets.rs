@@ -186,7 +186,17 @@ impl Core {
         let key = ticket.wanted.key.clone();
         let fences = if crowd { BLOCK } else { 1 };
         let place = waits.then_some(Place { number: called });
-        let ask = Ask { key: key.clone(), token, ttl, holder, mode, fences, place, outlives_process };
+        let ask = Ask {
+            key: key.clone(),
+            token,
+            ttl,
+            holder,
+            mode,
+            fences,
+            place,
+            outlives_process,
+            repairs: false,
+        };
         let tag = AcquireTag { ticket: number, number: called, client, key, token, ttl, fences };
         self.send(store, Request::Acquire(ask), Tag::Acquire(tag), timeout);
     }

@@ -399,10 +399,11 @@ impl Council {
 }
 
 /// Returns the request that each node gets for `request`. Nodes move what is given back to the
-/// ticket.
+/// ticket. A node that breaks a lock does not repair it for a while.
 fn at_a_node(request: &Request) -> Request {
     match request.clone() {
         Request::GiveBack { key, token, ticket } => Request::Move { key, token, to: ticket, heir: ticket },
+        Request::Break { key, .. } => Request::Break { key, bars_repairs: true },
         other => other,
     }
 }

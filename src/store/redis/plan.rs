@@ -17,6 +17,9 @@ const LOOK_BACK: usize = 16;
 /// By how many ms more a renewal prolongs the life of the fence key than it needs, so that few renewals have to.
 const SLACK: u64 = 300_000;
 
+/// Stands for the channel in a call of acquires that repair leases; they never wait.
+const REPAIR: &str = "repair";
+
 /// Requests of one class go into one script call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class<'a> {
@@ -30,7 +33,8 @@ pub enum Class<'a> {
     /// Changes the token of a lease, but not its ttl or its holder's name.
     Move,
     Accept,
-    Break,
+    /// True if the server is a node of a quorum: it refuses repairs of the locks for a while.
+    Break(bool),
     Inspect,
 }
 
@@ -43,6 +47,8 @@ pub struct Terms<'a> {
     fences: u32,
     /// Whether they queue; the numbers of their places are their own.
     queue: bool,
+    /// See [`Ask::repairs`].
+    repairs: bool,
 }
 
 impl<'a> Class<'a> {
@@ -50,9 +56,10 @@ impl<'a> Class<'a> {
         match request {
             // What is to be diagnosed or listed is asked beside the batch.
             Request::Ping | Request::List(_) | Request::Diagnose { .. } => (Class::Ping, None),
-            Request::Acquire(Ask { key, ttl, holder, mode, fences, place, .. }) => {
+            Request::Acquire(Ask { key, ttl, holder, mode, fences, place, repairs, .. }) => {
                 let (ttl, mode, fences, queue) = (*ttl, *mode, *fences, place.is_some());
-                (Class::Acquire(Terms { ttl, holder, mode, fences, queue }), Some(key))
+                let terms = Terms { ttl, holder, mode, fences, queue, repairs: *repairs };
+                (Class::Acquire(terms), Some(key))
             }
             Request::Renew { key, ttl, fences, .. } => (Class::Renew(*ttl, *fences), Some(key)),
             // A server knows of no processes: a lease ends by its ttl anyway.
@@ -63,7 +70,7 @@ impl<'a> Class<'a> {
             Request::Adopt { key, ttl, holder, .. } => (Class::Adopt(*ttl, holder), Some(key)),
             Request::Move { key, .. } => (Class::Move, Some(key)),
             Request::Accept { key, .. } => (Class::Accept, Some(key)),
-            Request::Break { key } => (Class::Break, Some(key)),
+            Request::Break { key, bars_repairs } => (Class::Break(*bars_repairs), Some(key)),
             Request::Inspect { key } => (Class::Inspect, Some(key)),
         }
     }
@@ -156,18 +163,18 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
         // All of it: the server's role and whether it is loading are in two sections, and 6.2 takes one name.
         Class::Ping => return redis::cmd("INFO"),
         Class::Inspect => return call(batch, group, &SCRIPTS.inspect, Side::Fence, 0),
-        Class::Release | Class::Break => {
+        Class::Release | Class::Break(_) => {
             let side = if group.members.len() == 1 { Side::Fence } else { Side::Queue };
             command = call(batch, group, &SCRIPTS.release, side, 1);
         }
-        Class::Acquire(Terms { ttl, holder, mode, fences, queue }) => {
+        Class::Acquire(Terms { ttl, holder, mode, fences, queue, repairs }) => {
             command = call(batch, group, &SCRIPTS.acquire, Side::Fence, 1 + usize::from(queue));
             let most = match mode {
                 Mode::Exclusive => 0,
                 Mode::Shared { most } => most.max(1),
             };
             command.arg(ttl.as_millis()).arg(life(ttl)).arg(holder).arg(most).arg(fences.max(1));
-            command.arg(channel.unwrap_or("-"));
+            command.arg(if repairs { REPAIR } else { channel.unwrap_or("-") });
         }
         Class::Renew(ttl, fences) => {
             command = call(batch, group, &SCRIPTS.renew, Side::Fence, 1);
@@ -199,8 +206,8 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
         | Request::Accept { token, .. } = request
         {
             command.write_arg(token.encode(&mut buffer).as_bytes());
-        } else if let Request::Break { .. } = request {
-            command.write_arg(b"");
+        } else if let Request::Break { bars_repairs, .. } = request {
+            command.write_arg(if *bars_repairs { b"*" } else { b"" });
         }
     }
     // What a lock has of its own besides comes behind the tokens of all.

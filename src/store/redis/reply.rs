@@ -104,8 +104,8 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
             }
             _ => return None,
         },
-        (Class::Release | Class::Break, Value::Int(1)) => Reply::Released,
-        (Class::Break, Value::Int(0)) => Reply::NotHeld(Absence::Missing),
+        (Class::Release | Class::Break(_), Value::Int(1)) => Reply::Released,
+        (Class::Break(_), Value::Int(0)) => Reply::NotHeld(Absence::Missing),
         (Class::Adopt(..) | Class::Move, Value::Int(1)) => Reply::Adopted,
         (Class::Move, Value::BulkString(by)) => Reply::Claimed { by: mark_of(&by)? },
         (Class::Accept, Value::Int(1)) => Reply::Accepted,

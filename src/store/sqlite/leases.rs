@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::super::listing::{Listing, Wanted};
 use super::super::rules::{self, Lock};
 use super::super::{Answer, GRANT_TTL, Reply, Request, WAITER_LIFE};
+use super::breaks;
 use super::peers::{Fate, Me, Peers, Span};
 use super::rows::{self, Content, Known, Origin, Rows};
 use crate::lease::{Fence, Instant, Key, Token};
@@ -127,7 +128,17 @@ impl<'a> Turn<'a> {
                 Ok(self.load(key)?.lock.inspect(now))
             }
             Request::List(wanted) => Ok(Reply::Listed(self.list(wanted)?)),
-            Request::Break { key } => self.act(key, |lock, turn| lock.break_all(turn)),
+            Request::Break { key, bars_repairs } => {
+                if *bars_repairs {
+                    breaks::note(self.connection, key, self.now, self.me.boot)?;
+                }
+                self.act(key, |lock, turn| lock.break_all(turn))
+            }
+            Request::Acquire(ask)
+                if ask.repairs && breaks::is_recent(self.connection, &ask.key, self.now, self.me.boot)? =>
+            {
+                Ok(Reply::Busy { remaining: Some(Duration::ZERO) })
+            }
             Request::Acquire(ask) => {
                 self.read_floor()?;
                 let reply = self.act(&ask.key, |lock, turn| lock.acquire(ask, turn))?;
@@ -266,6 +277,7 @@ impl<'a> Turn<'a> {
             for key in keys.collect::<rusqlite::Result<Vec<Key>>>()? {
                 self.look(&key)?;
             }
+            breaks::sweep(self.connection, self.now, self.me.boot)?;
         }
         let mut statement = self.connection.prepare_cached(NEXT)?;
         let rows = statement.query_map(

@@ -317,7 +317,7 @@ fn fences_grow_past_those_of_a_lease_however_its_row_is_deleted() {
             turn.finish().unwrap();
         }),
         ("the lease is broken", |ledger, _owner, me, boot| {
-            ledger.ask(me.id(), boot, 2, &Request::Break { key: "k".into() });
+            ledger.ask(me.id(), boot, 2, &Request::Break { key: "k".into(), bars_repairs: false });
         }),
     ];
     for (how, go) in ways {

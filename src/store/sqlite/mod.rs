@@ -57,6 +57,7 @@
 
 mod admission;
 mod boot;
+mod breaks;
 mod directory;
 mod failure;
 #[cfg(unix)]

@@ -28,7 +28,7 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
     let ttl = Ttl::from_millis(fastrand::u32(10..400)).unwrap();
     let number = tokens.iter().position(|other| *other == token).map(|number| number as u64);
     match fastrand::u32(..20) {
-        0 if fastrand::bool() => Request::Break { key: key.into() },
+        0 if fastrand::bool() => Request::Break { key: key.into(), bars_repairs: false },
         0 => Request::Inspect { key: key.into() },
         1 => {
             let heir = Token::random();

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 const APPLICATION_ID: i32 = 0x4c53_484c;
 
 /// The layout's version. A file of any other is refused.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 
 /// How many pages of 4 KiB the write-ahead log may have before it is put back into the database: rarer than
 /// SQLite's own 1000, because that costs two syncs of the disk.
@@ -33,7 +33,8 @@ pub const PUT_BACK_NOW: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// missing until a shared lease is taken up. `last` is the last fence that was reserved with the
 /// lease, 0 if none was. `wall_ends` is the wall clock at the end of a detached lease, in µs since
 /// 1970. `place` counts up in each queue. The one row in `fence` is the floor of all keys, so that
-/// a key leaves nothing behind.
+/// a key leaves nothing behind. `broken` has the locks that were broken, if the file is a node of a
+/// quorum.
 const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS leases (
         key TEXT NOT NULL,
@@ -67,6 +68,11 @@ const LAYOUT: &str = "
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS fence (only INTEGER PRIMARY KEY CHECK (only = 0), floor INTEGER NOT NULL) STRICT;
     INSERT OR IGNORE INTO fence VALUES (0, 0);
+    CREATE TABLE IF NOT EXISTS broken (
+        key TEXT PRIMARY KEY NOT NULL,
+        until INTEGER NOT NULL,
+        boot BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
 ";
 
 /// Why a file is not used.

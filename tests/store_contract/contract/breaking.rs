@@ -1,10 +1,11 @@
 //! Promise 8: whoever may can end a lease that is not its own.
 
-use leasehold::lease::{Mode, Token};
-use leasehold::store::{Absence, Reply, Request};
+use leasehold::lease::{Key, Mode, Token};
+use leasehold::store::{Absence, Ask, Reply, Request};
 
 use super::LONG;
 use crate::asking::*;
+use crate::client::Client;
 use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
@@ -92,4 +93,55 @@ pub async fn all_shared_leases_are_broken_together(place: &dyn Fixture) {
         reader.granted().await;
     }
     assert_eq!(names(&other, &key).await.0, ["r1", "r2", "r3"]);
+}
+
+pub async fn a_broken_lock_is_not_repaired(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let [held, free] = [fresh_key("held"), fresh_key("free")];
+    let token = Token::random();
+    granted(&one, &held, token, LONG).await;
+    granted(&one, &free, token, LONG).await;
+    ask(&one, release(&free, token)).await;
+    granted_to(&one, repair(&free, token)).await;
+    ask(&one, release(&free, token)).await;
+    assert_eq!(ask(&other, break_as_node(&held)).await, Reply::Released);
+    assert_eq!(ask(&other, break_as_node(&free)).await, Reply::NotHeld(Absence::Missing));
+    for key in [&held, &free] {
+        let reply = ask(&one, repair(key, token)).await;
+        assert!(matches!(reply, Reply::Busy { remaining: Some(_) }), "{reply:?}");
+        assert_eq!(info(&one, key).await, None);
+        granted(&other, key, Token::random(), LONG).await;
+    }
+}
+
+pub async fn a_reader_is_repaired_before_a_waiting_writer(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let key = fresh_key("k");
+    let reader = |name| Waiter::new(&one, &key, name, Mode::Shared { most: u32::MAX });
+    reader("first").granted().await;
+    let writer = Waiter::exclusive(&other, &key, "writer");
+    writer.queued().await;
+    assert_eq!(reader("late").queued().await, 1);
+    let (mode, token) = (Mode::Shared { most: u32::MAX }, Token::random());
+    let ask_shared = Ask { mode, repairs: true, ..Ask::new(key.clone(), token, ttl(LONG), "second".into()) };
+    granted_to(&one, Request::Acquire(ask_shared)).await;
+    let reply = ask(&one, repair(&key, Token::random())).await;
+    assert!(matches!(reply, Reply::Busy { .. }), "an exclusive lease is not granted beside them: {reply:?}");
+}
+
+/// Asks for a lease as a quorum that repairs it.
+fn repair(key: &Key, token: Token) -> Request {
+    let ask = Ask::new(key.clone(), token, ttl(LONG), "holder".into());
+    Request::Acquire(Ask { repairs: true, ..ask })
+}
+
+/// Breaks a lock as a quorum does it at its nodes.
+fn break_as_node(key: &Key) -> Request {
+    Request::Break { key: key.clone(), bars_repairs: true }
+}
+
+/// Expects that the lease is granted.
+async fn granted_to(client: &Client, request: Request) {
+    let reply = ask(client, request).await;
+    assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
 }

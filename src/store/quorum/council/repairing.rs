@@ -7,8 +7,8 @@
 //! After a majority has renewed a lease, the quorum sends two requests to each node that answered
 //! [`Absence::Missing`]: an acquire with the same token and, right behind that, a request to accept
 //! the lease's fence. The acquire asks for no place in the queue. So the node refuses it if another
-//! token has the lock or if a client waits there. The next renewal then asks the node again. A
-//! repaired node counts from the next renewal on, because only a node that answers a renewal is
+//! token has the lock, or if the lease is exclusive and a client waits there. The next renewal then
+//! asks the node again. A repaired node counts from the next renewal on, because only a node that answers a renewal is
 //! counted for it. If every node knows the lease, the quorum sends nothing.
 //!
 //! **Why there are never two holders.** A holder uses its lease from the answer to a grant or a
@@ -36,6 +36,15 @@
 //! is detached. They also end when a majority says that the lease is gone, or when a renewal is
 //! answered too late for the holder. A detached lease keeps a node that it gets by a late repair,
 //! because the lease lives on.
+//!
+//! **Why a broken lock stays broken.** A request to break a lock reaches the nodes one after the
+//! other. In between, most nodes may still renew the lease. A repair would then bring it back to the
+//! first nodes, and it could outlive the break. So a node that breaks a lock refuses all repairs of
+//! it for [`BROKEN_LIFE`](crate::store::BROKEN_LIFE), which is longer than any request may take. The break succeeds when most
+//! nodes have answered. From then on, the lease has a minority: each of these nodes has dropped it
+//! and does not take it back. So no renewal succeeds any more, and without a renewal there is no
+//! repair. A node that knew no lease refuses repairs, too. The next leases of the lock are not
+//! repaired at these nodes for that time either, which makes them less robust, but not wrong.
 //!
 //! **How a node comes back from a waiter.** A node that was away may hand the lock to its first
 //! waiter before a repair. That waiter has too few nodes for a lease, but each of its requests
@@ -79,7 +88,8 @@ impl Council {
             mode => mode,
         };
         let (timeout, (fence, count)) = (motion.timeout, terms.fences);
-        let ask = Ask { mode, outlives_process, ..Ask::new(key.clone(), token, ttl, holder) };
+        let repairs = !mutants::is(Mutant::RepairAfterBreak);
+        let ask = Ask { mode, outlives_process, repairs, ..Ask::new(key.clone(), token, ttl, holder) };
         self.serial += 1;
         let repair = self.serial;
         self.post.draft(node, timeout, Request::Acquire(ask), Tag::Repair(repair));

@@ -197,3 +197,18 @@ fn a_waiter_asks_all_nodes_when_more_of_them_hand_it_the_lock() {
     chamber.submit(2, vec![acquire(token, Some(8))]);
     assert_eq!(chamber.calls.len(), 3);
 }
+
+#[test]
+fn a_break_keeps_all_nodes_from_repairs_and_a_repair_says_what_it_is() {
+    let mut chamber = Chamber::of(3);
+    let token = chamber.held();
+    chamber.renewed(2, token, [RENEWED, RENEWED, MISSING]).unwrap();
+    let repairs = |request: &Request| matches!(request, Request::Acquire(ask) if ask.repairs);
+    assert!(repairs(&chamber.asked(2).expect("it is repaired").requests[0]));
+    chamber.answer(2, vec![Ok(got(7)), Ok(Reply::Accepted)]);
+    chamber.submit(3, vec![Request::Break { key: "k".into(), bars_repairs: false }]);
+    for node in 0..3 {
+        let call = chamber.asked(node).expect("all nodes break the lock");
+        assert!(matches!(call.requests[..], [Request::Break { bars_repairs: true, .. }]));
+    }
+}

@@ -1,6 +1,6 @@
 -- Grants leases of one kind. KEYS: the locks, then their fence keys; ARGV: the ttl and the fence keys' life in ms, the
 -- holder's name, how many leases may be held at a time (0: an exclusive one), how many fences are wanted, the channel
--- that takes notices (- for none), a token for each lock, and, if those who are not granted theirs are to wait, a
+-- that takes notices (- for none; "repair" for acquires that repair leases of a quorum), a token for each lock, and, if those who are not granted theirs are to wait, a
 -- number for each.
 -- Answers one value for each: the fence if granted and nobody waits; else a list of the fence and how many do; if not
 -- granted, a number, -1 when what is in the way never ends, else -2 - the ms until it does; for one who waits, a list
@@ -13,7 +13,8 @@
 -- requests share the ends in PXAT.
 local call, sub = redis.pcall, string.sub
 local count = #KEYS / 2
-local ttl, life, name, exclusive, fences = ARGV[1], ARGV[2], ' ' .. ARGV[3], ARGV[4] == '0', ARGV[5]
+local ttl, life, name, fences, repairs = ARGV[1], ARGV[2], ' ' .. ARGV[3], ARGV[5], ARGV[6] == 'repair'
+local exclusive = ARGV[4] == '0' and not repairs
 local numbers = #ARGV > 6 + count and 6 + count
 local answers = {}
 
@@ -67,6 +68,7 @@ for i = 1, count do
         most = tonumber(ARGV[4]),
         count = tonumber(fences),
         channel = ARGV[6],
+        repairs = repairs,
       }
     end
     local done

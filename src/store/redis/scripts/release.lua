@@ -1,4 +1,4 @@
--- Ends leases, and the places in the queue of those who wait; where a token is empty, every lease of the lock. KEYS: the locks, then their queues, or, of a lock by
+-- Ends leases, and the places in the queue of those who wait; where a token is empty or *, every lease of the lock. After a *, the lock is not repaired for a while. KEYS: the locks, then their queues, or, of a lock by
 -- itself, its fence key; ARGV: a token for each.
 -- Answers one value for each: 1 if the token held the lock, 0 if nobody did, -1 if somebody else does; or the server's
 -- error.

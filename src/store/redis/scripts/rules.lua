@@ -12,6 +12,7 @@
 --   :waiters  a hash of the same: "MOST NUMBER GRANT CHANNEL NAME", MOST being 0 for an exclusive lease, GRANT the ms for
 --             which it is handed one, CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
 --             to be told a fence
+--   :broken   there for BROKEN_LIFE after the lock was broken, if the server is a node of a quorum
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
 -- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE"; to a CHANNEL with a {tag},
 -- which is one of this node of a cluster, as SPUBLISH does, which does not tell all other nodes.
@@ -21,7 +22,9 @@ local call = redis.call
 local match, format, sub = string.match, string.format, string.sub
 local FENCE_LIFE, GRANT_TTL, WAITER_LIFE = 3600000, 1500, 2500
 local DOUBT_TTL, GRANT_FENCES = 200, 64
-local MOST_FENCES = 9007199254740991 -- 2^53 - 1: Lua and JavaScript count no further
+local BROKEN_LIFE = 120000
+-- 2^53 - 1: Lua and JavaScript count no further.
+local MOST_FENCES = 9007199254740991
 local now_ms = math.floor(now_us / 1000)
 local rules = {}
 
@@ -175,6 +178,7 @@ local function look(lock, side)
     alive = names .. 'alive',
     waiters = names .. 'waiters',
     holders = names .. 'holders',
+    broken = names .. 'broken',
     count = 0,
   }
   if call('TYPE', lock).ok == 'zset' then
@@ -221,10 +225,12 @@ local function with_queue(fence, waiting)
   return waiting > 0 and { fence, waiting } or fence
 end
 
--- ask: ttl, life (of the fence), name, most (0: exclusive), count (of fences), channel.
+-- ask: ttl, life (of the fence), name, most (0: exclusive), count (of fences), channel, and whether it repairs a lease.
 function rules.acquire(lock, side, token, number, ask)
   local s = look(lock, side)
-  local is_next = hand_on(s, token)
+  if ask.repairs and call('EXISTS', s.broken) == 1 then return -2 end
+  -- The holder of a shared lease was there before those who wait.
+  local is_next = hand_on(s, token) or ask.repairs and ask.most > 0
   local held = holds(s, token)
   if held or is_next and fits(s, ask.most) then
     local last, back, whose = fences(s)
@@ -300,10 +306,12 @@ function rules.renew(lock, side, token, ttl, life, count)
   return { first, note(s, top, back + top - last, whose or '-', name or '', life) }
 end
 
--- An empty token, which nobody has, stands for all who hold the lock: it is broken.
+-- An empty token and a *, which nobody has, stand for all who hold the lock: it is broken. A * also keeps the lock from
+-- being repaired.
 function rules.release(lock, side, token)
   local s = look(lock, side)
-  local all = token == ''
+  local all = token == '' or token == '*'
+  if token == '*' then call('SET', s.broken, '', 'PX', BROKEN_LIFE) end
   local held = all and absence(s) ~= 0 or not all and holds(s, token)
   forget(s, token)
   if all then
