@@ -1,8 +1,14 @@
 //! One request on its way through the nodes of a quorum: what they said, and what follows from it. Pure.
 
+mod accepting;
+mod obstacles;
+mod tally;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::accepting::{Accepting, Said, fence_of};
+use self::tally::{Tally, Voice, voice};
 use super::council::is_of_lease;
 use super::reports::reports;
 use super::sightings::{counted, inspected, listed, merged};
@@ -58,24 +64,6 @@ enum Stage {
     },
 }
 
-/// The second round of a lease.
-struct Accepting {
-    fence: Fence,
-    count: u32,
-    waiting: u32,
-    /// What each node says of it that granted the lease.
-    said: Vec<Said>,
-}
-
-#[derive(Clone, PartialEq)]
-enum Said {
-    /// It does not count.
-    Nothing,
-    Asked,
-    Accepted,
-    Refused(Answer),
-}
-
 /// What follows from an answer.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
@@ -87,48 +75,6 @@ pub enum Verdict {
     Accept { nodes: Vec<usize>, fence: Fence, count: u32 },
     /// It is decided.
     Settle(Answer),
-}
-
-/// What a node's answer comes to.
-#[derive(Clone, Copy, PartialEq)]
-enum Voice {
-    Yes,
-    No,
-    Failed,
-}
-
-#[derive(Default)]
-struct Tally {
-    yes: usize,
-    no: usize,
-    failed: usize,
-    open: usize,
-}
-
-fn voice(answer: &Answer) -> Voice {
-    match answer {
-        Ok(
-            Reply::Ready
-            | Reply::Acquired { .. }
-            | Reply::Renewed { .. }
-            | Reply::Released
-            | Reply::Adopted
-            | Reply::Accepted
-            | Reply::Inspected(Some(_))
-            | Reply::Listed(_)
-            | Reply::Diagnosed(_),
-        ) => Voice::Yes,
-        Ok(Reply::NotHeld(Absence::Missing)) if mutants::is(Mutant::MissingCountsAsYes) => Voice::Yes,
-        Ok(
-            Reply::Busy { .. }
-            | Reply::Queued { .. }
-            | Reply::Split
-            | Reply::Claimed { .. }
-            | Reply::NotHeld(_)
-            | Reply::Inspected(None),
-        ) => Voice::No,
-        Err(_) => Voice::Failed,
-    }
 }
 
 impl Ballot {
@@ -200,16 +146,6 @@ impl Ballot {
         self.votes.iter().enumerate().filter(move |(_, vote)| missing(vote)).map(|(node, _)| node)
     }
 
-    /// Which nodes said that it is next when a lease ends that has no more than `left`, and how much that was.
-    pub fn ending(&self, left: Duration) -> impl Iterator<Item = (usize, Duration)> {
-        self.votes.iter().enumerate().filter_map(move |(node, vote)| match vote {
-            Some(Ok(Reply::Queued { remaining: Some(ends), ahead: 0, .. })) if *ends <= left => {
-                Some((node, *ends))
-            }
-            _ => None,
-        })
-    }
-
     /// Which nodes may have granted it without saying so.
     pub fn doubtful(&self) -> impl Iterator<Item = usize> {
         let doubtful = |vote: &Option<Answer>| matches!(vote, Some(Err(error)) if error.maybe_done);
@@ -264,22 +200,6 @@ impl Ballot {
         self.count_accepted(nodes)
     }
 
-    /// Handles a node's answer to the lease's fence.
-    pub fn accepted(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Verdict {
-        let Stage::Accepting(round) = &mut self.stage else { return Verdict::Open };
-        if round.said[node] != Said::Asked {
-            return Verdict::Open;
-        }
-        round.said[node] = match answer {
-            Ok(Reply::Accepted) => Said::Accepted,
-            other => {
-                self.refused |= 1 << node;
-                Said::Refused(other)
-            }
-        };
-        self.count_accepted(nodes)
-    }
-
     /// The time for which it may wait is over.
     pub fn give_way(&mut self, nodes: &Nodes) -> Verdict {
         match self.request {
@@ -291,19 +211,6 @@ impl Ballot {
     fn settle(&mut self, answer: Answer, fence: Option<(Fence, u32)>) -> Verdict {
         self.stage = Stage::Settled { fence };
         Verdict::Settle(answer)
-    }
-
-    fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
-        for vote in &self.votes {
-            match vote.as_ref().map(voice) {
-                None => tally.open += 1,
-                Some(Voice::Yes) => tally.yes += 1,
-                Some(Voice::No) => tally.no += 1,
-                Some(Voice::Failed) => tally.failed += 1,
-            }
-        }
-        tally
     }
 
     fn decide(&mut self, nodes: &Nodes) -> Verdict {
@@ -387,112 +294,6 @@ impl Ballot {
             }
         };
         self.settle(Ok(reply), None)
-    }
-
-    /// Begins the second round.
-    fn accept(&mut self, count: u32, nodes: &Nodes) -> Verdict {
-        let candidates: Vec<_> = self.votes.iter().map(|vote| vote.as_ref().and_then(fence_of)).collect();
-        let fence = candidates.iter().flatten().map(|(fence, _)| *fence).max().unwrap_or(Fence(0));
-        let waiting = candidates.iter().flatten().map(|(_, waiting)| *waiting).max().unwrap_or(0);
-        let said = candidates.iter().map(|candidate| match candidate {
-            // It has given that very fence away, and none that is larger.
-            Some((first, _)) if *first == fence => Said::Accepted,
-            Some(_) if mutants::is(Mutant::FenceNotWrittenBack) => Said::Accepted,
-            Some(_) => Said::Asked,
-            None => Said::Nothing,
-        });
-        let said: Vec<Said> = said.collect();
-        let asked = said.iter().enumerate().filter(|(_, said)| **said == Said::Asked);
-        let asked: Vec<usize> = asked.map(|(node, _)| node).collect();
-        self.stage = Stage::Accepting(Accepting { fence, count, waiting, said });
-        match self.count_accepted(nodes) {
-            Verdict::Open => Verdict::Accept { nodes: asked, fence, count },
-            // Nobody needs to be asked: all have the same fence.
-            settled => settled,
-        }
-    }
-
-    fn count_accepted(&mut self, nodes: &Nodes) -> Verdict {
-        let Stage::Accepting(round) = &self.stage else { return Verdict::Open };
-        let how_many = |what: Said| round.said.iter().filter(|said| **said == what).count();
-        let (accepted, asked) = (how_many(Said::Accepted), how_many(Said::Asked));
-        let (fence, count, waiting) = (round.fence, round.count, round.waiting);
-        // Who has not voted yet may still become one of them.
-        let late = self.votes.iter().filter(|vote| vote.is_none()).count();
-        if accepted >= nodes.majority() {
-            let has = round.said.iter().enumerate().filter(|(_, said)| **said == Said::Accepted);
-            self.fenced = has.fold(0, |bits, (node, _)| bits | 1 << node);
-            let reply = match self.request {
-                Request::Renew { .. } => Reply::Renewed { block: Some((fence, waiting)) },
-                _ => Reply::Acquired { fence, waiting },
-            };
-            return self.settle(Ok(reply), Some((fence, count)));
-        }
-        if accepted + asked + late >= nodes.majority() {
-            return Verdict::Open;
-        }
-        let mut said = self.votes.clone();
-        for (vote, what) in said.iter_mut().zip(&round.said) {
-            match what {
-                Said::Refused(answer) => *vote = Some(answer.clone()),
-                // It granted the lease too late to have a say in the fence.
-                Said::Nothing if vote.as_ref().and_then(fence_of).is_some() => *vote = None,
-                _ => {}
-            }
-        }
-        let error = votes::error(nodes, &said, nodes.majority());
-        self.settle(Err(error), None)
-    }
-
-    /// Returns the mark of the client that holds the lock at most nodes, if there is one.
-    pub fn held_by(&self, majority: usize) -> Option<u32> {
-        let by = |vote: &Option<Answer>| match vote {
-            Some(Ok(Reply::Queued { by, .. })) => *by,
-            _ => None,
-        };
-        let holders: Vec<u32> = self.votes.iter().filter_map(by).collect();
-        let of = |holder: u32| holders.iter().filter(move |other| **other == holder).count();
-        holders.iter().copied().find(|holder| of(*holder) >= majority)
-    }
-
-    /// What is in the way of an acquire of which too few nodes say yes.
-    fn in_the_way(&self, ask: &Ask, nodes: &Nodes) -> Reply {
-        let mut ends = Vec::new();
-        let mut places = Vec::new();
-        let mut telling = 0;
-        for vote in self.votes.iter().flatten() {
-            match vote {
-                Ok(Reply::Busy { remaining }) => ends.push(*remaining),
-                Ok(Reply::Queued { remaining, ahead, told, .. }) => {
-                    ends.push(*remaining);
-                    places.push(*ahead);
-                    telling += usize::from(*told);
-                }
-                _ => {}
-            }
-        }
-        // When so many will have become free as are needed; never sorts last.
-        ends.sort_by_key(|end| (end.is_none(), *end));
-        places.sort_unstable();
-        let needed = nodes.majority() - (self.granted().count_ones() as usize).min(nodes.majority() - 1);
-        let remaining = ends.get(needed - 1).or(ends.last()).copied().flatten();
-        match ask.place {
-            None => Reply::Busy { remaining },
-            Some(_) => {
-                let ahead = places.get(places.len().saturating_sub(1) / 2).copied().unwrap_or(0);
-                let told = telling + self.granted().count_ones() as usize >= nodes.majority();
-                Reply::Queued { remaining, ahead, told, by: None }
-            }
-        }
-    }
-}
-
-/// The first fence that the answer brings, and how many wait.
-fn fence_of(answer: &Answer) -> Option<(Fence, u32)> {
-    match answer {
-        Ok(Reply::Acquired { fence, waiting }) => Some((*fence, *waiting)),
-        Ok(Reply::Renewed { block }) => *block,
-        _ => None,
     }
 }
 

@@ -74,9 +74,7 @@ impl World {
         let node = self.rng.usize(..self.nodes.len());
         self.apply(0, node, self.lives[0], Request::Break { key: KEY.into(), bars_repairs: false })
             .expect("it works");
-        let renew = Command::Renew { op: OpId { env: ENV, slot }, ttl: None };
-        self.processes[0].core.command(self.now, renew);
-        self.after(0);
+        self.renew(slot);
         if self.rng.bool() {
             self.mute.push(node);
         }
@@ -92,8 +90,9 @@ impl World {
         }
     }
 
-    /// Breaks a lease at most nodes, and checks that the lease is lost and does not come back. The
-    /// nodes hear of it one after the other, and the holder renews the lease in between.
+    /// Breaks a lease at most nodes, and checks that the lease is lost and does not come back.
+    /// Either all these nodes lose it at once, or they hear of the break one after the other and
+    /// the holder renews the lease in between.
     fn break_a_lease(&mut self) {
         let slot = self.hold(0, LONG_TTL);
         // Wait until all nodes have answered.
@@ -101,19 +100,18 @@ impl World {
         let state = self.processes[0].asked[&slot].state.clone();
         let mut nodes: Vec<usize> = (0..self.nodes.len()).collect();
         self.rng.shuffle(&mut nodes);
+        let one_by_one = self.rng.bool();
         for node in nodes.into_iter().take(self.nodes.len() / 2 + 1) {
-            self.apply(0, node, self.lives[0], Request::Break { key: KEY.into(), bars_repairs: true })
-                .expect("it works");
-            let renew = Command::Renew { op: OpId { env: ENV, slot }, ttl: None };
-            self.processes[0].core.command(self.now, renew);
-            self.after(0);
-            let pause = Duration::from_millis(self.rng.u64(0..200));
-            self.live_until(self.now + pause);
+            let request = Request::Break { key: KEY.into(), bars_repairs: one_by_one };
+            self.apply(0, node, self.lives[0], request).expect("it works");
+            if one_by_one {
+                self.renew(slot);
+                let pause = Duration::from_millis(self.rng.u64(0..200));
+                self.live_until(self.now + pause);
+            }
         }
         if state.is_held(self.now) {
-            let renew = Command::Renew { op: OpId { env: ENV, slot }, ttl: None };
-            self.processes[0].core.command(self.now, renew);
-            self.after(0);
+            self.renew(slot);
         }
         self.live_until(self.now + Duration::from_secs(1));
         assert!(!state.is_held(self.now), "a lease that most nodes have broken is renewed");
@@ -121,6 +119,13 @@ impl World {
         self.give_all_back();
         // The other nodes keep the broken lease until it ends.
         self.live_until(self.now + Duration::from_millis(u64::from(LONG_TTL)));
+    }
+
+    /// Renews the lease of `slot`, which the first process holds.
+    fn renew(&mut self, slot: u32) {
+        let renew = Command::Renew { op: OpId { env: ENV, slot }, ttl: None };
+        self.processes[0].core.command(self.now, renew);
+        self.after(0);
     }
 
     /// Acquires the lock for `process`, and returns the slot of the lease.
@@ -152,7 +157,6 @@ impl World {
         let asked = self.processes[0].asked.get(&slot);
         let token = asked.and_then(|asked| asked.token).expect("the lease is held");
         let end = self.now + PATIENCE;
-        self.mute = nodes.to_vec();
         while !nodes.iter().all(|node| self.knows(*node, token)) {
             assert!(self.now < end, "a node that is back does not get the lease back");
             self.live_until(self.now + Duration::from_millis(100));

@@ -200,8 +200,9 @@ impl Council {
         if fate == Fate::Won {
             let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = who.clone();
             let terms = Terms { key, mode, holder, outlives_process, fences: (fence, 1) };
-            // The nodes that know the lease keep its fence, so the heir gets no new one.
-            let decision = Decision { ballot: id, nodes, fenced: None, asked, ttl: ttl.as_duration() };
+            // The heir gets no new fence. A node may have been repaired for the ticket and not have
+            // accepted the lease's fence yet, so no node counts as having it.
+            let decision = Decision { ballot: id, nodes, fenced: Some(0), asked, ttl: ttl.as_duration() };
             self.backers.granted(now, heir, decision, terms);
         }
         self.settle(now, batch, index, Some(who.key), answer);

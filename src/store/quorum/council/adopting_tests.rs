@@ -163,6 +163,10 @@ impl Sites {
 }
 
 fn adopt(ticket: Token, heir: Token) -> Request {
+    adopt_with_fence(ticket, heir, Fence(1))
+}
+
+fn adopt_with_fence(ticket: Token, heir: Token, fence: Fence) -> Request {
     let (key, holder) = (KEY.into(), "heir".into());
     Request::Adopt {
         key,
@@ -172,7 +176,7 @@ fn adopt(ticket: Token, heir: Token) -> Request {
         holder,
         outlives_process: false,
         mode: Mode::Exclusive,
-        fence: Fence(1),
+        fence,
     }
 }
 
@@ -253,6 +257,27 @@ fn an_heir_alone_takes_two_round_trips_and_keeps_the_fence() {
         let lease = &sites.held_by(node).unwrap().leases[0];
         assert_eq!((lease.holder.as_deref(), lease.fence), (Some("heir"), Some(Fence(77))));
     }
+    assert_eq!((sites.councils[0].concerns(), sites.councils[0].next_wake()), (0, None));
+}
+
+#[test]
+fn an_heir_gives_the_fence_to_a_node_that_lacks_it() {
+    let (mut sites, ticket, heir) = (Sites::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
+    sites.grant(ticket, Mode::Exclusive);
+    // This node got the lease back for the ticket, and has not accepted its fence.
+    let (ask, now) = (Ask::new(KEY.into(), ticket, ttl(), "first".into()), sites.now);
+    sites.nodes[2] = LeaseTable::default();
+    assert_eq!(
+        sites.nodes[2].apply(Request::Acquire(ask), now, 1),
+        Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })
+    );
+    sites.ask(0, 1, adopt_with_fence(ticket, heir, Fence(77)));
+    sites.live(10);
+    assert_eq!(sites.settled(0, 1), Ok(Reply::Adopted));
+    sites.ask(0, 2, Request::Renew { key: KEY.into(), token: heir, ttl: ttl(), fences: 0 });
+    sites.live(10);
+    assert_eq!(sites.settled(0, 2), Ok(Reply::Renewed { block: None }));
+    assert_eq!(sites.held_by(2).unwrap().leases[0].fence, Some(Fence(77)));
     assert_eq!((sites.councils[0].concerns(), sites.councils[0].next_wake()), (0, None));
 }
 
