@@ -134,7 +134,7 @@ impl Group {
 
     /// Waits until `count` clients listen to each sentinel, on all channels about a failover.
     pub async fn heard_by(&self, count: usize) {
-        let listeners = |one: &Sentinel| one.command(&["CLIENT", "LIST"]).matches(" sub=8 ").count();
+        let listeners = |one: &Sentinel| one.command(&["CLIENT", "LIST"]).matches(" sub=9 ").count();
         until_in_time("listeners", || self.sentinels.iter().all(|one| listeners(one) == count)).await;
     }
 

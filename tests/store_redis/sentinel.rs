@@ -185,6 +185,18 @@ fn all_sentinels_are_listened_to_although_the_url_names_one() {
 }
 
 #[test]
+fn a_sentinel_that_comes_later_is_listened_to() {
+    run(async {
+        let mut group = Group::start();
+        let store = group.store();
+        assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
+        group.heard_by(1).await;
+        group.sentinels.push(Sentinel::start(&group.servers[0], 2, ""));
+        group.heard_by(1).await;
+    });
+}
+
+#[test]
 fn what_is_granted_during_a_planned_failover_is_at_the_next_master() {
     run(async {
         let group = Group::start();
@@ -246,6 +258,50 @@ fn what_was_released_during_a_planned_failover_is_free_at_the_next_master() {
         for (key, _) in &leases {
             while let Reply::Busy { .. } = ask(&b, acquire(key, Token::random(), 60_000)).await {
                 assert!(switched.elapsed() < Duration::from_secs(1), "{key} is not free");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_release_is_repeated_until_the_next_master_carries_it_out() {
+    run(async {
+        let group = Group::start();
+        let (a, b) = (group.store(), group.store());
+        let leases: Vec<_> = (0..60).map(|number| (format!("lock:{number}"), Token::random())).collect();
+        for (key, token) in &leases {
+            granted(&a, key, *token).await;
+        }
+        granted(&b, "lock:b", Token::random()).await;
+        group.heard_by(2).await;
+        assert_eq!(group.servers[0].command(&["WAIT", "2", "5000"]), "2");
+        // The next master refuses scripts on these locks for a while.
+        for replica in &group.servers[1..] {
+            assert_eq!(replica.command(&["ACL", "SETUSER", "default", "resetkeys", "~other:*"]), "OK");
+        }
+        group.fail_over();
+        let mut released = Vec::new();
+        for (key, token) in &leases {
+            match within(&a, 300, release(key, *token)).await {
+                Ok(reply) => assert_eq!(reply, Reply::Released),
+                // This one was sent to the new master.
+                Err(_) => break,
+            }
+            released.push(key);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(released.len() > 5, "{}", released.len());
+        group.promoted(group.servers[0].port()).await;
+        // More time than one attempt takes.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        for server in &group.servers {
+            assert_eq!(server.command(&["ACL", "SETUSER", "default", "allkeys"]), "OK");
+        }
+        let mended = Instant::now();
+        for key in released {
+            while let Reply::Busy { .. } = ask(&b, acquire(key, Token::random(), 60_000)).await {
+                assert!(mended.elapsed() < Duration::from_secs(3), "{key} is not free");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }

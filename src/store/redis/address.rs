@@ -111,6 +111,11 @@ impl RedisAddress {
         Self { endpoint: Endpoint::Tcp(host.to_owned(), port), ..self.clone() }
     }
 
+    /// Returns the same address without user and password.
+    pub(super) fn without_login(self) -> Self {
+        Self { username: None, password: None, ..self }
+    }
+
     /// Whether the password is in `text`, which then must not be shown.
     pub(super) fn is_secret_in(&self, text: &str) -> bool {
         self.password.as_ref().is_some_and(|secret| !secret.is_empty() && text.contains(secret))

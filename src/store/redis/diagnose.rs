@@ -1,12 +1,13 @@
 //! What there is to know about a server before it is trusted with locks.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, timeout_at};
 
-use super::address::RedisAddress;
+use super::address::{Endpoint, RedisAddress};
 use super::dial::dial;
 use super::link::{Cut, Link};
 use super::{connect, greeting, reply};
@@ -72,7 +73,7 @@ pub async fn facts(
     read_clock(&mut facts, link, deadline, timeout).await?;
     if let Some(ahead) = facts.clock_ahead {
         let until = deadline.min(Instant::now() + REPLICA_ANSWER);
-        let asked = places.iter().map(|(host, port)| replica_clock(address.at(host, *port), until));
+        let asked = places.iter().map(|(host, port)| replica_clock(at_replica(address, host, *port), until));
         let doubt = facts.clock_doubt;
         let of_master = |clock: ReplicaClock| ReplicaClock {
             ahead: clock.ahead.saturating_sub(ahead),
@@ -133,6 +134,21 @@ fn replicas_in(info: &str) -> Vec<(String, u16)> {
     let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let places = lines.filter(|(number, _)| is_number(number)).filter_map(|(_, said)| place(said));
     places.take(MOST_REPLICAS).collect()
+}
+
+/// Returns the address of the replica at `host` and `port`. The client connects to the replica by TLS
+/// if it connects to the `master` by TLS. Otherwise the password would go over a network in plain
+/// text. So if only this machine saw it so far, the replica does not get it.
+fn at_replica(master: &RedisAddress, host: &str, port: u16) -> RedisAddress {
+    let is_here =
+        |host: &str| host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    let is_private = match &master.endpoint {
+        Endpoint::Unix(_) => true,
+        Endpoint::Tcp(master, _) => is_here(master),
+        Endpoint::Master(_) => false,
+    };
+    let address = master.at(host, port);
+    if master.tls.is_none() && is_private && !is_here(host) { address.without_login() } else { address }
 }
 
 /// Asks the replica at `address` for the time, and returns how its clock differs from ours. Returns
@@ -212,7 +228,10 @@ fn time(reply: &Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt;
+
     use super::*;
+    use crate::store::Access;
 
     fn read(info: &str) -> ServerFacts {
         let mut facts = ServerFacts::default();
@@ -237,6 +256,44 @@ mod tests {
                     slave1:ip=::1,port=6381,state=wait_bgsave,offset=0,lag=1\r\nslave_priority:ip=1,port=2\r\n\
                     slave2:ip=10.0.0.2,port=none\r\nslaves:ip=10.0.0.3,port=1\r\n";
         assert_eq!(replicas_in(info), [("10.0.0.1".to_owned(), 6380), ("::1".to_owned(), 6381)]);
+    }
+
+    fn parsed(url: &str) -> RedisAddress {
+        RedisAddress::parse(url, &Access::default()).unwrap()
+    }
+
+    #[test]
+    fn a_replica_is_not_told_a_password_that_only_this_machine_knows() {
+        let knows = |url: &str, host| connect::login(&at_replica(&parsed(url), host, 6380)).is_some();
+        for url in
+            ["redis://:hunter2@127.0.0.1", "redis://:hunter2@localhost", "redis+unix:///r.sock?pass=hunter2"]
+        {
+            assert!(!knows(url, "10.0.0.7") && knows(url, "127.0.0.1"), "{url}");
+        }
+        assert!(knows("redis://:hunter2@10.0.0.1", "10.0.0.7"));
+        assert!(knows("rediss://:hunter2@127.0.0.1", "10.0.0.7"), "by TLS");
+    }
+
+    #[test]
+    fn a_password_is_not_sent_in_plain_to_the_replica_of_a_master_with_tls() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let master = parsed("rediss://locks:hunter2@127.0.0.1:1");
+            let until = Instant::now() + REPLICA_ANSWER;
+            let replica = async {
+                let mut heard = Vec::new();
+                while let Ok(Ok((mut stream, _))) = timeout_at(until, listener.accept()).await {
+                    let _ = timeout_at(until, stream.read_to_end(&mut heard)).await;
+                }
+                heard
+            };
+            let (clock, heard) =
+                futures_util::join!(replica_clock(at_replica(&master, "127.0.0.1", port), until), replica);
+            assert!(clock.is_none() && !heard.is_empty());
+            assert!(!String::from_utf8_lossy(&heard).contains("hunter2"), "{heard:?}");
+        });
     }
 
     #[test]

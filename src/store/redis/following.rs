@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep};
 
 use super::address::Endpoint;
 use super::link::Link;
+use super::releases::Released;
 use super::sentinel::watch::watch;
-use super::{Limit, RedisStore, State};
-use crate::lease::{Key, Token};
-use crate::store::{Answer, Listener, Notice, Reply, Request, StoreError, StoreErrorKind};
+use super::{Limit, RedisStore, State, order};
+use crate::store::{Answer, Listener, Notice, Reply, Request, StoreError, StoreErrorKind, all_failed};
 
 /// How long the store tries to reach a new master by itself. After that, the next request connects.
 /// A smaller value leaves the leases of an idle client unrenewed if the new master is slow to
@@ -25,14 +25,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// gives up a slow master too early. A larger one delays the next attempt, and with it the
 /// renewals.
 const ATTEMPT: Duration = Duration::from_secs(1);
+/// The longest pause before the store repeats releases again that the new master did not answer. The
+/// pause begins with [`PAUSE`] and doubles. A smaller value sends more attempts to a master that is
+/// not up. A larger one frees the locks later.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The most releases in one repeated batch. A smaller value takes more round trips. A larger one
 /// blocks the new master for longer at a time.
 const MOST_RELEASES: usize = 1_000;
-
-/// Returns true for a request that begins or prolongs a lease.
-fn grants(request: &Request) -> bool {
-    request.lease().is_some()
-}
 
 /// Returns true for an answer that gives its client a lease or prolongs one.
 fn is_grant(answer: &Answer) -> bool {
@@ -111,10 +110,13 @@ impl RedisStore {
     /// Repeats the last releases at a new master, which may not have received them from the old
     /// one. Then tells the engine, so that holders renew and waiters ask again.
     pub(super) fn move_on(&self) {
+        self.releases.borrow_mut().owe_all();
         let (me, listener) = (self.me.clone(), self.listener.get().cloned());
         self.spawn(async move {
-            if let Some(store) = me.upgrade() {
-                store.release_again().await;
+            if let Some(store) = me.upgrade()
+                && !store.release_again().await
+            {
+                store.repeat_releases();
             }
             if let Some(listener) = listener {
                 listener(Notice::Moved);
@@ -122,30 +124,60 @@ impl RedisStore {
         });
     }
 
-    /// Repeats the last releases. If that fails, those leases end with their ttls.
-    async fn release_again(&self) {
-        let releases = self.releases.borrow_mut().take();
-        for part in releases.chunks(MOST_RELEASES) {
-            let release = |(key, token): &(Key, Token)| Request::Release {
+    /// Repeats the last releases in the background until the master has answered all of them.
+    fn repeat_releases(&self) {
+        if self.repeats.replace(true) {
+            return;
+        }
+        let me = self.me.clone();
+        self.spawn(async move {
+            let mut pause = PAUSE;
+            loop {
+                let Some(store) = me.upgrade() else { return };
+                if store.release_again().await {
+                    return store.repeats.set(false);
+                }
+                drop(store);
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        });
+    }
+
+    /// Repeats the releases that the master has not answered yet. Returns false if the master did
+    /// not answer some of them.
+    async fn release_again(&self) -> bool {
+        loop {
+            let part = self.releases.borrow_mut().take(MOST_RELEASES, Instant::now());
+            if part.is_empty() {
+                return true;
+            }
+            let release = |Released { key, token, .. }: &Released| Request::Release {
                 key: key.clone(),
                 token: *token,
                 used: None,
             };
             let batch: Vec<_> = part.iter().map(release).collect();
             let limit = Limit { deadline: Instant::now() + ATTEMPT, timeout: ATTEMPT };
-            self.run(&batch, limit, false).await;
+            let answers = self.run(&batch, limit, false).await.answers.into_iter().flatten();
+            let failed = part.into_iter().zip(answers).filter(|(_, answer)| answer.is_err());
+            let failed: Vec<Released> = failed.map(|(released, _)| released).collect();
+            if !failed.is_empty() {
+                self.releases.borrow_mut().put_back(failed);
+                return false;
+            }
         }
     }
 
     /// Sends a batch to the server. While a failover is under way, requests that begin or prolong a
-    /// lease wait for its end. All other requests are sent at once.
+    /// lease wait for its end, and so do later requests on the same locks. All other requests are
+    /// sent at once.
     pub(super) async fn run_when_settled(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
         if !self.has_sentinels() {
             return self.run(batch, limit, false).await.answers.into_iter().flatten().collect();
         }
-        let waits = |request: &Request| self.lookout.is_unsettled() && grants(request);
-        let (later, now): (Vec<usize>, Vec<usize>) =
-            (0..batch.len()).partition(|&index| waits(&batch[index]));
+        let (now, later) =
+            if self.lookout.is_unsettled() { order::split(batch) } else { (Vec::new(), Vec::new()) };
         if later.is_empty() {
             return self.run_and_check(batch, limit).await;
         }
@@ -153,19 +185,18 @@ impl RedisStore {
         let (first, second) = (part(&now), part(&later));
         let at_once =
             async { if first.is_empty() { Vec::new() } else { self.run_and_check(&first, limit).await } };
-        let when_settled = async {
-            // Replicas may still be connecting to the new master. With little time left, they would
-            // not acknowledge the lease in time. If the request fails now, the engine repeats it
-            // with its whole time-out.
-            let enough =
-                |limit: Limit| limit.deadline.saturating_duration_since(Instant::now()) >= limit.timeout / 3;
-            if self.lookout.settled(limit.deadline).await && enough(limit) {
-                return self.run_and_check(&second, limit).await;
-            }
+        // The second part may be about the same locks, so it has to come after the first one.
+        let (first, is_settled) = futures_util::join!(at_once, self.lookout.settled(limit.deadline));
+        // Replicas may still be connecting to the new master. With little time left, they would not
+        // acknowledge the lease in time. If the request fails now, the engine repeats it with its
+        // whole time-out.
+        let left = limit.deadline.saturating_duration_since(Instant::now());
+        let second = if is_settled && left >= limit.timeout / 3 {
+            self.run_and_check(&second, limit).await
+        } else {
             let error = StoreError { maybe_done: false, ..self.unsettled() };
-            second.iter().map(|_| Err(error.clone())).collect()
+            all_failed(second.len(), &error)
         };
-        let (first, second) = futures_util::join!(at_once, when_settled);
         let mut answers: Vec<(usize, Answer)> =
             now.into_iter().zip(first).chain(later.into_iter().zip(second)).collect();
         answers.sort_by_key(|(place, _)| *place);
@@ -186,7 +217,7 @@ impl RedisStore {
             match (request, &*answer) {
                 // Remember also a release that only gave up a place in the queue: the new master
                 // may still have the waiter there.
-                (Request::Release { key, token, .. }, Ok(_)) => {
+                (Request::Release { key, token, .. } | Request::GiveBack { key, token, .. }, Ok(_)) => {
                     self.releases.borrow_mut().add(key.clone(), *token, now, unsettled);
                     released_too_late |= switched;
                 }
@@ -195,12 +226,8 @@ impl RedisStore {
             }
         }
         if released_too_late {
-            let me = self.me.clone();
-            self.spawn(async move {
-                if let Some(store) = me.upgrade() {
-                    store.release_again().await;
-                }
-            });
+            self.releases.borrow_mut().owe_all();
+            self.repeat_releases();
         }
         answers
     }
@@ -234,6 +261,7 @@ impl RedisStore {
     /// Ends all tasks in the background.
     pub(super) fn stop_following(&self) {
         *self.tasks.borrow_mut() = JoinSet::new();
+        self.repeats.set(false);
         self.listens.set(false);
     }
 }

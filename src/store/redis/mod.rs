@@ -22,7 +22,7 @@
 //! - [`fault`]: the server's errors in the contract's words;
 //! - [`sentinel`]: which server is the master;
 //! - [`following`]: which requests wait for the end of a failover, and which ones are repeated;
-//! - [`releases`]: the last releases, for the next master;
+//! - [`order`]: the order in which they go out, and [`releases`], the last releases, for the next master;
 //! - [`cluster`]: many such servers as one store.
 
 mod address;
@@ -38,6 +38,7 @@ mod greeting;
 mod link;
 mod listing;
 mod notices;
+mod order;
 mod outcomes;
 mod plan;
 mod releases;
@@ -88,6 +89,8 @@ pub struct RedisStore {
     listens: Cell<bool>,
     /// The last releases, if sentinels name the master.
     releases: RefCell<Releases>,
+    /// True while a task repeats releases at the new master.
+    repeats: Cell<bool>,
     /// The tasks in the background. They end when the store closes.
     tasks: RefCell<JoinSet<()>>,
     /// This store, for its tasks.
@@ -124,6 +127,7 @@ impl RedisStore {
             lookout: Rc::default(),
             listens: Cell::new(false),
             releases: RefCell::default(),
+            repeats: Cell::new(false),
             tasks: RefCell::default(),
             me: me.clone(),
         })

@@ -2,8 +2,8 @@
 //!
 //! A replica that becomes the master may not have received the last releases. It would keep those
 //! leases, and their locks, until the ttls end. So the store repeats these releases at the new
-//! master. A release names its token. If the new master has carried it out before, it changes
-//! nothing.
+//! master until that one has answered. A release names its token. If the new master has carried it
+//! out before, it changes nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,15 +16,40 @@ use crate::lease::{Key, Token};
 /// that is further behind keeps more released leases until their ttls end. If it is larger, the
 /// releases take more memory and longer to repeat.
 const WINDOW: Duration = Duration::from_secs(2);
-/// The most releases to remember. The oldest ones are dropped first. 20 000 with short keys take
-/// about 2 MB. If this is smaller, a failover under load leaves more leases to their ttls. If it is
-/// larger, the releases take more memory.
-const MOST: usize = 20_000;
+/// How long the store tries to repeat a release at the new master. If this is smaller, a lease with
+/// a longer ttl stays taken when the new master can't be reached for long. If it is larger, a store
+/// without a master tries to connect for longer.
+const LIFE: Duration = Duration::from_secs(600);
+/// The most bytes for remembered releases. The oldest ones are dropped first. This is enough for
+/// 20 000 releases with keys of up to 36 bytes. If this is smaller, a failover under load leaves
+/// more leases to their ttls. If it is larger, the releases take more memory.
+const MOST_BYTES: usize = 2_000_000;
+/// What a release takes in addition to its key, in bytes.
+const ENTRY: usize = 64;
+
+/// A release that was carried out at a master, or asked for there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Released {
+    pub key: Key,
+    pub token: Token,
+    at: Instant,
+}
+
+impl Released {
+    fn size(&self) -> usize {
+        ENTRY + self.key.len()
+    }
+}
 
 /// Keeps the last releases. See the module.
 #[derive(Debug, Default)]
 pub struct Releases {
-    recent: VecDeque<(Instant, Key, Token)>,
+    /// The releases that the current master has carried out.
+    recent: VecDeque<Released>,
+    /// The releases that the new master has not answered yet.
+    owed: VecDeque<Released>,
+    /// The bytes that all of them take.
+    bytes: usize,
 }
 
 impl Releases {
@@ -33,16 +58,43 @@ impl Releases {
     /// needed when its successor is known, however long that takes. If `keep` is true, as during a
     /// failover, forgets none because of its age.
     pub fn add(&mut self, key: Key, token: Token, now: Instant, keep: bool) {
-        let is_old = |(at, ..): &(Instant, Key, Token)| !keep && now.duration_since(*at) > WINDOW;
-        while self.recent.len() >= MOST || self.recent.front().is_some_and(is_old) {
-            self.recent.pop_front();
+        while !keep && self.recent.front().is_some_and(|oldest| now.duration_since(oldest.at) > WINDOW) {
+            let oldest = self.recent.pop_front();
+            self.bytes -= oldest.map_or(0, |oldest| oldest.size());
         }
-        self.recent.push_back((now, key, token));
+        let released = Released { key, token, at: now };
+        self.bytes += released.size();
+        self.recent.push_back(released);
+        while self.bytes > MOST_BYTES {
+            let Some(oldest) = self.owed.pop_front().or_else(|| self.recent.pop_front()) else { return };
+            self.bytes -= oldest.size();
+        }
     }
 
-    /// Takes all remembered releases, the oldest first.
-    pub fn take(&mut self) -> Vec<(Key, Token)> {
-        std::mem::take(&mut self.recent).into_iter().map(|(_, key, token)| (key, token)).collect()
+    /// Notes that the master has changed: all remembered releases have to be repeated.
+    pub fn owe_all(&mut self) {
+        self.owed.append(&mut self.recent);
+    }
+
+    /// Takes up to `most` releases that have to be repeated, the oldest first. Forgets those that
+    /// were made too long before `now`.
+    pub fn take(&mut self, most: usize, now: Instant) -> Vec<Released> {
+        let is_too_old = |released: &Released| now.duration_since(released.at) > LIFE;
+        while self.owed.front().is_some_and(is_too_old) {
+            let oldest = self.owed.pop_front();
+            self.bytes -= oldest.map_or(0, |oldest| oldest.size());
+        }
+        let taken: Vec<Released> = self.owed.drain(..most.min(self.owed.len())).collect();
+        self.bytes -= taken.iter().map(Released::size).sum::<usize>();
+        taken
+    }
+
+    /// Takes back releases that the new master did not answer.
+    pub fn put_back(&mut self, failed: Vec<Released>) {
+        self.bytes += failed.iter().map(Released::size).sum::<usize>();
+        for released in failed.into_iter().rev() {
+            self.owed.push_front(released);
+        }
     }
 }
 
@@ -50,8 +102,9 @@ impl Releases {
 mod tests {
     use super::*;
 
-    fn keys(releases: &mut Releases) -> Vec<String> {
-        releases.take().into_iter().map(|(key, _)| key.to_string()).collect()
+    fn keys(releases: &mut Releases, now: Instant) -> Vec<String> {
+        releases.owe_all();
+        releases.take(usize::MAX, now).into_iter().map(|released| released.key.to_string()).collect()
     }
 
     fn add(releases: &mut Releases, key: &str, at: Instant, keep: bool) {
@@ -63,9 +116,11 @@ mod tests {
         let (mut releases, start) = (Releases::default(), Instant::now());
         add(&mut releases, "a", start, false);
         add(&mut releases, "b", start + WINDOW, false);
-        add(&mut releases, "c", start + WINDOW + Duration::from_millis(1), false);
-        assert_eq!(keys(&mut releases), ["b", "c"]);
-        assert!(keys(&mut releases).is_empty());
+        let last = start + WINDOW + Duration::from_millis(1);
+        add(&mut releases, "c", last, false);
+        assert_eq!(keys(&mut releases, last), ["b", "c"]);
+        assert!(keys(&mut releases, last).is_empty());
+        assert_eq!(releases.bytes, 0);
     }
 
     #[test]
@@ -73,16 +128,44 @@ mod tests {
         let (mut releases, start) = (Releases::default(), Instant::now());
         add(&mut releases, "a", start, false);
         add(&mut releases, "b", start + 2 * WINDOW, true);
-        assert_eq!(keys(&mut releases), ["a", "b"]);
+        assert_eq!(keys(&mut releases, start + 2 * WINDOW), ["a", "b"]);
     }
 
     #[test]
-    fn there_are_never_too_many() {
+    fn a_release_is_owed_until_the_new_master_has_answered() {
         let (mut releases, start) = (Releases::default(), Instant::now());
-        for i in 0..=MOST {
-            add(&mut releases, &i.to_string(), start, true);
+        for key in ["a", "b", "c"] {
+            add(&mut releases, key, start, false);
         }
-        let kept = keys(&mut releases);
-        assert_eq!((kept.len(), &*kept[0]), (MOST, "1"));
+        releases.owe_all();
+        let first = releases.take(2, start);
+        releases.put_back(first);
+        add(&mut releases, "d", start + 2 * WINDOW, false);
+        assert_eq!(
+            keys(&mut releases, start + LIFE),
+            ["a", "b", "c", "d"],
+            "owed ones do not get old so soon"
+        );
+        let (mut releases, later) = (Releases::default(), start + LIFE + Duration::from_millis(1));
+        add(&mut releases, "a", start, false);
+        assert!(keys(&mut releases, later).is_empty());
+        assert_eq!(releases.bytes, 0);
+    }
+
+    #[test]
+    fn they_never_take_too_much_memory() {
+        for length in [1, 500] {
+            let (mut releases, start) = (Releases::default(), Instant::now());
+            for i in 0..40_000 {
+                add(&mut releases, &format!("{i:0length$}"), start, true);
+                assert!(releases.bytes <= MOST_BYTES);
+                if i == 1_000 {
+                    releases.owe_all();
+                }
+            }
+            let kept = keys(&mut releases, start);
+            assert!(kept.iter().map(|key| ENTRY + key.len()).sum::<usize>() > MOST_BYTES - 600);
+            assert_eq!(kept.last().map(|key| key.trim_start_matches('0')), Some("39999"), "the newest stay");
+        }
     }
 }

@@ -42,14 +42,23 @@ pub const CHANNELS: [&str; 7] = [
 ];
 /// The channel on which every sentinel names the new master.
 pub const SWITCH: &str = "+switch-master";
+/// The channel on which a sentinel tells of another sentinel that it has found.
+pub const FOUND: &str = "+sentinel";
 
-/// A message of a sentinel about a failover of our master.
+/// A message of a sentinel about our master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The sentinel leads a failover and has not promoted a replica yet.
     UnderWay,
     /// The sentinel has given up the failover.
     Aborted,
+    /// The sentinel has found another sentinel of our master.
+    Found {
+        /// The other sentinel's id.
+        id: String,
+        /// The other sentinel's host and port.
+        at: (String, u16),
+    },
     /// Another server is the master now.
     Switched {
         /// The host and port of the old master.
@@ -68,6 +77,10 @@ impl Event {
             let [of, old_host, old_port, new_host, new_port] = words[..] else { return None };
             let (old, new) = (place(old_host, old_port)?, place(new_host, new_port)?);
             return (of == name).then_some(Self::Switched { old, new });
+        }
+        if channel == FOUND {
+            let ["sentinel", id, host, port, "@", of, ..] = words[..] else { return None };
+            return (of == name).then_some(Self::Found { id: id.to_owned(), at: place(host, port)? });
         }
         // `master NAME HOST PORT`, or `slave NAME HOST PORT @ MASTER-NAME MASTER-HOST MASTER-PORT`.
         let (host, port, of, old) = match words[..] {

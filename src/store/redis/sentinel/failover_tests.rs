@@ -22,6 +22,16 @@ fn events_are_read_as_sentinels_write_them() {
 }
 
 #[test]
+fn a_sentinel_that_was_found_is_told_of_with_its_place() {
+    let read = |said| Event::read(FOUND, said, "mymaster");
+    let found = Event::Found { id: "0a1b".into(), at: tcp(26380) };
+    assert_eq!(read("sentinel 0a1b 10.0.0.1 26380 @ mymaster 10.0.0.1 7000"), Some(found));
+    assert_eq!(read("sentinel 0a1b 10.0.0.1 26380 @ other 10.0.0.1 7000"), None);
+    assert_eq!(read("sentinel 0a1b 10.0.0.1 none @ mymaster 10.0.0.1 7000"), None);
+    assert_eq!(read("sentinel 0a1b"), None);
+}
+
+#[test]
 fn what_is_of_another_master_or_unreadable_is_no_event() {
     for (channel, said) in [
         ("+elected-leader", "master other 10.0.0.1 7000"),

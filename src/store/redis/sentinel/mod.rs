@@ -7,12 +7,14 @@
 //!
 //! - [`address`]: the URL;
 //! - [`watch`]: listening to the sentinels, to hear of a failover at once;
+//! - [`roster`]: which sentinels to listen to;
 //! - [`failover`]: whether a failover is under way;
 //! - [`lookout`]: where the master is.
 
 pub mod address;
 mod failover;
 pub mod lookout;
+mod roster;
 pub mod watch;
 
 use std::time::Duration;

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::abortable;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -26,8 +27,9 @@ use super::super::address::RedisAddress;
 use super::super::connect;
 use super::super::dial::dial;
 use super::address::Sentinels;
-use super::failover::{CHANNELS, Event, SWITCH};
+use super::failover::{CHANNELS, Event, FOUND, SWITCH};
 use super::lookout::Lookout;
+use super::roster::{Admitted, Roster};
 use super::{ANSWER, say};
 
 /// The pause between two questions to a sentinel, and the first pause before the client connects to
@@ -39,10 +41,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// sentinels that are gone cost more attempts. If it is larger, the client is more likely to miss
 /// the beginning of a failover that is led by a sentinel which has just come back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The most sentinels to listen to. Sentinels remember others that are gone until `SENTINEL RESET`.
-/// If this is smaller, the client may miss a sentinel that leads a failover. If it is larger, the
-/// addresses of sentinels that are gone cost more connection attempts.
-const MOST_SENTINELS: usize = 16;
 /// How many times in a row a sentinel has to name another master than ours before the client takes
 /// its word. If this is smaller, a sentinel that is late sends the client back to the old master.
 /// If it is larger, the client takes longer to follow a switch whose event it missed.
@@ -52,22 +50,31 @@ const LOOKS: u32 = 4;
 /// `switched` whenever another server has become the master. Never ends.
 pub async fn watch(sentinels: &Sentinels, lookout: Rc<Lookout>, switched: impl Fn()) {
     let (found, mut others) = unbounded_channel();
-    let name = &*sentinels.master;
-    let shared = Shared { name, lookout: &lookout, switched, found, heard: RefCell::default() };
-    let mut known = sentinels.nodes.clone();
-    let first = known.iter().cloned().enumerate();
-    let mut following: FuturesUnordered<_> =
-        first.map(|(number, node)| Sentinel::new(number, &shared).follow(node)).collect();
+    let (name, roster) = (&*sentinels.master, RefCell::<Roster>::default());
+    let shared =
+        Shared { name, lookout: &lookout, switched, found, roster: &roster, heard: RefCell::default() };
+    // None of these futures ends unless it is aborted.
+    let (mut following, mut handles) = (FuturesUnordered::new(), HashMap::new());
+    let follow = |number: usize, node: RedisAddress| abortable(Sentinel::new(number, &shared).follow(node));
+    for node in &sentinels.nodes {
+        let number = roster.borrow_mut().name(node.clone());
+        let (task, handle) = follow(number, node.clone());
+        following.push(task);
+        handles.insert(number, handle);
+    }
     loop {
         tokio::select! {
             Some(node) = others.recv() => {
-                if !known.contains(&node) && known.len() < MOST_SENTINELS {
-                    following.push(Sentinel::new(known.len(), &shared).follow(node.clone()));
-                    known.push(node);
+                let admitted = roster.borrow_mut().admit(&node);
+                let Some(Admitted { number, dropped }) = admitted else { continue };
+                let (task, handle) = follow(number, node);
+                following.push(task);
+                handles.insert(number, handle);
+                if let Some(handle) = dropped.and_then(|dropped| handles.remove(&dropped)) {
+                    handle.abort();
                 }
             }
-            // None of these futures ends.
-            Some(()) = following.next() => {}
+            Some(_) = following.next() => {}
         }
     }
 }
@@ -80,6 +87,7 @@ struct Shared<'a, F: Fn()> {
     switched: F,
     /// Takes the addresses of further sentinels.
     found: UnboundedSender<RedisAddress>,
+    roster: &'a RefCell<Roster>,
     /// The number of each sentinel that the client listens to, by the sentinel's id. The id shows
     /// that a host name and an IP address are the same sentinel.
     heard: RefCell<HashMap<String, usize>>,
@@ -96,12 +104,14 @@ struct Sentinel<'a, F: Fn()> {
     heard_elected: bool,
     /// How many times in a row the sentinel has named another master than ours.
     looks: u32,
+    /// True if the last attempt to listen to the sentinel has succeeded.
+    is_heard: bool,
 }
 
 impl<'a, F: Fn()> Sentinel<'a, F> {
     fn new(number: usize, shared: &'a Shared<'a, F>) -> Self {
         let Shared { lookout, name, .. } = shared;
-        Self { number, shared, lookout, name, heard_elected: false, looks: 0 }
+        Self { number, shared, lookout, name, heard_elected: false, looks: 0, is_heard: false }
     }
 
     /// Listens to the sentinel at `node`, and connects again whenever it is lost. Never ends.
@@ -109,8 +119,12 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         let mut pause = PAUSE;
         loop {
             let began = Instant::now();
+            self.is_heard = false;
             self.listen_at(&node).await;
             self.shared.heard.borrow_mut().retain(|_, number| *number != self.number);
+            if !self.is_heard {
+                self.shared.roster.borrow_mut().failed(self.number);
+            }
             // The failover that it told of last still counts until its time is over.
             (self.heard_elected, self.looks) = (false, 0);
             pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
@@ -153,7 +167,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             }
         }
         connection.subscribe(SWITCH).await.ok()?;
-        for channel in CHANNELS {
+        for channel in CHANNELS.into_iter().chain([FOUND]) {
             // A user without the right to this channel still hears of the switch.
             let denied = connection.subscribe(channel).await;
             if denied.is_err_and(|error| error.is_io_error()) {
@@ -161,6 +175,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             }
         }
         self.find_others(node, &mut connection).await?;
+        self.is_heard = true;
+        self.shared.roster.borrow_mut().heard(self.number);
         // Ask at once for what happened before the subscription.
         let mut question = Some(Instant::now());
         loop {
@@ -172,7 +188,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                 }
             };
             tokio::select! {
-                push = pushes.recv() => self.take(push?),
+                push = pushes.recv() => self.take(node, push?),
                 () = ask_at => {
                     self.ask(&mut connection).await?;
                     question = None;
@@ -191,15 +207,21 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         for other in others.unwrap_or_default() {
             let told = |field: &str| other.get(field).map(String::as_str);
             let (Some(host), Some(Ok(port))) = (told("ip"), told("port").map(str::parse)) else { continue };
-            if told("runid").is_none_or(|id| !self.shared.heard.borrow().contains_key(id)) {
-                let _ = self.shared.found.send(node.at(host, port));
-            }
+            self.found(node, told("runid"), host, port);
         }
         Some(())
     }
 
+    /// Lets the client listen to the sentinel at that host and port, too, unless it is heard already
+    /// by its `id`. The sentinel at `node` has told of it.
+    fn found(&self, node: &RedisAddress, id: Option<&str>, host: &str, port: u16) {
+        if id.is_none_or(|id| !self.shared.heard.borrow().contains_key(id)) {
+            let _ = self.shared.found.send(node.at(host, port));
+        }
+    }
+
     /// Takes in a message that the sentinel published.
-    fn take(&mut self, push: PushInfo) {
+    fn take(&mut self, node: &RedisAddress, push: PushInfo) {
         let PushInfo { kind: PushKind::Message, data } = push else { return };
         let mut words = data.into_iter().map_while(|word| String::from_redis_value(word).ok());
         let (Some(channel), Some(said)) = (words.next(), words.next()) else { return };
@@ -209,6 +231,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                 self.lookout.note(|failover, now| failover.begun(self.number, now));
             }
             Some(Event::Aborted) => self.over(),
+            Some(Event::Found { id, at: (host, port) }) => self.found(node, Some(&id), &host, port),
             Some(Event::Switched { new: (host, port), .. }) if self.lookout.is_master(&host, port) => {
                 self.over();
             }
