@@ -229,7 +229,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * Ends every lease of a lock, whoever holds it, and hands it to whoever is next. For people, when a holder hangs: **it breaks
    * what a lock promises.** The holder is not asked; it finds out at its next renewal, up to a third of its ttl later, as a
    * {@link LockLostError} of reason `missing` or `taken`, and may go on with its work until then, beside the next one. Only
-   * storage that checks fences refuses it at once. Not repeated by itself: after an error it may have been done.
+   * storage that checks fences refuses it at once. Not repeated by itself: after an error it may have been done. Over a quorum, the
+   * lease ends if most servers have answered; they do not take it back for 2 minutes.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
    * @returns whether anybody held it
