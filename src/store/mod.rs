@@ -59,6 +59,7 @@ pub mod breaker;
 pub mod diagnosis;
 pub mod error;
 pub mod guarded;
+mod info;
 pub mod listing;
 pub mod memory;
 pub mod quorum;
@@ -77,6 +78,7 @@ use futures_util::future::LocalBoxFuture;
 
 pub use access::Access;
 pub use error::{Said, StoreError, StoreErrorKind, Vote};
+pub use info::{LeaseInfo, LockInfo, Servers, WaiterInfo};
 pub use tls::{Tls, TlsTexts};
 
 use self::breaker::Health;
@@ -367,54 +369,6 @@ pub enum Absence {
     Missing,
     /// Another token holds the key.
     Taken,
-}
-
-/// What a store tells of a held lock.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LockInfo {
-    /// Whether all leases are shared ones.
-    pub shared: bool,
-    /// The leases, in the order of their fences; at least one.
-    pub leases: Vec<LeaseInfo>,
-    /// Those who wait at the store, in their order. Of a process that hands a lock on among its own, one.
-    pub waiters: Vec<WaiterInfo>,
-}
-
-/// What a store tells of one lease.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeaseInfo {
-    /// The [mark](Token::mark) of the lease's token; `None` if another library holds the key. A
-    /// quorum recognizes the lease at each of its nodes by this mark.
-    pub mark: Option<u32>,
-    /// The holder's name; `None` if another library holds the key.
-    pub holder: Option<Arc<str>>,
-    /// The lease's fence; `None` if another library holds the key, or if whoever was handed the lease has not taken
-    /// it up yet, and shares it or could not be told.
-    pub fence: Option<Fence>,
-    /// When the lease ends unless it is renewed; `None` if it never does.
-    pub remaining: Option<Duration>,
-    /// How many servers of a quorum have the lease; `None` if the store is no quorum.
-    pub servers: Option<Servers>,
-}
-
-/// Counts the servers of a quorum that have a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Servers {
-    /// How many servers have the lease, of those that answered in time.
-    pub held: u32,
-    /// How many servers the quorum has.
-    pub total: u32,
-}
-
-/// What a store tells of one waiter.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WaiterInfo {
-    /// Its name.
-    pub holder: Arc<str>,
-    /// Whether it waits for a shared lease.
-    pub shared: bool,
-    /// For how long it has been waiting.
-    pub age: Duration,
 }
 
 /// What a store answers to one request.

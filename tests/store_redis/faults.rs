@@ -116,7 +116,7 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
         let Reply::Listed(listing) = listed else { panic!("{listed:?}") };
         assert_eq!((listing.locks.len(), listing.complete), (1, true));
         assert_eq!(
-            ask(&app, Request::Break { key: "lock:a".into(), bars_repairs: false }).await,
+            ask(&app, Request::Break { key: "lock:a".into(), bars_repairs: true }).await,
             Reply::Released
         );
 
@@ -262,7 +262,10 @@ fn a_full_server_takes_no_new_lease_but_gives_up_the_old_ones() {
         let store = server.store();
         let token = Token::random();
         granted(&store, "lock:a", token).await;
+        granted(&store, "lock:b", token).await;
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        let break_it = Request::Break { key: "lock:b".into(), bars_repairs: true };
+        assert_eq!(ask(&store, break_it).await, Reply::Released);
         let error = refused(&store, acquire("lock:b", token, 1_000)).await;
         assert_refused(&error, StoreErrorKind::Full, "maxmemory");
         let answers = all(&store, vec![renew("lock:a", token, 1_000), release("lock:a", token)]).await;

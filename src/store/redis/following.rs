@@ -170,7 +170,7 @@ impl RedisStore {
     }
 
     /// Sends a batch to the server. While a failover is under way, requests that begin or prolong a
-    /// lease wait for its end, and so do later requests on the same locks. All other requests are
+    /// lease wait for its end, and so do later requests for the same tokens. All other requests are
     /// sent at once.
     pub(super) async fn run_when_settled(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
         if !self.has_sentinels() {
@@ -185,7 +185,7 @@ impl RedisStore {
         let (first, second) = (part(&now), part(&later));
         let at_once =
             async { if first.is_empty() { Vec::new() } else { self.run_and_check(&first, limit).await } };
-        // The second part may be about the same locks, so it has to come after the first one.
+        // The second part may be about the same tokens, so it has to come after the first one.
         let (first, is_settled) = futures_util::join!(at_once, self.lookout.settled(limit.deadline));
         // Replicas may still be connecting to the new master. With little time left, they would not
         // acknowledge the lease in time. If the request fails now, the engine repeats it with its

@@ -1,40 +1,96 @@
 //! Decides which requests of a batch wait for the end of a failover. Pure.
+//!
+//! A request that begins or prolongs a lease waits. A later request for the same token on the same
+//! lock waits, too, so that it does not come first: an acquire, and then the release that cleans up
+//! behind it. The release of another token does not wait, although it comes later in the batch: the
+//! lock would stay taken for the whole failover.
 
 use rustc_hash::FxHashSet;
 
-use crate::lease::Key;
-use crate::store::Request;
+use crate::lease::{Key, Token};
+use crate::store::{Ask, Request};
 
 /// Returns the places of the requests that are sent at once, and of those that wait for the end of
-/// a failover. A request that begins or prolongs a lease waits. So does each later request on the
-/// same lock: requests on one lock take effect in the order of the batch.
+/// a failover.
 pub fn split(batch: &[Request]) -> (Vec<usize>, Vec<usize>) {
-    let mut waiting: FxHashSet<&Key> = FxHashSet::default();
+    let mut waiting: FxHashSet<(&Key, Token)> = FxHashSet::default();
     (0..batch.len()).partition(|&place| {
-        let (request, key) = (&batch[place], batch[place].key());
-        let waits = request.lease().is_some() || key.is_some_and(|key| waiting.contains(key));
+        let request = &batch[place];
+        let known = request.key().zip(token_of(request));
+        let waits = request.lease().is_some()
+            || known.is_some_and(|known| waiting.contains(&known))
+            || matches!(request, Request::Break { key, .. } if waiting.iter().any(|(other, _)| *other == key));
         if waits {
-            waiting.extend(key);
+            waiting.extend(known);
+            waiting.extend(request.key().zip(request.lease().map(|(token, _)| token)));
         }
         !waits
     })
 }
 
+/// Returns the token whose lease the request is about.
+fn token_of(request: &Request) -> Option<Token> {
+    match request {
+        Request::Acquire(Ask { token, .. })
+        | Request::Renew { token, .. }
+        | Request::Release { token, .. }
+        | Request::Adopt { token, .. }
+        | Request::Move { token, .. }
+        | Request::GiveBack { token, .. }
+        | Request::Detach { token, .. }
+        | Request::Accept { token, .. } => Some(*token),
+        Request::Break { .. }
+        | Request::Inspect { .. }
+        | Request::List(_)
+        | Request::Ping
+        | Request::Diagnose { .. } => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{Fence, Token, Ttl};
-    use crate::store::Ask;
+    use crate::lease::{Fence, Ttl};
 
     #[test]
-    fn what_follows_a_waiting_request_on_its_lock_waits_too() {
+    fn what_follows_a_waiting_request_for_its_token_waits_too() {
         let [one, other] = [Key::from("one"), Key::from("other")];
-        let token = Token::random();
+        let [token, holder] = [Token::random(), Token::random()];
         let acquire = |key: &Key| Request::Acquire(Ask::new(key.clone(), token, Ttl::MIN, "h".into()));
-        let release = |key: &Key| Request::Release { key: key.clone(), token, used: None };
+        let release = |key: &Key, token| Request::Release { key: key.clone(), token, used: None };
         let accept = Request::Accept { key: one.clone(), token, fence: Fence(1), count: 1 };
-        let batch = [release(&one), acquire(&one), release(&other), accept, release(&one), Request::Ping];
-        assert_eq!(split(&batch), (vec![0, 2, 5], vec![1, 3, 4]));
+        let break_it = |key: &Key| Request::Break { key: key.clone(), bars_repairs: false };
+        let batch = [
+            release(&one, token),
+            acquire(&one),
+            release(&other, token),
+            accept,
+            release(&one, token),
+            release(&one, holder),
+            Request::Ping,
+            break_it(&one),
+            break_it(&other),
+        ];
+        assert_eq!(split(&batch), (vec![0, 2, 5, 6, 8], vec![1, 3, 4, 7]));
         assert_eq!(split(&batch[..1]), (vec![0], vec![]));
+    }
+
+    #[test]
+    fn an_heir_is_not_released_before_it_adopts() {
+        let [ticket, heir] = [Token::random(), Token::random()];
+        let (key, holder) = (Key::from("k"), "h".into());
+        let (mode, fence, outlives_process) = (crate::lease::Mode::Exclusive, Fence(1), false);
+        let adopt = Request::Adopt {
+            key: key.clone(),
+            token: ticket,
+            heir,
+            ttl: Ttl::MIN,
+            holder,
+            outlives_process,
+            mode,
+            fence,
+        };
+        let batch = [adopt, Request::GiveBack { key, token: heir, ticket }];
+        assert_eq!(split(&batch), (vec![], vec![0, 1]));
     }
 }
