@@ -7,6 +7,7 @@ import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { sleep, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
+import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
 
 const TTL = 1_500
@@ -128,6 +129,33 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
       return told.length === 1 && told[0][0] === servers[0].url() && told[0][1] === 'warning'
     })
     assert.equal(await lease.release(), true)
+  })
+
+  test('a lease that is released by force does not come back, although its holder renews it all the time', async (t) => {
+    const { servers, connect } = await startQuorum(t)
+    const relays = await Promise.all(servers.map(({ port }) => startRelay(t, port)))
+    const locks = connect({ ttl: 20_000 })
+    const others = connect({ store: relays.map(({ port }) => `redis://127.0.0.1:${port}`) })
+    const lease = await locks.acquire(KEY)
+    assert.deepEqual((await others.inspect(KEY)).servers, { held: 5, total: 5 })
+    let lost
+    lease.signal.addEventListener('abort', () => {
+      lost = lease.signal.reason
+    })
+    const renewing = (async () => {
+      while (lease.isHeld) await lease.renew()
+    })()
+    renewing.catch(() => {})
+    // Three servers hear of it one after the other, and two do not.
+    for (const [i, relay] of relays.entries()) {
+      if (i < 3) relay.slow(i * 150, { directions: ['toServer'] })
+      else relay.bar()
+    }
+    assert.equal(await others.forceRelease(KEY), true)
+    await until('the lease to be lost', () => lost, 5_000)
+    assert.match(lost.reason, /^(missing|taken)$/)
+    for (const relay of relays) await relay.heal()
+    await (await others.acquire(KEY, { wait: 30_000 })).release()
   })
 
   test('servers with a waiter get the lease back, too, and the waiter is served after the release', async (t) => {
