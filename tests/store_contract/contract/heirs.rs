@@ -41,7 +41,8 @@ pub async fn an_adopted_lease_is_the_heirs_alone(place: &dyn Fixture) {
     let fence = granted(&one, &key, old, 5_000).await;
     let waiter = Waiter::exclusive(&one, &key, "waiter");
     waiter.queued().await;
-    assert_eq!(ask(&other, adopt(&key, old, heir, LONG)).await, Reply::Adopted);
+    let adopted_for = |ttl| adopt_with_fence(&key, old, heir, ttl, fence);
+    assert_eq!(ask(&other, adopted_for(LONG)).await, Reply::Adopted);
     let taken = Reply::NotHeld(Absence::Taken);
     assert_eq!(ask(&one, renew(&key, old, LONG)).await, taken);
     assert_eq!(ask(&one, release(&key, old)).await, taken);
@@ -51,7 +52,7 @@ pub async fn an_adopted_lease_is_the_heirs_alone(place: &dyn Fixture) {
     let left = now.remaining.expect("a lease of ours always ends");
     assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
     // It never makes it shorter.
-    assert_eq!(ask(&other, adopt(&key, old, heir, 10)).await, Reply::Adopted);
+    assert_eq!(ask(&other, adopted_for(10)).await, Reply::Adopted);
     assert!(remaining(&one, &key).await > ttl(LONG).as_duration() - SLACK);
     assert_eq!(ask(&other, renew(&key, heir, LONG)).await, RENEWED);
     assert_eq!(ask(&other, acquire(&key, heir, LONG)).await, Reply::Acquired { fence, waiting: 1 });
