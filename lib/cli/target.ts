@@ -15,10 +15,13 @@ import { hidesProcesses, type ProcessStatus, ProcessTable, statusOf } from './pr
  */
 const [LEAST, MOST] = [25, 200]
 const REST = 4
+/** The same while it kills, which takes 2 s at most. Each look may meet a chain of short processes. */
+const [KILL_LEAST, KILL_REST] = [2, 1]
 /**
  * How many looks in a row may be incomplete before a target without visible members counts as gone.
  * If this is larger, a machine that starts very many short processes frees the lock later. If it is
- * smaller, a chain of short processes is more likely to outlive the lock.
+ * smaller, a chain of short processes is more likely to outlive the lock. There is no such bound
+ * while it kills: that has a limit of its own.
  */
 const MOST_INCOMPLETE = 20
 
@@ -54,7 +57,8 @@ export class Target {
     // one that it does not, and end.
     const runs = this.look(found).length > 0 || this.look(found).length > 0
     this.#incomplete = runs || this.#table.isComplete ? 0 : this.#incomplete + 1
-    if (runs || (this.#incomplete > 0 && this.#incomplete < MOST_INCOMPLETE)) return true
+    const most = found ? Number.POSITIVE_INFINITY : MOST_INCOMPLETE
+    if (runs || (this.#incomplete > 0 && this.#incomplete < most)) return true
     const { pid, leads } = this.#command
     const all = this.#all
     if (all === undefined) return answers(leads ? -pid : pid)
@@ -101,9 +105,11 @@ export class Target {
   endOthers(members: readonly Member[], isReached: (member: Member) => boolean = () => false): void {
     const { pid, leads } = this.#command
     for (const member of members) {
-      if (member.nested || member.pid === pid || (leads && member.group === pid) || isReached(member)) continue
-      // One that is stopped takes its SIGTERM only when it goes on.
-      for (const signal of ['SIGTERM', 'SIGCONT'] as const) signalMember(member, signal)
+      if (member.nested) continue
+      const reached = member.pid === pid || (leads && member.group === pid) || isReached(member)
+      if (!reached) signalMember(member, 'SIGTERM')
+      // One that is stopped takes its signal only when it goes on.
+      signalMember(member, 'SIGCONT')
     }
   }
 
@@ -130,13 +136,14 @@ export class Target {
     const end = performance.now() + limit
     // At once: a process that lives for a few ms is gone when the look is over.
     const found = kills ? ({ pid }: ProcessStatus) => send(pid, 'SIGKILL') : undefined
+    const [least, rest] = kills ? [KILL_LEAST, KILL_REST] : [LEAST, REST]
     for (;;) {
       const start = performance.now()
       if (!this.isRunning(found)) return true
       if (kills) this.#killMembers()
       const now = performance.now()
       if (now >= end) return false
-      await sleep(Math.min(Math.max(LEAST, REST * (now - start)), MOST, end - now))
+      await sleep(Math.min(Math.max(least, rest * (now - start)), MOST, end - now))
     }
   }
 }
