@@ -114,7 +114,9 @@ overStores(
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
     })
 
-    test('a job that clears its environment keeps the lock, though SIGTERM has ended its parent', { skip }, async (t) => {
+    test('a job that clears its environment keeps the lock, though SIGTERM has ended its parent', {
+      skip,
+    }, async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE })
       contended.first.signal('SIGTERM')
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)

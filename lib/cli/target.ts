@@ -15,7 +15,12 @@ import { hidesProcesses, type ProcessStatus, ProcessTable, statusOf } from './pr
  */
 const [LEAST, MOST] = [25, 200]
 const REST = 4
-/** The same while it kills, which takes 2 s at most. Each look may meet a chain of short processes. */
+/**
+ * The time between two looks is at least this part of the time waited so far. If this is larger, the
+ * lock is free later; if it is smaller, a long wait takes more of a processor.
+ */
+const LATER = 0.05
+/** {@link LEAST} and {@link REST} while it kills, for 2 s at most: each look may meet a chain of short processes. */
 const [KILL_LEAST, KILL_REST] = [2, 1]
 /**
  * How many looks in a row may be incomplete before a target without visible members counts as gone.
@@ -133,7 +138,8 @@ export class Target {
   }
 
   async #gone(limit: number, kills: boolean): Promise<boolean> {
-    const end = performance.now() + limit
+    const begin = performance.now()
+    const end = begin + limit
     // At once: a process that lives for a few ms is gone when the look is over.
     const found = kills ? ({ pid }: ProcessStatus) => send(pid, 'SIGKILL') : undefined
     const [least, rest] = kills ? [KILL_LEAST, KILL_REST] : [LEAST, REST]
@@ -143,7 +149,8 @@ export class Target {
       if (kills) this.#killMembers()
       const now = performance.now()
       if (now >= end) return false
-      await sleep(Math.min(Math.max(least, rest * (now - start)), MOST, end - now))
+      const since = kills ? 0 : LATER * (now - begin)
+      await sleep(Math.min(Math.max(least, rest * (now - start), since), MOST, end - now))
     }
   }
 }
