@@ -113,6 +113,14 @@ overStores(
       const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE, words })
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
     })
+
+    test('a job that clears its environment keeps the lock, though SIGTERM has ended its parent', {
+      skip,
+    }, async (t) => {
+      const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE })
+      contended.first.signal('SIGTERM')
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+    })
   },
   sharedStoreNames,
 )
