@@ -20,7 +20,7 @@ const SETSID = ['sh', '-c', 'setsid "$0" "$@" & wait']
 const BARE = ['sh', '-c', 'env -u LEASEHOLD_RUN setsid "$0" "$@" & while :; do sleep 0.05; done']
 
 /** Stops the command when the second one waits, which takes three processes of Node on a busy machine. */
-const OVERDUE = ['--ttl', '500ms', '--max-hold', '3s']
+const OVERDUE = ['--ttl', '500ms', '--max-hold', '6s']
 /** Each way in which leasehold comes to stop its command: what it is told, and what is done to it. */
 const WAYS = [
   ['--max-hold', OVERDUE, () => {}],
