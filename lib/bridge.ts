@@ -221,6 +221,12 @@ export class Bridge {
     this.#native.unhold()
   }
 
+  /** JavaScript has ended. What was asked for is still done, and `maxStall` no longer applies. */
+  excuse(): void {
+    this.#cross()
+    this.#native.excuse()
+  }
+
   /**
    * Lets the leases of this environment be released when the process ends. Returns false if the
    * system does not support that.

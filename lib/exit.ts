@@ -12,24 +12,25 @@ import { bridge } from './native'
  */
 const PATIENCE = 500
 
-type Release = (patience: number) => void
+type Ending = (patience: number) => void
 
 /**
  * Registers the release of this copy's leases for the end of its thread. Call it once for each
  * bridge. After an uncaught exception and `process.exit()`, work in Node's thread pool may still
  * run when the `'exit'` event comes: a file that is being written, for instance. Node waits for
- * that work. So where possible, native code releases the leases after it.
+ * that work. So where possible, native code releases the leases after it, and renews them until
+ * then.
  */
 export function releaseOnExit(): void {
-  if (isNode() && (!isMainThread || bridge.releaseAtEnd())) return
+  const isLater = isNode() && (!isMainThread || bridge.releaseAtEnd())
   // All copies share one listener: test runners load a package again and again, and Node would soon
   // warn of a listener leak.
-  const releases = shared('exit', () => {
-    const set = new Set<Release>()
-    process.on('exit', () => releaseAll(set))
+  const endings = shared('exit', () => {
+    const set = new Set<Ending>()
+    process.on('exit', () => endAll(set))
     return set
   })
-  releases.add((patience) => bridge.releaseAll(patience))
+  endings.add(isLater ? () => bridge.excuse() : (patience) => bridge.releaseAll(patience))
 }
 
 /** Returns false for Bun, Deno and Electron, which end in another way. */
@@ -37,7 +38,7 @@ function isNode(): boolean {
   return !['bun', 'deno', 'electron'].some((name) => name in process.versions)
 }
 
-function releaseAll(releases: Iterable<Release>): void {
+function endAll(endings: Iterable<Ending>): void {
   const end = now() + PATIENCE
-  for (const release of releases) release(Math.max(0, end - now()))
+  for (const ending of endings) ending(Math.max(0, end - now()))
 }

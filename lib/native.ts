@@ -22,6 +22,7 @@ export interface NativeBridge {
   text(index: number): string
   hold(): void
   unhold(): void
+  excuse(): void
   releaseAtEnd(): boolean
   releaseAll(timeout: number): void
 }

@@ -39,22 +39,37 @@ for (const name of sharedStoreNames) {
       ['process.exit() in a worker thread', { how: 'exit', inThread: true }],
       ['an uncaught exception in a worker thread', { how: 'throw', inThread: true }],
     ]
+    /** Returns a client, and a child that writes into a pipe under the lock and has ended its JavaScript. */
+    async function endWhileWriting(t, how) {
+      const store = await openStore(name, t)
+      const locks = createLockClient(store)
+      atEnd(t, () => locks.close())
+      const { path, reader } = openPipe(t)
+      const child = startChild(t, 'pipe-writer.mjs', { store, pipe: path, ...how })
+      // Node cancels a write that has not begun.
+      await within('the write', once(reader, 'readable'))
+      child.tell('end')
+      await child.next('exiting')
+      return { locks, reader, child }
+    }
+
     for (const [title, how] of ENDS) {
       test(`${title}: the lock is free only after the work in the thread pool`, async (t) => {
-        const store = await openStore(name, t)
-        const locks = createLockClient(store)
-        atEnd(t, () => locks.close())
-        const { path, reader } = openPipe(t)
-        const child = startChild(t, 'pipe-writer.mjs', { store, pipe: path, ...how })
-        // Node cancels a write that has not begun.
-        await within('the write', once(reader, 'readable'))
-        child.tell('end')
-        await child.next('exiting')
+        const { locks, reader, child } = await endWhileWriting(t, how)
         await assert.rejects(locks.acquire('pipe', { wait: 300 }), LockTimeoutError)
         const before = now()
         reader.resume()
         await within('the lock', locks.acquire('pipe', { wait: 10_000 }))
         assert.ok(now() - before < 5_000, 'the lock is free only after its ttl')
+        child.signal('SIGKILL')
+        await within('the end', child.ended, 10_000)
+      })
+
+      test(`${title}: the lock is renewed for longer than maxStall`, async (t) => {
+        const { locks, reader, child } = await endWhileWriting(t, { ...how, ttl: 500, maxStall: 100 })
+        await assert.rejects(locks.acquire('pipe', { wait: 2_500 }), LockTimeoutError)
+        reader.resume()
+        await within('the lock', locks.acquire('pipe', { wait: 10_000 }))
         child.signal('SIGKILL')
         await within('the end', child.ended, 10_000)
       })

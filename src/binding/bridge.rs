@@ -343,6 +343,13 @@ impl Bridge {
         ending::end_with_process(self.env, &self.outbox)
     }
 
+    /// Tells the engine that JavaScript has ended, but work that it has begun may go on: `max_stall`
+    /// no longer applies, and the leases are renewed until they are released.
+    #[napi(catch_unwind)]
+    pub fn excuse(&self) {
+        self.pulse.excuse();
+    }
+
     /// Ends everything of this environment and blocks until its leases are released, for at most
     /// about `timeout` ms. Call it in the `'exit'` event of the process.
     #[napi(catch_unwind)]

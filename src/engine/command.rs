@@ -330,6 +330,11 @@ impl Pulse {
         self.0.store(now.as_micros(), Ordering::Release);
     }
 
+    /// The thread answers no more, but its work goes on: from now on it counts as alive.
+    pub fn excuse(&self) {
+        self.0.store(u64::MAX, Ordering::Release);
+    }
+
     /// When it last said so.
     pub fn last(&self) -> Instant {
         Instant::from_micros(self.0.load(Ordering::Acquire))

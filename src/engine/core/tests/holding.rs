@@ -90,6 +90,23 @@ fn a_thread_that_does_not_answer_for_max_stall_loses_its_lease_as_stalled() {
 }
 
 #[test]
+fn an_excused_thread_keeps_its_lease_however_long_it_does_not_answer() {
+    let mut world = World::new();
+    let asked = world.hold();
+    world.pulse.excuse();
+    let end = world.now + Duration::from_secs(600);
+    while world.now < end {
+        world.pass_until_due();
+        for batch in world.batches() {
+            let answers: Vec<Answer> =
+                batch.requests.iter().map(|_| Ok(Reply::Renewed { block: None })).collect();
+            world.answer(batch, answers);
+        }
+        assert!(asked.state.is_held(world.now));
+    }
+}
+
+#[test]
 fn a_thread_that_answers_again_before_its_lease_ran_out_keeps_it() {
     let mut world = World::new();
     let asked = world.hold();
