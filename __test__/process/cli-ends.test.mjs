@@ -32,6 +32,20 @@ overStores(
       assert.equal((await contended.first.ended).signal, 'SIGTERM')
     })
 
+    for (const [what, wrap] of [
+      ['command', []],
+      ['process of its group', IN_GROUP],
+    ]) {
+      for (const signal of ['SIGTERM', 'SIGKILL']) {
+        test(`${signal} to leasehold: a stopped ${what} goes on and cleans up`, async (t) => {
+          const contended = await contend(t, store.url, store.key(), { clean: 500, wrap })
+          process.kill(contended.pid, 'SIGSTOP')
+          contended.first.signal(signal)
+          await assertCleanedUp(contended, await assertInTurn(t, contended), 500)
+        })
+      }
+    }
+
     test('leasehold kills the rest of the process group after --grace', async (t) => {
       const options = { clean: FOR_EVER, wrap: IN_GROUP, words: ['--grace', '700ms'] }
       const contended = await contend(t, store.url, store.key(), options)

@@ -20,7 +20,7 @@ const SETSID = ['sh', '-c', 'setsid "$0" "$@" & wait']
 const BARE = ['sh', '-c', 'env -u LEASEHOLD_RUN setsid "$0" "$@" & while :; do sleep 0.05; done']
 
 /** Stops the command when the second one waits, which takes three processes of Node on a busy machine. */
-const OVERDUE = ['--ttl', '500ms', '--max-hold', '3s']
+const OVERDUE = ['--ttl', '500ms', '--max-hold', '6s']
 /** Each way in which leasehold comes to stop its command: what it is told, and what is done to it. */
 const WAYS = [
   ['--max-hold', OVERDUE, () => {}],
@@ -111,6 +111,14 @@ overStores(
     test('a job that clears its environment and leaves the session is found by its parent', { skip }, async (t) => {
       const words = [...OVERDUE, '--grace', '3s']
       const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE, words })
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+    })
+
+    test('a job that clears its environment keeps the lock, though SIGTERM has ended its parent', {
+      skip,
+    }, async (t) => {
+      const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE })
+      contended.first.signal('SIGTERM')
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
     })
   },

@@ -14,6 +14,7 @@ import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
 
 const DEAD_GUARD = fileURLToPath(new URL('fixtures/dead-guard.cjs', import.meta.url))
+const SLOW_SUCCESSOR = fileURLToPath(new URL('fixtures/slow-successor.cjs', import.meta.url))
 const NO_FILES = fileURLToPath(new URL('fixtures/no-files.cjs', import.meta.url))
 
 const guardOf = ({ pid }) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
@@ -180,6 +181,21 @@ describe('leasehold run without its guard', { timeout: 60_000 }, () => {
     assert.equal(code, 71, stderr)
     assert.match(stderr, /^leasehold: "touch" was not run: .*guard.* run it again\n$/)
   })
+
+  for (const [what, more, code] of [
+    ['is ready', [], 0],
+    ['has ended, and is then not run', ['DIES=1'], 71],
+  ]) {
+    test(`with a short ttl, the command waits until the successor ${what}`, { skip }, async (t) => {
+      const ran = join(temporaryFolder(t), 'ran')
+      const options = { ttl: '2s', env: [`RAN=${ran}`, ...more], command: ['touch', ran] }
+      const ended = await runWith(t, SLOW_SUCCESSOR, options)
+      await until('the successor to start', () => existsSync(`${ran}-by-then`))
+      assert.equal(readFileSync(`${ran}-by-then`, 'utf8'), 'false', 'the command ran before')
+      assert.equal(existsSync(ran), code === 0)
+      assert.equal(ended.code, code, ended.stderr)
+    })
+  }
 
   test('if the guard ends before it watches, the command without a gate is stopped', { skip }, async (t) => {
     const { code, stderr } = await runWith(t, DEAD_GUARD, { env: [UNGATED], command: ['sleep', '600'] })

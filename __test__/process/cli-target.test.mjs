@@ -2,12 +2,16 @@
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { start } from '../support/cli.mjs'
-import { now, until } from '../support/clock.mjs'
+import { now, sleep, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
 
 const HIDDEN_GROUP = fileURLToPath(new URL('fixtures/hidden-group.mjs', import.meta.url))
 const DIST = fileURLToPath(new URL('../../dist/cli', import.meta.url))
@@ -20,6 +24,9 @@ const NEGLIGENT = `
   const { pid } = spawn('sh', ['-c', process.argv[1]], { detached: true, stdio: 'ignore' })
   require('node:fs').writeSync(1, pid + '\\n')
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)`
+
+/** Writes a byte to the file $LOG, starts the next process of a chain by `wrap`, and ends. */
+const chainOf = (wrap) => `trap '' TERM; printf . >>"$LOG"; sleep 0.002; ${wrap} sh -c "$CHAIN" & exit`
 
 const skip = process.platform === 'linux' ? false : 'only Linux shows which processes are dead'
 
@@ -38,15 +45,14 @@ describe('the target of leasehold run', { timeout: 60_000 }, () => {
     const gone = targets[0].isGoneWithin(20_000)
     targets[0].kill()
     assert.equal(await gone, true)
-    for (const target of targets) assert.equal(target.isRunning(), false)
+    for (const target of targets) assert.equal(await target.isGoneWithin(20_000), true)
     targets[0].kill()
   })
 
   test('a zombie does not count as running, though a signal reaches it', { skip }, async (t) => {
     const parent = start(t, process.execPath, ['-e', NEGLIGENT, 'exit 0'])
     const pid = Number((await parent.says(/(\d+)\n/))[1])
-    await until('the process to be dead', () => !targetOf(pid, false).isRunning())
-    assert.equal(targetOf(pid, true).isRunning(), false)
+    for (const leads of [false, true]) assert.equal(await targetOf(pid, leads).isGoneWithin(20_000), true)
     for (const target of [pid, -pid]) assert.equal(process.kill(target, 0), true)
   })
 
@@ -73,6 +79,29 @@ describe('the target of leasehold run', { timeout: 60_000 }, () => {
     assert.equal(await target.isKilledWithin(20_000), true)
     assert.deepEqual(target.look(), [])
   })
+
+  for (const [what, first, next] of [
+    ['in the group of the command', '', ''],
+    ['in a group of its own', 'setsid', ''],
+    ['with a session for each process', 'setsid', 'setsid'],
+  ]) {
+    test(`a chain of processes that live for a few ms, ${what}, counts as running until it is killed`, {
+      skip,
+    }, async (t) => {
+      const [run, LOG] = [randomUUID(), join(temporaryFolder(t), 'log')]
+      const env = { ...process.env, LEASEHOLD_RUN: run, LOG, CHAIN: chainOf(next) }
+      const { pid } = spawn('sh', ['-c', chainOf(first)], { detached: true, env, stdio: 'ignore' })
+      const target = new Target({ pid, start: statusOf(pid)?.start, leads: true, run })
+      atEnd(t, () => target.isKilledWithin(5_000))
+      const steps = () => statSync(LOG, { throwIfNoEntry: false })?.size ?? 0
+      await until('the chain to run', () => steps() > 10)
+      assert.equal(await target.isGoneWithin(1_500), false, 'it counts as gone')
+      assert.equal(await target.isKilledWithin(5_000), true)
+      const last = steps()
+      await sleep(300)
+      assert.equal(steps(), last, 'the chain goes on')
+    })
+  }
 
   const isRoot = process.platform === 'linux' && process.getuid() === 0
   test('where /proc hides the processes of other users, a hidden one keeps its group running', {

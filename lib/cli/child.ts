@@ -9,6 +9,7 @@ import { CliError, Exit } from './exits'
 import { gateOf, isGated, openGate, SHELL } from './gate'
 import { Guard, type Held } from './guard'
 import { MARK, newMark } from './mark'
+import type { Member } from './members'
 import { statusOf } from './process-table'
 import { Target } from './target'
 
@@ -120,12 +121,7 @@ export class Child {
       this.#target?.kill()
       return
     }
-    // Before the signal: what the command has started is found by its parent, as long as that is there.
-    const members = this.#target?.look() ?? []
-    this.#signal('SIGTERM')
-    // One that is stopped takes its SIGTERM only when it goes on.
-    if (!ON_WINDOWS) this.#signal('SIGCONT')
-    this.#target?.endOthers(members)
+    this.#target?.endOthers(this.#signal('SIGTERM'))
     this.#killer = setTimeout(() => this.#target?.kill(), this.#grace)
   }
 
@@ -150,8 +146,16 @@ export class Child {
     }
   }
 
-  #signal(signal: NodeJS.Signals): void {
-    if (!this.#over) this.#target?.signal(signal)
+  /** Sends a signal to the command. Returns the members that ran before. */
+  #signal(signal: NodeJS.Signals): readonly Member[] {
+    const target = this.#target
+    if (this.#over || target === undefined) return []
+    // Before the signal: it may end the parent by which a member is found.
+    const members = target.look()
+    target.signal(signal)
+    // One that is stopped takes its signal only when it goes on.
+    if (ENDING.includes(signal) && !ON_WINDOWS) target.signal('SIGCONT')
+    return members
   }
 
   /**

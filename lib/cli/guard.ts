@@ -5,7 +5,8 @@
 // other end only this process has. The first line says which process to end, the second how to take
 // the lock over (takeover.ts), and a third that the command has ended. The end of the file says
 // that this process is gone. The command waits at a gate (gate.ts) until the shell has answered to
-// the second line. (That the line was written is not enough: Bun says so before it is.)
+// the second line. (That the line was written is not enough: Bun says so before it is.) The
+// successor answers, too, if it starts with the command.
 //
 // The shell itself ends the command, so that this depends on no other program. It starts a second
 // process, the successor (successor.ts), to renew and release the lock. Node takes a moment to
@@ -55,8 +56,10 @@ if read -r _; then exit 0; fi
 case $target in -*) session=\${target#-} ;; esac
 there=1
 kill -s TERM -- "$target" 2>/dev/null && there=0
+kill -s CONT -- "$target" 2>/dev/null
 if [ -n "$takeover" ]; then echo "$takeover" | (cd -- "$folder"; exec "$@") >/dev/null 2>&1 & fi
 others TERM && there=0
+others CONT
 [ "$there" -eq 0 ] || exit 0
 while [ "$left" -gt 0 ] && { kill -s 0 -- "$target" 2>/dev/null || others 0; }; do sleep 1; left=$((left - 1)); done
 kill -s KILL -- "$target" 2>/dev/null
@@ -82,35 +85,47 @@ export class Guard {
     const [file, ...args] = successorCommand()
     const shown = [String(Math.ceil(held.grace / 1_000)), workingFolder(), file, ...args]
     // In the root directory, so that the shell keeps no other directory in use.
-    this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], 'pipe', '/')
+    this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
     try {
-      this.#successor = held.ticket.ttl < SHORT_TTL ? standBy(file, args, 'ignore') : undefined
+      this.#successor = held.ticket.ttl < SHORT_TTL ? standBy(file, args) : undefined
     } catch (error) {
       this.#shell.stdin?.end()
       throw error
     }
   }
 
-  /** Resolves with true when nothing can prevent that the guard watches over the command; with false if it does not. */
-  watch(command: CommandId): Promise<boolean> {
+  /**
+   * Resolves with true when nothing can prevent that the guard watches over the command; with false
+   * if it does not. If the successor starts with the command, it has to be ready, too.
+   */
+  async watch(command: CommandId): Promise<boolean> {
     const takeover = encodeTakeover({ ...this.#held, command })
-    this.#successor?.stdin?.write(`${takeover}\n`)
-    const { stdin, stdout } = this.#shell
     const { pid, leads } = command
-    stdin?.write(`${leads ? -pid : pid}\n${this.#successor === undefined ? takeover : ''}\n`)
-    return new Promise((resolve) => {
-      stdout?.once('data', () => {
-        stdout.destroy()
-        resolve(true)
-      })
-      stdout?.once('close', () => resolve(false))
-    })
+    this.#successor?.stdin?.write(`${takeover}\n`)
+    this.#shell.stdin?.write(`${leads ? -pid : pid}\n${this.#successor === undefined ? takeover : ''}\n`)
+    const [watches, isReady] = await Promise.all([answers(this.#shell), !this.#successor || answers(this.#successor)])
+    return watches && isReady
   }
 
   /** The command is over: there is nothing to guard any more. */
   dismiss(): void {
-    for (const process of [this.#successor, this.#shell]) process?.stdin?.end(`${OVER}\n`)
+    for (const process of [this.#successor, this.#shell]) {
+      process?.stdin?.end(`${OVER}\n`)
+      // Else this process would wait for its end.
+      process?.stdout?.destroy()
+    }
   }
+}
+
+/** Resolves with whether a process says anything before it ends. */
+function answers({ stdout }: ChildProcess): Promise<boolean> {
+  return new Promise((resolve) => {
+    stdout?.once('data', () => {
+      stdout.destroy()
+      resolve(true)
+    })
+    stdout?.once('close', () => resolve(false))
+  })
 }
 
 /** Where a store's relative path begins. */
@@ -124,9 +139,9 @@ function workingFolder(): string {
 }
 
 /** Starts a process that reads from a pipe of this one, and outlives it. */
-function standBy(file: string, args: string[], stdout: 'pipe' | 'ignore', cwd?: string): ChildProcess {
+function standBy(file: string, args: string[], cwd?: string): ChildProcess {
   const started = spawn(file, args, {
-    stdio: ['pipe', stdout, 'ignore'],
+    stdio: ['pipe', 'pipe', 'ignore'],
     // Neither in the group that the guard ends, nor in the one that a terminal interrupts.
     detached: true,
     cwd,

@@ -39,7 +39,8 @@ export function membersOf(all: readonly MarkedStatus[], command: CommandId, know
     const nested = runs.length > 0 && runs.at(-1) !== command.run
     if (runs.includes(command.run) || (pid === command.pid && start === command.start)) return nested
     const parent = byPid.get(status.parent)
-    const above = parent && memberOf(parent)
+    // A parent that is not on the list has ended since the child was read.
+    const above = parent ? memberOf(parent) : before.get(status.parent)
     if (above !== undefined) return nested || above.nested
     const earlier = before.get(pid)
     if (earlier?.start === start) return nested || earlier.nested

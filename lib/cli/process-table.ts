@@ -2,6 +2,7 @@
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { runsIn } from './mark'
+import type { CommandId } from './members'
 
 export interface ProcessStatus {
   readonly pid: number
@@ -39,34 +40,69 @@ export function parseStatus(pid: number, text: string): ProcessStatus {
   return { pid, parent: Number(parent), group: Number(group), session: Number(session), start, dead }
 }
 
-/** Looks at all processes, again and again. */
+/** Looks at all processes, again and again, for those of a command. */
 export class ProcessTable {
-  readonly #run: string
-  #last = new Map<number, MarkedStatus>()
+  readonly #command: CommandId
+  #last = new Map<number, Reading>()
+  /**
+   * Whether the last look missed nothing: it read the mark of each process that may belong to the
+   * command. A process that ended before that may have started one that is not on the list.
+   */
+  isComplete = false
 
-  /** `run` is the id of the run whose processes are looked for. */
-  constructor(run: string) {
-    this.#run = run
+  constructor(command: CommandId) {
+    this.#command = command
   }
 
-  /** Returns all visible processes; `undefined` if /proc does not show those of this system. */
-  look(): MarkedStatus[] | undefined {
+  /**
+   * Returns all visible processes; `undefined` if /proc does not show those of this system. Passes
+   * each process with the command's mark to `found` as soon as its mark is read.
+   */
+  look(found: (status: MarkedStatus) => void = () => {}): MarkedStatus[] | undefined {
+    const readings = new Map<number, Reading>()
+    this.isComplete = true
     const all = pids()
-      ?.map((pid) => this.#statusOf(pid))
-      .filter((status) => status !== undefined)
-    if (all !== undefined) this.#last = new Map(all.map((status) => [status.pid, status]))
-    return all
+    // New ones first: of these, some live for a few ms only.
+    all?.sort((a, b) => Number(this.#last.has(a)) - Number(this.#last.has(b)) || b - a)
+    for (const pid of all ?? []) {
+      const reading = this.#read(pid)
+      if (reading === undefined) continue
+      readings.set(pid, reading)
+      if (!reading.dead && reading.runs?.includes(this.#command.run)) found(reading)
+    }
+    this.#last = readings
+    return all && [...readings.values()]
   }
 
-  #statusOf(pid: number): MarkedStatus | undefined {
-    const status = statusOf(pid)
-    if (status === undefined) return undefined
+  #read(pid: number): Reading | undefined {
     const last = this.#last.get(pid)
+    const status = statusOf(pid)
+    if (status === undefined) {
+      if (last === undefined || !(last.dead || this.#isOlder(last))) this.isComplete = false
+      return undefined
+    }
+    if (this.#isOlder(status)) return { ...status, runs: undefined, isRead: true }
+    const before = last?.start === status.start ? last : undefined
     // Only what runs under a run can get its mark. To read each environment each time costs twice
     // as much as all the rest.
-    const isKnown = last?.start === status.start && !last.runs?.includes(this.#run)
-    return { ...status, runs: isKnown ? last.runs : runsOf(pid) }
+    const isOther = before?.isRead && !before.runs?.includes(this.#command.run)
+    if (before?.dead || isOther) return { ...before, ...status }
+    const environ = environOf(pid)
+    // A process that can't be read for long is a zombie, belongs to another user, or has no variables.
+    if (!environ && (before === undefined || before.isRead)) this.isComplete = false
+    return { ...status, runs: runsIn(environ), isRead: environ !== '' }
   }
+
+  /** Returns whether a process is older than the command, so that it can't belong to it. */
+  #isOlder({ start }: ProcessStatus): boolean {
+    return Number(start) < Number(this.#command.start)
+  }
+}
+
+/** What a look read of a process. */
+interface Reading extends MarkedStatus {
+  /** Whether it has an environment. It has none while it ends, and for a moment in an exec. */
+  readonly isRead: boolean
 }
 
 /** Returns whether /proc may hide the processes of other users. */
@@ -101,11 +137,11 @@ function pids(): number[] | undefined {
   }
 }
 
-function runsOf(pid: number): readonly string[] | undefined {
+/** Returns the environment of a process; an empty one if it is gone or belongs to another user. */
+function environOf(pid: number): string {
   try {
-    return runsIn(readFileSync(`/proc/${pid}/environ`, 'latin1'))
+    return readFileSync(`/proc/${pid}/environ`, 'latin1')
   } catch {
-    // It is gone, or belongs to another user.
-    return undefined
+    return ''
   }
 }

@@ -3,9 +3,10 @@
 // as a shell can find its processes. The successor finds and ends the others.
 //
 // The first line of its standard input says what to take over (takeover.ts). A second line says
-// that there is nothing to do. If the input ends without a second line, leasehold is gone. The
-// successor prints nothing: the terminal is not its own.
+// that there is nothing to do. If the input ends without a second line, leasehold is gone. Once the
+// successor can take the lock over, it says so on its standard output, which is a pipe or /dev/null.
 
+import { writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { LockClient } from '../client'
 import { decodeTakeover, OVER, type Takeover } from './takeover'
@@ -46,11 +47,20 @@ async function main(): Promise<void> {
   // Made before it is needed: this loads the addon and connects to nothing.
   const locks = new LockClient(takeover.options)
   locks.on('error', () => {})
+  sayReady()
   try {
     const second = await lines.next()
     if (second.done) await hold(locks, takeover)
   } finally {
     await locks.close()
+  }
+}
+
+function sayReady(): void {
+  try {
+    writeSync(1, 'ready\n')
+  } catch {
+    // leasehold is gone, so nobody reads it.
   }
 }
 
