@@ -43,6 +43,7 @@ mod debts;
 mod places;
 mod post;
 mod reports;
+mod rivals;
 mod sightings;
 mod votes;
 

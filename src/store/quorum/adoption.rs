@@ -27,18 +27,6 @@ use crate::lease::{Instant, Key, Token, Ttl};
 use crate::mutants::{self, Mutant};
 use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
 
-/// The longest pause before an heir that gave way begins again, and before an heir asks the nodes
-/// of other heirs again. If this is larger, a ticket whose other heirs are gone stays unused for
-/// longer. If it is smaller, heirs disturb each other over a slow network.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long a claim of another heir stands before it is taken over, at least. If this is larger, an
-/// heir that died during its adoption blocks the ticket for longer. If it is smaller, heirs disturb
-/// each other on a busy machine.
-const SHORTEST_STALE: Duration = Duration::from_millis(100);
-/// The same in round trips to the nodes. If this is smaller, heirs disturb each other over a slow
-/// network.
-const STALE_TRIPS: u32 = 12;
-
 /// Describes the adoption: the lease, its ticket, and its heir.
 #[derive(Clone)]
 pub struct Claimant {
@@ -60,29 +48,19 @@ pub struct Adoption {
     pub batch: u64,
     pub index: usize,
     pub deadline: Instant,
-    /// When the request came.
-    began: Instant,
     /// The number of earlier attempts for this request; all of them gave way.
     pub before: u32,
     /// When this attempt first asked the nodes.
     pub asked: Instant,
-    /// The node that is claimed before the others: an heir with a smaller [mark](Token::mark) had it
-    /// when this heir gave way. As long as that one has it, this heir leaves the other nodes to it.
-    pub first: Option<usize>,
     /// How often this attempt has asked the nodes of other heirs again.
     pub asked_again: u32,
     /// When this attempt gives way, or asks the nodes of other heirs again. `None` while no other
     /// heir is in the way.
     pub act_at: Option<Instant>,
-    /// How long a claim of another heir stands at a node before this heir takes it over.
-    stale_after: Duration,
-    /// Random, from 1 to 1.5. It makes one of several heirs the first to take the claims over, and
-    /// leaves it the time to adopt.
-    share: f64,
-    /// The longest time that a node took for its answer.
-    slowest: Duration,
-    /// The claim of another heir at each node, and when this heir first heard of it.
-    rivals: Vec<Option<Rival>>,
+    /// How long a claim of another heir may stand at a node.
+    pub stale_after: Duration,
+    /// The claim of another heir at each node that this heir takes over when it asks the node next.
+    stale: Vec<Option<Token>>,
     /// The number of answers that the nodes still have to give.
     pub awaited: usize,
     /// The answer of each node to the claim; `None` until the node answers.
@@ -90,14 +68,6 @@ pub struct Adoption {
     /// The state of the second round at each node.
     confirmed: Vec<Confirmed>,
     pub stage: Stage,
-}
-
-#[derive(Clone, Copy)]
-struct Rival {
-    claim: Token,
-    since: Instant,
-    /// Whether the last request to the node takes the claim over.
-    taken_over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -175,7 +145,6 @@ impl Adoption {
         index: usize,
         deadline: Instant,
         at: Instant,
-        share: f64,
     ) -> Self {
         Self {
             claim: Token::claim(who.ticket, who.heir),
@@ -183,16 +152,12 @@ impl Adoption {
             batch,
             index,
             deadline,
-            began: at,
             before: 0,
             asked: at,
-            first: None,
             asked_again: 0,
             act_at: None,
             stale_after: Duration::MAX,
-            share,
-            slowest: Duration::ZERO,
-            rivals: vec![None; nodes.count()],
+            stale: vec![None; nodes.count()],
             awaited: 0,
             claims: vec![None; nodes.count()],
             confirmed: vec![Confirmed::NotAsked; nodes.count()],
@@ -202,36 +167,10 @@ impl Adoption {
 
     /// Returns the request of the first round for a node: it claims the node, or takes over a claim
     /// that is too old.
-    pub fn claiming(&mut self, node: usize, now: Instant) -> Request {
-        let is_stale = self.is_stale(node, now);
-        let from = match &mut self.rivals[node] {
-            Some(rival) => {
-                rival.taken_over = is_stale;
-                if is_stale { rival.claim } else { self.who.ticket }
-            }
-            None => self.who.ticket,
-        };
-        let Claimant { key, heir, .. } = &self.who;
-        Request::Move { key: key.clone(), token: from, to: self.claim, heir: *heir }
-    }
-
-    /// Decides how long claims of other heirs may stand. A round trip takes about `trip`.
-    pub fn wait_for_rivals(&mut self, trip: Duration) {
-        let stale_after = (self.slowest.max(trip) * STALE_TRIPS).max(SHORTEST_STALE);
-        // The rest of the time is enough to take claims over, and to adopt.
-        let most = self.deadline.since(self.began) / 2;
-        self.stale_after = stale_after.min(most).mul_f64(self.share);
-    }
-
-    /// Returns true if the claim of another heir has stood at the node for too long.
-    fn is_stale(&self, node: usize, now: Instant) -> bool {
-        self.rivals[node].is_some_and(|rival| now >= rival.since + self.stale_after)
-    }
-
-    /// Returns when the first claim of another heir will have stood for too long; `None` if there is
-    /// none, or it has already.
-    pub fn stale_at(&self, now: Instant) -> Option<Instant> {
-        self.rivals.iter().flatten().map(|rival| rival.since + self.stale_after).filter(|at| now < *at).min()
+    pub fn claiming(&self, node: usize) -> Request {
+        let Claimant { key, ticket, heir, .. } = &self.who;
+        let token = self.stale[node].unwrap_or(*ticket);
+        Request::Move { key: key.clone(), token, to: self.claim, heir: *heir }
     }
 
     /// Returns the request of the second round.
@@ -256,33 +195,24 @@ impl Adoption {
         }
     }
 
-    /// Takes the answer of a node to the claim.
-    pub fn claimed(&mut self, now: Instant, node: usize, answer: Answer, nodes: &Nodes) -> Step {
-        if answer.is_ok() && self.asked_again == 0 {
-            self.slowest = self.slowest.max(now.since(self.asked));
-        }
-        self.claims[node] = Some(self.heard_of_rival(now, node, answer));
+    /// Takes the answer of a node to the claim. `is_stale` tells of a claim of another heir whether it
+    /// is too old.
+    pub fn claimed(&mut self, node: usize, answer: Answer, is_stale: bool, nodes: &Nodes) -> Step {
+        let answer = match (self.stale[node].take(), answer) {
+            // That claim is gone. Only the answer to an ordinary claim tells what has become of the
+            // ticket.
+            (Some(by), Ok(Reply::NotHeld(_))) => Ok(Reply::Claimed { by }),
+            (_, Ok(Reply::Claimed { by })) => {
+                self.stale[node] = is_stale.then_some(by);
+                Ok(Reply::Claimed { by })
+            }
+            (stale, answer) => {
+                self.stale[node] = stale.filter(|_| answer.is_err());
+                answer
+            }
+        };
+        self.claims[node] = Some(answer);
         self.judge(nodes)
-    }
-
-    /// Remembers which other heir claims the node.
-    fn heard_of_rival(&mut self, now: Instant, node: usize, answer: Answer) -> Answer {
-        let known = self.rivals[node].take();
-        match (&answer, known) {
-            (Ok(Reply::Claimed { by }), Some(rival)) if rival.claim == *by => {
-                self.rivals[node] = Some(Rival { taken_over: false, ..rival });
-            }
-            (Ok(Reply::Claimed { by }), _) => {
-                self.rivals[node] = Some(Rival { claim: *by, since: now, taken_over: false });
-            }
-            // That claim is gone. Only the next answer tells what has become of the ticket.
-            (Ok(Reply::NotHeld(_)), Some(Rival { claim, taken_over: true, .. })) => {
-                return Ok(Reply::Claimed { by: claim });
-            }
-            (Err(_), Some(rival)) => self.rivals[node] = Some(rival),
-            _ => {}
-        }
-        answer
     }
 
     /// Takes the answer of a node to the second round.
@@ -322,7 +252,7 @@ impl Adoption {
             Stage::Claiming
                 if mine + rivals + open < nodes.majority() && (open == 0 || failed >= nodes.veto()) =>
             {
-                self.fail(nodes)
+                Step::Settle(Err(votes::error(nodes, &self.claims, nodes.majority())))
             }
             Stage::Claiming => Step::Wait,
             Stage::Confirming => self.confirm(nodes),
@@ -353,7 +283,12 @@ impl Adoption {
                 *claim = Some(answer.clone());
             }
         }
-        self.fail(nodes)
+        match self.absence() {
+            // Other heirs have taken claims over, or one has adopted: the next attempt finds out.
+            Absence::Taken => Step::GiveWay,
+            absence if self.tally().gone >= nodes.veto() => Step::Settle(Ok(Reply::NotHeld(absence))),
+            Absence::Missing => Step::Settle(Err(votes::error(nodes, &self.claims, nodes.majority()))),
+        }
     }
 
     fn tally(&self) -> Tally {
@@ -368,18 +303,6 @@ impl Adoption {
             }
         }
         tally
-    }
-
-    /// Decides what follows when the heir can't get most nodes.
-    fn fail(&self, nodes: &Nodes) -> Step {
-        let Tally { mine, rivals, gone, failed, .. } = self.tally();
-        let is_claimed = mine + rivals > 0 || self.stage == Stage::Confirming;
-        match self.absence() {
-            // Another heir has adopted, or takes claims over: the next attempt finds out.
-            Absence::Taken if is_claimed && failed < nodes.veto() => Step::GiveWay,
-            absence if gone >= nodes.veto() => Step::Settle(Ok(Reply::NotHeld(absence))),
-            _ => Step::Settle(Err(votes::error(nodes, &self.claims, nodes.majority()))),
-        }
     }
 
     fn absence(&self) -> Absence {
@@ -401,21 +324,11 @@ impl Adoption {
 
     /// Returns true if an heir in the way has a smaller [mark](Token::mark) than this heir, and its
     /// claim is not too old.
-    pub fn gives_way(&self, now: Instant) -> bool {
+    pub fn gives_way(&self) -> bool {
         let mark = self.who.heir.mark();
-        let is_smaller =
-            |claim: &Option<Answer>| matches!(claim, Some(Ok(Reply::Claimed { by })) if by.mark() < mark);
-        let mut claims = self.claims.iter().enumerate();
-        claims.any(|(node, claim)| is_smaller(claim) && !self.is_stale(node, now))
-    }
-
-    /// Returns the node that is claimed by the heir with the smallest mark, if that is not this heir.
-    fn smallest_rival(&self) -> Option<usize> {
-        let claims = self.claims.iter().enumerate().filter_map(|(node, claim)| match claim {
-            Some(Ok(Reply::Claimed { by })) if by.mark() < self.who.heir.mark() => Some((by.mark(), node)),
-            _ => None,
-        });
-        claims.min().map(|(_, node)| node)
+        self.claims.iter().zip(&self.stale).any(|(claim, stale)| {
+            stale.is_none() && matches!(claim, Some(Ok(Reply::Claimed { by })) if by.mark() < mark)
+        })
     }
 
     /// Returns the nodes that other heirs claim. From now on these nodes count as not having
@@ -506,11 +419,9 @@ impl Adoption {
 
     /// Creates the attempt that follows after this one gave way, and begins at `at`.
     pub fn next(&self, nodes: &Nodes, at: Instant) -> Self {
-        let (who, rivals) = (self.who.clone(), self.rivals.clone());
-        let next = Self::new(who, nodes, self.batch, self.index, self.deadline, at, self.share);
-        let Self { began, before, slowest, stale_after, .. } = *self;
-        let first = self.smallest_rival();
-        Self { began, before: before + 1, first, rivals, slowest, stale_after, ..next }
+        let next = Self::new(self.who.clone(), nodes, self.batch, self.index, self.deadline, at);
+        let (stale_after, stale) = (self.stale_after, self.stale.clone());
+        Self { before: self.before + 1, stale_after, stale, ..next }
     }
 
     /// Returns the error of an attempt that did not get most nodes by its deadline.
@@ -521,11 +432,6 @@ impl Adoption {
         let message = "no quorum: several clients tried to adopt the lease at the same time, and this \
                        one did not get most of the servers in time; adopt the ticket again";
         StoreError::maybe_done(StoreErrorKind::Quorum, message)
-    }
-
-    /// Returns how long the heir may pause at `now`. It leaves time for several more attempts.
-    pub fn longest_pause(&self, now: Instant) -> Duration {
-        LONGEST_PAUSE.min(self.deadline.since(now) / 4)
     }
 
     /// Returns how long nodes that are asked at `now` may take. The first round may use half of the

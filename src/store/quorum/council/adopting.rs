@@ -2,9 +2,10 @@
 //!
 //! If several heirs have claimed some nodes each, the heir with the smallest [mark](Token::mark)
 //! keeps its nodes and asks the other nodes again. The other heirs give their nodes back to the
-//! ticket, and begin again after a random pause. The pause grows with each attempt. A claim that
-//! stands for too long belongs to a dead heir, or to one that the nodes can't hear: the others take
-//! it over.
+//! ticket, and begin again after a random pause. The pause grows with each attempt.
+//!
+//! An heir gives its claims back when its request ends. So a claim that stands for longer than a
+//! request may take belongs to a dead heir, or to one that can't reach the node. It is taken over.
 
 use std::time::Duration;
 
@@ -16,13 +17,19 @@ use super::{Council, LONGEST_PATIENCE, SHORTEST_PATIENCE};
 use crate::lease::{Instant, Token};
 use crate::store::{Answer, Reply, Request};
 
-/// How often the pause of an heir that gave way doubles, at most. If this is larger, heirs pause for
-/// longer than a fast network needs. If it is smaller, heirs disturb each other over a slow network.
+/// The longest pause before an heir that gave way begins again, and before an heir asks the nodes
+/// of other heirs again. If this is larger, a ticket whose other heirs are gone stays unused for
+/// longer. If it is smaller, heirs disturb each other over a slow network.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often these pauses double at most. If this is larger, heirs pause for longer than a fast
+/// network needs. If it is smaller, heirs disturb each other over a slow network.
 const MOST_DOUBLINGS: u32 = 5;
-/// The same for the pause before an heir asks the nodes of other heirs again. If this is larger, the
-/// heirs that gave way claim the nodes again before it asks. If it is smaller, a dead heir's nodes
-/// are asked for more often than need be.
-const MOST_DOUBLINGS_ASKING: u32 = 2;
+/// How long the claim of another heir stands before it is taken over, in times that this heir's
+/// request may take. If this is larger, an heir that died during its adoption blocks the ticket for
+/// longer. If it is smaller, heirs whose requests may take longer lose their claims, and begin
+/// again.
+const STALE: f64 = 1.5;
+
 impl Council {
     /// Begins the adoption `request`, and answers it by `deadline`.
     pub(super) fn adopt(
@@ -37,8 +44,8 @@ impl Council {
             return;
         };
         let who = Claimant { key, ticket, heir, ttl, holder, outlives_process };
-        let share = 1.0 + self.rng.f64() / 2.0;
-        let adoption = Adoption::new(who, &self.nodes, batch, index, deadline, now, share);
+        let mut adoption = Adoption::new(who, &self.nodes, batch, index, deadline, now);
+        adoption.stale_after = deadline.since(now).mul_f64(STALE);
         let id = self.insert(adoption);
         self.claim(now, id);
     }
@@ -49,35 +56,20 @@ impl Council {
         self.serial
     }
 
-    /// Begins the first round of an attempt: claims all nodes, or first the one that another heir
-    /// had before.
+    /// Begins the first round of an attempt: claims all nodes.
     fn claim(&mut self, now: Instant, id: u64) {
         let count = self.nodes.count();
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
         adoption.stage = Stage::Claiming;
-        let nodes = adoption.first.map_or(0..count, |node| node..node + 1);
-        (adoption.asked, adoption.awaited) = (now, nodes.len());
-        self.ask_claim(now, id, nodes);
-    }
-
-    /// Goes on after the first node has answered: rests again if that other heir still has it, and
-    /// claims all other nodes if not.
-    fn claim_others(&mut self, now: Instant, id: u64, first: usize) {
-        let count = self.nodes.count();
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
-        adoption.first = None;
-        if adoption.gives_way(now) {
-            return self.give_way(now, id);
-        }
-        (adoption.asked, adoption.awaited) = (now, adoption.awaited + count - 1);
-        self.ask_claim(now, id, (0..count).filter(|node| *node != first));
+        (adoption.asked, adoption.awaited) = (now, count);
+        self.ask_claim(now, id, 0..count);
     }
 
     fn ask_claim(&mut self, now: Instant, id: u64, nodes: impl IntoIterator<Item = usize>) {
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get(&id) else { return };
         let timeout = adoption.timeout(now).max(SHORTEST_PATIENCE);
         for node in nodes {
-            self.post.draft(node, timeout, adoption.claiming(node, now), Tag::Claim(id));
+            self.post.draft(node, timeout, adoption.claiming(node), Tag::Claim(id));
         }
     }
 
@@ -90,15 +82,14 @@ impl Council {
             let owed: Vec<_> = adoption.after_claim(fate, &answer).collect();
             self.owe_after(now, owed.into_iter().map(|(owed, late)| (node, owed, late)));
         } else {
-            let (step, first) = (adoption.claimed(now, node, answer, &self.nodes), adoption.first);
+            let is_stale = matches!(&answer, Ok(Reply::Claimed { by })
+                if self.rivals.heard_of(now, *by) > adoption.stale_after);
+            let step = adoption.claimed(node, answer, is_stale, &self.nodes);
             if adoption.asked_again == 0 && adoption.heard() == majority {
                 let took = now.since(adoption.asked).min(LONGEST_PATIENCE);
                 self.trip = (self.trip * 7 + took) / 8;
             }
-            match first {
-                Some(first) => self.claim_others(now, id, first),
-                None => self.follow_adoption(now, id, step),
-            }
+            self.follow_adoption(now, id, step);
         }
         self.forget_adoption(id);
     }
@@ -157,22 +148,19 @@ impl Council {
         }
     }
 
-    /// Decides when to give way to other heirs, to ask their nodes again, or to take their claims
-    /// over. Does nothing if no other heir is in the way.
+    /// Decides when to give way to other heirs, or to ask their nodes again. Does nothing if no
+    /// other heir is in the way.
     fn contend(&mut self, now: Instant, id: u64) {
         let (patience, share) = (self.patience(), 0.5 + self.rng.f64());
-        let trip = self.trip;
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
         let Some(all_heard) = adoption.contends() else { return };
-        adoption.wait_for_rivals(trip);
         let pause = match adoption.asked_again {
-            _ if all_heard && adoption.gives_way(now) => Duration::ZERO,
+            _ if all_heard && adoption.gives_way() => Duration::ZERO,
             0 if all_heard => SHORTEST_PATIENCE,
             0 => patience,
-            again => patience.mul_f64(share) * (1 << again.min(MOST_DOUBLINGS_ASKING)),
+            again => patience.mul_f64(share) * (1 << again.min(MOST_DOUBLINGS)),
         };
-        let at = now + pause.min(adoption.longest_pause(now));
-        let at = adoption.stale_at(now).map_or(at, |stale_at| stale_at.min(at));
+        let at = now + pause.min(LONGEST_PAUSE);
         adoption.act_at = Some(adoption.act_at.map_or(at, |act_at| act_at.min(at)));
     }
 
@@ -191,7 +179,7 @@ impl Council {
                     self.end_adoption(now, id, Fate::GaveWay, Err(overdue));
                 }
                 Stage::Resting(_) => self.claim(now, id),
-                _ if adoption.gives_way(now) => self.give_way(now, id),
+                _ if adoption.gives_way() => self.give_way(now, id),
                 _ => {
                     let nodes = adoption.ask_again();
                     self.ask_claim(now, id, nodes);
@@ -207,8 +195,7 @@ impl Council {
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
         // In this time the heir with the smallest mark can hear from all nodes.
         let pause = patience.max(now.since(adoption.asked)) * (1 << adoption.before.min(MOST_DOUBLINGS));
-        let at = now + pause.mul_f64(share).min(adoption.longest_pause(now));
-        let next = adoption.next(&self.nodes, at);
+        let next = adoption.next(&self.nodes, now + pause.mul_f64(share).min(LONGEST_PAUSE));
         let owed = adoption.end(Fate::GaveWay);
         self.owe_after(now, owed);
         self.insert(next);
