@@ -344,8 +344,8 @@ pub enum Reply {
     Adopted,
     /// To [`Request::Move`]: another heir [claims](Token::claim) the lease of the token.
     Claimed {
-        /// The [mark](Token::mark) of the claim. The claim's heir has the same mark.
-        by: u32,
+        /// The claim. Its heir has the same [mark](Token::mark).
+        by: Token,
     },
     /// To [`Request::Accept`].
     Accepted,

@@ -48,6 +48,7 @@ mod places;
 mod post;
 mod repairs;
 mod reports;
+mod rivals;
 mod sightings;
 mod votes;
 

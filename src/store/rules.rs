@@ -307,7 +307,7 @@ impl Lock {
             return Reply::Adopted;
         }
         match self.held.iter().find(|held| held.token.claims(token)) {
-            Some(held) => Reply::Claimed { by: held.token.mark() },
+            Some(held) => Reply::Claimed { by: held.token },
             None => self.absence(),
         }
     }

@@ -337,20 +337,21 @@ impl World {
         self.storage = self.storage.max(fence);
     }
 
+    /// Kills the process. Another takes its place.
+    fn kill(&mut self, process: usize) {
+        self.lives[process] += 1;
+        self.wakes[process] = None;
+        let nodes = self.nodes.len();
+        self.processes[process] = Process::new(self.now, nodes, self.crowded, self.tidy, &mut self.rng);
+    }
+
     fn act(&mut self, process: usize) {
         if !self.is_trouble() {
             return;
         }
         let fate = self.rng.u16(..1000);
         match if self.spared() { u16::MAX } else { fate } {
-            0..5 if !self.tidy => {
-                // It dies, and another takes its place.
-                self.lives[process] += 1;
-                self.wakes[process] = None;
-                let nodes = self.nodes.len();
-                self.processes[process] =
-                    Process::new(self.now, nodes, self.crowded, self.tidy, &mut self.rng);
-            }
+            0..5 if !self.tidy => self.kill(process),
             5..15 => {
                 let span = Duration::from_millis(self.rng.u64(1..4_000)) / self.hurry();
                 self.processes[process].frozen_until = self.now + span;

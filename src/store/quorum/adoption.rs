@@ -11,6 +11,11 @@
 //! claim any more, so the request can't take the node from an heir that has the lease by now. A
 //! delayed request of the first round can take a node only from the ticket. The node is then owed a
 //! move back to the ticket (see [`Adoption::after_claim`]).
+//!
+//! An heir that dies leaves its claims behind. When a claim has stood at a node for too long, other
+//! heirs *take it over*: they move the lease from that claim to their own. That can't let two heirs
+//! adopt, even if the first one still lives: a node whose claim was taken over refuses the second
+//! round of the first heir, and a node that has carried the second round out has no claim any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +59,10 @@ pub struct Adoption {
     /// When this attempt gives way, or asks the nodes of other heirs again. `None` while no other
     /// heir is in the way.
     pub act_at: Option<Instant>,
+    /// How long a claim of another heir may stand at a node.
+    pub stale_after: Duration,
+    /// The claim of another heir at each node that this heir takes over when it asks the node next.
+    stale: Vec<Option<Token>>,
     /// The number of answers that the nodes still have to give.
     pub awaited: usize,
     /// The answer of each node to the claim; `None` until the node answers.
@@ -109,6 +118,8 @@ pub enum Step {
     Wait,
     /// Ask these nodes to move the lease from the claim to the heir.
     Confirm(Vec<usize>),
+    /// Give way, and begin again: other heirs have taken over claims.
+    GiveWay,
     /// Answer the request.
     Settle(Answer),
 }
@@ -147,6 +158,8 @@ impl Adoption {
             asked: at,
             asked_again: 0,
             act_at: None,
+            stale_after: Duration::MAX,
+            stale: vec![None; nodes.count()],
             awaited: 0,
             claims: vec![None; nodes.count()],
             confirmed: vec![Confirmed::NotAsked; nodes.count()],
@@ -154,10 +167,12 @@ impl Adoption {
         }
     }
 
-    /// Returns the request of the first round.
-    pub fn claiming(&self) -> Request {
+    /// Returns the request of the first round for a node: it claims the node, or takes over a claim
+    /// that is too old.
+    pub fn claiming(&self, node: usize) -> Request {
         let Claimant { key, ticket, heir, .. } = &self.who;
-        Request::Move { key: key.clone(), token: *ticket, to: self.claim, heir: *heir }
+        let token = self.stale[node].unwrap_or(*ticket);
+        Request::Move { key: key.clone(), token, to: self.claim, heir: *heir }
     }
 
     /// Returns the request of the second round.
@@ -182,8 +197,22 @@ impl Adoption {
         }
     }
 
-    /// Takes the answer of a node to the claim.
-    pub fn claimed(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Step {
+    /// Takes the answer of a node to the claim. `is_stale` tells of a claim of another heir whether it
+    /// is too old.
+    pub fn claimed(&mut self, node: usize, answer: Answer, is_stale: bool, nodes: &Nodes) -> Step {
+        let answer = match (self.stale[node].take(), answer) {
+            // That claim is gone. Only the answer to an ordinary claim tells what has become of the
+            // ticket.
+            (Some(by), Ok(Reply::NotHeld(_))) => Ok(Reply::Claimed { by }),
+            (_, Ok(Reply::Claimed { by })) => {
+                self.stale[node] = is_stale.then_some(by);
+                Ok(Reply::Claimed { by })
+            }
+            (stale, answer) => {
+                self.stale[node] = stale.filter(|_| answer.is_err());
+                answer
+            }
+        };
         self.claims[node] = Some(answer);
         self.judge(nodes)
     }
@@ -219,7 +248,7 @@ impl Adoption {
                 (self.stage, self.act_at) = (Stage::Confirming, None);
                 self.confirm(nodes)
             }
-            Stage::Claiming if gone >= nodes.veto() => Step::Settle(Ok(self.absence())),
+            Stage::Claiming if gone >= nodes.veto() => Step::Settle(Ok(Reply::NotHeld(self.absence()))),
             // Fail only if all nodes have answered, or too many have failed: until then, the nodes
             // may still show that the ticket is gone.
             Stage::Claiming
@@ -256,9 +285,11 @@ impl Adoption {
                 *claim = Some(answer.clone());
             }
         }
-        match self.tally().gone {
-            gone if gone >= nodes.veto() => Step::Settle(Ok(self.absence())),
-            _ => Step::Settle(Err(votes::error(nodes, &self.claims, nodes.majority()))),
+        match self.absence() {
+            // Other heirs have taken claims over, or one has adopted: the next attempt finds out.
+            Absence::Taken => Step::GiveWay,
+            absence if self.tally().gone >= nodes.veto() => Step::Settle(Ok(Reply::NotHeld(absence))),
+            Absence::Missing => Step::Settle(Err(votes::error(nodes, &self.claims, nodes.majority()))),
         }
     }
 
@@ -276,9 +307,9 @@ impl Adoption {
         tally
     }
 
-    fn absence(&self) -> Reply {
+    fn absence(&self) -> Absence {
         let taken = |claim: &Option<Answer>| matches!(claim, Some(Ok(Reply::NotHeld(Absence::Taken))));
-        Reply::NotHeld(if self.claims.iter().any(taken) { Absence::Taken } else { Absence::Missing })
+        if self.claims.iter().any(taken) { Absence::Taken } else { Absence::Missing }
     }
 
     /// Returns `None` if no other heir is in the way. Otherwise returns whether all nodes have
@@ -293,10 +324,13 @@ impl Adoption {
         self.claims.iter().flatten().count()
     }
 
-    /// Returns true if an heir in the way has a smaller [mark](Token::mark) than this heir.
+    /// Returns true if an heir in the way has a smaller [mark](Token::mark) than this heir, and its
+    /// claim is not too old.
     pub fn gives_way(&self) -> bool {
         let mark = self.who.heir.mark();
-        self.claims.iter().any(|claim| matches!(claim, Some(Ok(Reply::Claimed { by })) if *by < mark))
+        self.claims.iter().zip(&self.stale).any(|(claim, stale)| {
+            stale.is_none() && matches!(claim, Some(Ok(Reply::Claimed { by })) if by.mark() < mark)
+        })
     }
 
     /// Returns the nodes that other heirs claim. From now on these nodes count as not having
@@ -388,7 +422,8 @@ impl Adoption {
     /// Creates the attempt that follows after this one gave way, and begins at `at`.
     pub fn next(&self, nodes: &Nodes, at: Instant) -> Self {
         let next = Self::new(self.who.clone(), nodes, self.batch, self.index, self.deadline, at);
-        Self { before: self.before + 1, ..next }
+        let (stale_after, stale) = (self.stale_after, self.stale.clone());
+        Self { before: self.before + 1, stale_after, stale, ..next }
     }
 
     /// Returns the error of an attempt that did not get most nodes by its deadline.

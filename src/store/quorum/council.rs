@@ -25,6 +25,7 @@ use super::debts::{Debts, Owed};
 use super::places::Places;
 use super::post::{Post, Tag};
 use super::repairs::Repairs;
+use super::rivals::Rivals;
 use crate::lease::{Fence, Instant, Key, Mode};
 use crate::store::{Absence, Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
 
@@ -55,6 +56,7 @@ pub struct Council {
     batches: Batches,
     motions: FxHashMap<u64, Motion>,
     adoptions: FxHashMap<u64, Adoption>,
+    rivals: Rivals,
     /// Those that hold a minority.
     holding: Vec<u64>,
     post: Post,
@@ -81,6 +83,7 @@ impl Council {
             batches: Batches::default(),
             motions: FxHashMap::default(),
             adoptions: FxHashMap::default(),
+            rivals: Rivals::default(),
             holding: Vec::new(),
             post: Post::default(),
             asking: Asking::default(),

@@ -11,7 +11,7 @@ use redis::{ServerError, Value};
 use super::address::RedisAddress;
 use super::outcomes::Outcomes;
 use super::plan::{Class, Group};
-use crate::lease::Fence;
+use crate::lease::{Fence, Token};
 use crate::store::{Absence, Answer, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo};
 
 /// The error that `value` is.
@@ -107,7 +107,9 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
         (Class::Release | Class::Break(_), Value::Int(1)) => Reply::Released,
         (Class::Break(_), Value::Int(0)) => Reply::NotHeld(Absence::Missing),
         (Class::Adopt(..) | Class::Move, Value::Int(1)) => Reply::Adopted,
-        (Class::Move, Value::BulkString(by)) => Reply::Claimed { by: mark_of(&by)? },
+        (Class::Move, Value::BulkString(by)) => {
+            Reply::Claimed { by: Token::parse(str::from_utf8(&by).ok()?)? }
+        }
         (Class::Accept, Value::Int(1)) => Reply::Accepted,
         (
             Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept,

@@ -1,6 +1,7 @@
 //! Simulates heirs in several processes that adopt one ticket at the same time, after the trouble
 //! has ended. Each process has its own distances to the nodes, and a minority of the nodes may be
-//! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it.
+//! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it. If an heir dies, the
+//! others get the lease, or are told that the dead one had it.
 
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ const TTL: u32 = 20_000;
 /// How long strangers ask for the lock, and heirs may give up, before the outcome counts. A lease
 /// must also be acquired and detached within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How much later the outcome counts if an heir dies: its claims are taken over, and the others ask
+/// again after a pause.
+const MOURNING: Duration = Duration::from_secs(5);
 
 impl World {
     /// Lets the heirs adopt one ticket, and checks what each of them was told.
@@ -55,7 +59,16 @@ impl World {
                 self.live_until(self.now + pause);
             }
         }
-        let end = self.now + PATIENCE;
+        let dies = !self.tidy && self.rng.u8(..3) == 0;
+        if dies {
+            let pause = Duration::from_micros(self.rng.u64(0..4 * farthest + 2_000));
+            self.live_until(self.now + pause);
+            let dead = self.rng.usize(..PROCESSES);
+            self.kill(dead);
+            heirs.retain(|(process, _)| *process != dead);
+            self.strangers.retain(|(process, _)| *process != dead);
+        }
+        let end = self.now + PATIENCE + if dies { MOURNING } else { Duration::ZERO };
         while self.now < end {
             let pause = Duration::from_millis(self.rng.u64(1..300));
             self.live_until(self.now + pause);
@@ -82,7 +95,11 @@ impl World {
         };
         let holders = heirs.iter().filter(|heir| has(heir)).count();
         let told: Vec<&Outcome> = self.processes.iter().flat_map(|process| process.told.values()).collect();
-        assert!(holders == 1 || quitters && holders == 0, "{holders} of {} adopted: {told:?}", heirs.len());
+        assert!(
+            holders == 1 || (quitters || dies) && holders == 0,
+            "{holders} of {} adopted: {told:?}",
+            heirs.len()
+        );
         for (process, slot) in heirs.iter().filter(|heir| !has(heir)) {
             let told = self.processes[*process].told.get(slot);
             let fair = matches!(told, Some(Outcome::Lost(LossReason::Taken)))

@@ -109,7 +109,7 @@ pub async fn a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of(place: &
         for _repeated in 0..2 {
             assert_eq!(ask(&other, claim(0)).await, Reply::Adopted);
         }
-        assert_eq!(ask(&one, claim(1)).await, Reply::Claimed { by: heirs[0].mark() });
+        assert_eq!(ask(&one, claim(1)).await, Reply::Claimed { by: claims[0] });
         let taken = Reply::NotHeld(Absence::Taken);
         assert_eq!(ask(&one, renew(&key, ticket, LONG)).await, taken);
         // The first heir gives the lease back to the ticket, and the second heir claims it.

@@ -3,6 +3,9 @@
 //! If several heirs have claimed some nodes each, the heir with the smallest [mark](Token::mark)
 //! keeps its nodes and asks the other nodes again. The other heirs give their nodes back to the
 //! ticket, and begin again after a random pause. The pause grows with each attempt.
+//!
+//! An heir gives its claims back when its request ends. So a claim that stands for longer than a
+//! request may take belongs to a dead heir, or to one that can't reach the node. It is taken over.
 
 use std::time::Duration;
 
@@ -22,6 +25,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How often these pauses double at most. If this is larger, heirs pause for longer than a fast
 /// network needs. If it is smaller, heirs disturb each other over a slow network.
 const MOST_DOUBLINGS: u32 = 5;
+/// How long the claim of another heir stands before it is taken over, in times that this heir's
+/// request may take. If this is larger, an heir that died during its adoption blocks the ticket for
+/// longer. If it is smaller, heirs whose requests may take longer lose their claims, and begin
+/// again.
+const STALE: f64 = 1.5;
 
 impl Council {
     /// Begins the adoption `request`, and answers it by `deadline`.
@@ -38,7 +46,8 @@ impl Council {
             return;
         };
         let who = Claimant { key, ticket, heir, ttl, holder, outlives_process, mode, fence };
-        let adoption = Adoption::new(who, &self.nodes, batch, index, deadline, now);
+        let mut adoption = Adoption::new(who, &self.nodes, batch, index, deadline, now);
+        adoption.stale_after = deadline.since(now).mul_f64(STALE);
         let id = self.insert(adoption);
         self.claim(now, id);
     }
@@ -62,7 +71,7 @@ impl Council {
         let Some(adoption) = self.adoptions.get(&id) else { return };
         let timeout = adoption.timeout(now).max(SHORTEST_PATIENCE);
         for node in nodes {
-            self.post.draft(node, timeout, adoption.claiming(), Tag::Claim(id));
+            self.post.draft(node, timeout, adoption.claiming(node), Tag::Claim(id));
         }
     }
 
@@ -75,7 +84,9 @@ impl Council {
             let owed: Vec<_> = adoption.after_claim(fate, &answer).collect();
             self.owe_after(now, owed.into_iter().map(|(owed, late)| (node, owed, late)));
         } else {
-            let step = adoption.claimed(node, answer, &self.nodes);
+            let is_stale = matches!(&answer, Ok(Reply::Claimed { by })
+                if self.rivals.heard_of(now, *by) > adoption.stale_after);
+            let step = adoption.claimed(node, answer, is_stale, &self.nodes);
             if adoption.asked_again == 0 && adoption.heard() == majority {
                 let took = now.since(adoption.asked).min(LONGEST_PATIENCE);
                 self.trip = (self.trip * 7 + took) / 8;
@@ -127,6 +138,7 @@ impl Council {
                     self.post.draft(node, timeout, adoption.confirming(), Tag::Confirm(id));
                 }
             }
+            Step::GiveWay => self.give_way(now, id),
             Step::Settle(answer) => {
                 let fate = match answer {
                     Ok(Reply::Adopted) => Fate::Won,

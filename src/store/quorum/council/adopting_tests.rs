@@ -2,7 +2,8 @@
 //! its own distances to the nodes.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 
 use super::*;
 use crate::store::LockInfo;
@@ -30,6 +31,8 @@ struct Sites {
     down: Vec<usize>,
     /// The nodes that never answer.
     silent: Vec<usize>,
+    /// An heir that does nothing, and gets no answers, for now.
+    frozen: Option<usize>,
     /// Returns how long a message between an heir and a node takes, in µs.
     distance: Box<dyn Fn(usize, usize) -> u64>,
     queue: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -47,6 +50,7 @@ impl Sites {
             nodes: (0..nodes).map(|_| LeaseTable::default()).collect(),
             down: Vec::new(),
             silent: Vec::new(),
+            frozen: None,
             distance: Box::new(distance),
             queue: BinaryHeap::new(),
             parcels: FxHashMap::default(),
@@ -109,12 +113,14 @@ impl Sites {
         let end = self.now + Duration::from_millis(ms);
         loop {
             let parcel = self.queue.peek().map(|Reverse((at, _))| *at);
-            let wake = self.councils.iter().filter_map(Council::next_wake).min();
+            let frozen = self.frozen;
+            let awake = (0..self.councils.len()).filter(|who| frozen != Some(*who));
+            let wake = awake.clone().filter_map(|who| self.councils[who].next_wake()).min();
             let Some(next) = [parcel, wake].into_iter().flatten().min().filter(|next| *next <= end) else {
                 break;
             };
             self.now = self.now.max(next);
-            for heir in 0..self.councils.len() {
+            for heir in awake {
                 self.councils[heir].tick(self.now);
                 self.gather(heir);
             }
@@ -126,6 +132,10 @@ impl Sites {
                         let answers: Vec<Answer> =
                             requests.into_iter().map(|r| self.nodes[node].apply(r, now, 1)).collect();
                         self.put((self.distance)(heir, node), Parcel::Answer(heir, id, answers));
+                    }
+                    late @ Parcel::Answer(..) if matches!(late, Parcel::Answer(who, ..) if self.frozen == Some(who)) =>
+                    {
+                        self.put(1_000, late);
                     }
                     Parcel::Answer(heir, id, answers) => {
                         self.councils[heir].answered(self.now, id, answers);
@@ -151,6 +161,24 @@ impl Sites {
         let told = replies.iter().filter(|reply| **reply == Ok(Reply::NotHeld(Absence::Taken))).count();
         assert_eq!(told, heirs - 1, "{replies:?}");
         adopted[0]
+    }
+
+    /// Lets the heirs adopt, and try again as long as they get an error.
+    fn adopt_until_told(&mut self, heirs: Range<usize>, ticket: Token, tokens: &[Token]) -> Vec<Reply> {
+        let mut told = BTreeMap::new();
+        for batch in 1..=4 {
+            let open: Vec<usize> = heirs.clone().filter(|heir| !told.contains_key(heir)).collect();
+            open.iter().for_each(|heir| self.adopt(*heir, batch, ticket, tokens[*heir]));
+            self.live(2_000);
+            for heir in open {
+                match self.settled(heir, batch) {
+                    Ok(reply) => drop(told.insert(heir, reply)),
+                    Err(error) => assert_eq!(error.kind, StoreErrorKind::Quorum),
+                }
+            }
+        }
+        assert_eq!(told.len(), heirs.len(), "{told:?}");
+        told.into_values().collect()
     }
 
     fn held_by(&mut self, node: usize) -> Option<LockInfo> {
@@ -296,6 +324,66 @@ fn what_is_left_of_a_dead_claimant_does_not_stop_the_others() {
         sites.live(2_000);
         sites.winner(2);
     }
+}
+
+/// Creates an heir that was killed between its two rounds: it has claimed `claimed` of the nodes
+/// and confirmed `confirmed` of them.
+fn kill_between_rounds(
+    sites: &mut Sites,
+    ticket: Token,
+    dead: Token,
+    claimed: &[usize],
+    confirmed: &[usize],
+) {
+    let (now, to) = (sites.now, Token::claim(ticket, dead));
+    for node in claimed {
+        let claim = Request::Move { key: KEY.into(), token: ticket, to, heir: dead };
+        assert_eq!(sites.nodes[*node].apply(claim, now, 1), Ok(Reply::Adopted));
+    }
+    for node in confirmed {
+        assert_eq!(sites.nodes[*node].apply(adopt(to, dead), now, 1), Ok(Reply::Adopted));
+    }
+}
+
+#[test]
+fn an_heir_that_was_killed_between_its_rounds_does_not_block_the_ticket() {
+    let smallest = Token::parse("00000000-1234-4321-8123-123456789012").unwrap();
+    let largest = Token::parse("ffffffff-1234-4321-8123-123456789012").unwrap();
+    for dead in [smallest, largest] {
+        for (claimed, confirmed) in [(&[0, 1, 2][..], &[][..]), (&[0, 1], &[]), (&[0, 1, 2], &[1])] {
+            for heirs in 1..=3 {
+                let (mut sites, ticket) = (Sites::scattered(heirs, 3), Token::random());
+                sites.grant(ticket, Mode::Exclusive);
+                kill_between_rounds(&mut sites, ticket, dead, claimed, confirmed);
+                let answers = sites.adopt_until_told(0..heirs, ticket, &tokens(heirs));
+                let adopted = answers.iter().filter(|answer| **answer == Reply::Adopted).count();
+                assert_eq!(adopted, 1, "{answers:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_claim_that_was_taken_over_can_not_be_confirmed_any_more() {
+    // The first heir is frozen between its rounds, and goes on when the second one has adopted.
+    let (mut sites, ticket, heirs) = (Sites::scattered(2, 3), Token::random(), tokens(2));
+    sites.grant(ticket, Mode::Exclusive);
+    sites.adopt(0, 1, ticket, heirs[0]);
+    let claim = sites.parcels.values().find_map(|parcel| match parcel {
+        Parcel::Request(_, Call { requests, .. }) => match requests[0] {
+            Request::Move { to, .. } => Some(to),
+            _ => None,
+        },
+        Parcel::Answer(..) => None,
+    });
+    sites.frozen = Some(0);
+    assert_eq!(sites.adopt_until_told(1..2, ticket, &heirs), [Reply::Adopted]);
+    let now = sites.now;
+    let late = sites.nodes[0].apply(adopt(claim.unwrap(), heirs[0]), now, 1);
+    assert_eq!(late, Ok(Reply::NotHeld(Absence::Taken)));
+    sites.frozen = None;
+    sites.live(2_000);
+    assert_ne!(sites.settled(0, 1), Ok(Reply::Adopted));
 }
 
 #[test]

@@ -5,8 +5,8 @@
 -- the leases: their ends and their holders' names stay. A lease that such a token owns stays as it
 -- is.
 -- Answers one value for each lock: 1 if the heir (or the further token) has the lease, 0 if nobody
--- holds the lock, -1 if another token holds it, or the server's error. A move answers the mark of
--- the claim if another heir claims the lease.
+-- holds the lock, -1 if another token holds it, or the server's error. A move answers
+-- the claim of another heir if that one claims the lease.
 local count = #KEYS / 2
 local time = redis.call('TIME')
 local rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])

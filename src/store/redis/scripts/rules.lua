@@ -335,14 +335,13 @@ function rules.release(lock, side, token)
   return all and 0 or absence(s)
 end
 
--- Returns the mark of the claim to the lease of `ticket`, or nil. A claim has the mark of its heir,
--- the first seven digits of the ticket, and the UUID version 8.
+-- Returns the claim to the lease of `ticket`, or nil. A claim has the mark of its heir, the first
+-- seven digits of the ticket, and the UUID version 8.
 local function claimed(s, ticket)
-  local pattern = '^(%x+)%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-'
+  local pattern = '^%x+%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-.+$'
   if s.owner then return match(s.owner, pattern) end
   for _, token in ipairs(s.count > 0 and call('ZRANGE', s.lock, 0, -1) or {}) do
-    local mark = match(token, pattern)
-    if mark then return mark end
+    if match(token, pattern) then return token end
   end
 end
 
