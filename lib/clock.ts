@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks'
 
 /**
- * Returns the time in ms on a monotonic clock. Bound at load time: fake clocks of tests replace
- * `performance.now()`, and the engine's leases and waits follow the real clock.
+ * Returns the time in ms on a monotonic clock. It is bound at load time because tests with a fake
+ * clock replace `performance.now()`, while the engine's leases and waits follow the real clock.
  */
 export const now: () => number = performance.now.bind(performance)

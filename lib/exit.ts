@@ -1,5 +1,5 @@
-// Releases leases when the process or a thread ends in JavaScript. Native code does the same for
-// other ends.
+// Releases leases when a thread or the process emits `'exit'`, or leaves that to native code, which
+// also releases them when there is no such event.
 
 import { isMainThread } from 'node:worker_threads'
 import { now } from './clock'
@@ -15,16 +15,16 @@ const PATIENCE = 500
 type Ending = (patience: number) => void
 
 /**
- * Registers the release of this copy's leases for the end of its thread. Call it once for each
- * bridge. After an uncaught exception and `process.exit()`, work in Node's thread pool may still
- * run when the `'exit'` event comes: a file that is being written, for instance. Node waits for
- * that work. So where possible, native code releases the leases after it, and renews them until
- * then.
+ * Registers this copy's leases for release at the end of its thread. Call it once for each bridge.
+ * After an uncaught exception or `process.exit()`, work in Node's thread pool may still run when
+ * the `'exit'` event comes: for example, a file is still being written. Node waits for that work.
+ * So where possible, native code renews the leases until the work has ended, and then releases
+ * them.
  */
 export function releaseOnExit(): void {
   const isLater = isNode() && (!isMainThread || bridge.releaseAtEnd())
-  // All copies share one listener: test runners load a package again and again, and Node would soon
-  // warn of a listener leak.
+  // All copies share one listener. Test runners load a package again and again, and with a listener
+  // for each copy, Node would warn of a leak.
   const endings = shared('exit', () => {
     const set = new Set<Ending>()
     process.on('exit', () => endAll(set))
@@ -33,7 +33,7 @@ export function releaseOnExit(): void {
   endings.add(isLater ? () => bridge.excuse() : (patience) => bridge.releaseAll(patience))
 }
 
-/** Returns false for Bun, Deno and Electron, which end in another way. */
+/** Returns false for Bun, Deno and Electron, which end in other ways. */
 function isNode(): boolean {
   return !['bun', 'deno', 'electron'].some((name) => name in process.versions)
 }

@@ -10,13 +10,13 @@ import { FOR_EVER } from '../support/journal.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
 
 const FAILING = fileURLToPath(new URL('fixtures/failing.cjs', import.meta.url))
-/** Runs a command and ends at once on a signal. The command stays in the process group. */
+/** A shell that runs a command in the same process group, and ends at once on a signal. */
 const IN_GROUP = ['sh', '-c', '"$0" "$@" & wait']
 
 overStores(
   'leasehold run and the end of its command',
   (store) => {
-    test('SIGTERM twice: leasehold passes on both, and holds the lock until the command has ended', async (t) => {
+    test('SIGTERM twice: leasehold passes both on, and holds the lock until the command has ended', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, words: ['--ttl', '500ms'] })
       contended.first.signal('SIGTERM')
       await contended.journal.seen('first', 'clean')
@@ -63,7 +63,7 @@ overStores(
     })
 
     test('--max-hold: leasehold holds the lock until the command has ended', async (t) => {
-      // The second one has to start meanwhile, on a busy machine.
+      // The second command has to start within --max-hold, also on a busy machine.
       const words = ['--ttl', '1s', '--max-hold', '3s', '--json']
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, words })
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
@@ -79,7 +79,7 @@ overStores(
       )
     })
 
-    const skip = process.versions.bun ? 'Bun does not hear --require in NODE_OPTIONS' : false
+    const skip = process.versions.bun ? 'Bun ignores --require in NODE_OPTIONS' : false
     test('an uncaught error in leasehold stops the command, and the lock stays held until the command has ended', {
       skip,
     }, async (t) => {

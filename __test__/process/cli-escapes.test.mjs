@@ -10,18 +10,27 @@ import { assertCleanedUp, assertInTurn, contend, processes } from '../support/co
 import { FOR_EVER } from '../support/journal.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
 
-/** A nested leasehold, which gives its command a session of its own, and lets it clean up for long. */
+/** A nested leasehold, which gives its command a session of its own, and up to 20 s to clean up. */
 const nested = (key) => [process.execPath, CLI, 'run', `inner-${key}`, '--grace', '20s', '--']
-/** Makes a process group of its own. The shell ends at once on a signal. */
+/** A shell that runs a command in another process group, and ends at once on a signal. */
 const TIMEOUT = ['sh', '-c', 'timeout 60 "$0" "$@"; echo done']
-/** Makes a session of its own. */
+/** A shell that runs a command in another session. */
 const SETSID = ['sh', '-c', 'setsid "$0" "$@" & wait']
-/** Leaves a process without the mark, which only its parent tells. */
+/**
+ * A shell that runs a command without the mark in another session. Only its parent shows whose it
+ * is.
+ */
 const BARE = ['sh', '-c', 'env -u LEASEHOLD_RUN setsid "$0" "$@" & while :; do sleep 0.05; done']
 
-/** Stops the command when the second one waits, which takes three processes of Node on a busy machine. */
+/**
+ * Options that stop the command after 6 s. By then the second one has to wait, for which three Node
+ * processes have to start on a busy machine.
+ */
 const OVERDUE = ['--ttl', '500ms', '--max-hold', '6s']
-/** Each way in which leasehold comes to stop its command: what it is told, and what is done to it. */
+/**
+ * The ways to make leasehold stop its command: a title, the options of `run`, and what the test
+ * does.
+ */
 const WAYS = [
   ['--max-hold', OVERDUE, () => {}],
   ['SIGKILL', ['--ttl', '10s'], (first) => first.signal('SIGKILL')],
@@ -47,7 +56,8 @@ overStores(
         })
       }
 
-      // A nested leasehold leaves it to its command when to end on a signal, and waits for that.
+      // On a signal, a nested leasehold leaves it to its command when to end, and the outer one
+      // waits.
       if (way === 'SIGTERM') continue
       test(`${way}: the command of a nested leasehold keeps the lock of the outer one until it is killed`, {
         skip,
@@ -58,7 +68,7 @@ overStores(
         begin(contended.first)
         assert.equal((await assertInTurn(t, contended)).ended, false)
         assert.ok(!isThere(contended.pid))
-        // Its guard and its successor are left alone.
+        // The guard and the successor of the nested leasehold are left alone, and release its lock.
         await until('the inner lock to be free', async () => (await contended.locks.inspect(`inner-${key}`)) === null)
       })
     }
@@ -87,7 +97,7 @@ overStores(
 
     for (const [what, wrap] of [
       ['', []],
-      [', also if it was not given the mark of the outer one', ['env', '-u', 'LEASEHOLD_RUN']],
+      [', even without the mark of the outer one', ['env', '-u', 'LEASEHOLD_RUN']],
     ]) {
       test(`a nested leasehold passes SIGTERM on, and its command gets it once${what}`, { skip }, async (t) => {
         const key = store.key()
@@ -114,7 +124,7 @@ overStores(
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
     })
 
-    test('a job that clears its environment keeps the lock, though SIGTERM has ended its parent', {
+    test('a job that clears its environment keeps the lock, even if SIGTERM has ended its parent', {
       skip,
     }, async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE })

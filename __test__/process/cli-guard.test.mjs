@@ -1,5 +1,5 @@
-// `leasehold run` is killed (SIGKILL) while its command runs: the lock stays held until the command
-// has ended.
+// If `leasehold run` is killed (SIGKILL) while its command runs, the lock stays held until the
+// command has ended. Without a guard, the command is not run, or is stopped.
 
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
@@ -100,7 +100,7 @@ overStores(
       await assertFreeAfter(3_000, now(), contended)
     })
 
-    test('with its guard, with a short ttl: the successor kills the command at last', async (t) => {
+    test('with its guard, with a short ttl: the successor kills the command', async (t) => {
       const words = ['--ttl', '1s', '--grace', '0']
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
       process.kill(guardOf(contended.first).pid, 'SIGKILL')
@@ -120,7 +120,7 @@ describe('leasehold run, killed', { timeout: 60_000 }, () => {
     }, async (t) => {
       const server = await startRedis(t, { password: 'hunter2' })
       const before = new Set(processes().map(({ pid }) => pid))
-      // The environment of a shell that exports all its variables.
+      // If the guard's script did not unset these variables, its shell would export the secrets.
       const env = { takeover: 'not ours', target: 'not ours' }
       const contended = await contend(t, server.url(), 'k', { clean: 2_000, words: ['--ttl', ttl], env })
       contended.first.signal('SIGKILL')
@@ -139,16 +139,19 @@ describe('leasehold run, killed', { timeout: 60_000 }, () => {
 })
 
 describe('leasehold run without its guard', { timeout: 60_000 }, () => {
-  const skip = process.versions.bun ? 'Bun does not hear --require in NODE_OPTIONS' : false
-  /** A variable of this name has the command started without a gate. */
+  const skip = process.versions.bun ? 'Bun ignores --require in NODE_OPTIONS' : false
+  /** If the environment has this variable, leasehold starts the command without a gate. */
   const UNGATED = 'a.name=dropped by a shell'
 
-  /** Runs `command` by a leasehold that preloads `file`, and asserts that the lock is free then. */
+  /**
+   * Runs `command` by a leasehold that preloads `file`, and asserts that the lock is free
+   * afterwards.
+   */
   async function runWith(t, file, { ttl = '10s', env = [], command }) {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
     const given = [...env, `NODE_OPTIONS=--require ${file}`, process.execPath, CLI]
     const words = ['run', 'k', '-s', store, '--ttl', ttl, '--', ...command]
-    // Few files, so that it does not take long to open them all.
+    // With a low limit, it does not take long to open as many files as allowed.
     const ended = await start(t, 'sh', ['-c', 'ulimit -n 200; exec env "$@"', 'sh', ...given, ...words]).ended
     const next = await start(t, process.execPath, [CLI, 'run', 'k', '-s', store, '--try', '--', 'true']).ended
     assert.equal(next.code, 0, next.stderr)

@@ -1,4 +1,5 @@
-// `leasehold run` waits until a process, or all of a process group, has stopped running.
+// `leasehold run` finds all processes of its command, kills them, and waits until none of them
+// runs.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -18,19 +19,24 @@ const DIST = fileURLToPath(new URL('../../dist/cli', import.meta.url))
 const require = createRequire(import.meta.url)
 const { statusOf } = require('../../dist/cli/process-table.js')
 const { Target } = require('../../dist/cli/target.js')
-/** Starts a process in its own group, prints its id, and never reaps it. */
+/** A script that starts a process in a group of its own, prints its id, and never reaps it. */
 const NEGLIGENT = `
   const { spawn } = require('node:child_process')
   const { pid } = spawn('sh', ['-c', process.argv[1]], { detached: true, stdio: 'ignore' })
   require('node:fs').writeSync(1, pid + '\\n')
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)`
 
-/** Writes a byte to the file $LOG, starts the next process of a chain by `wrap`, and ends. */
+/**
+ * Returns a script that writes a byte to the file $LOG, starts the next process of a chain by
+ * `wrap`, and ends.
+ */
 const chainOf = (wrap) => `trap '' TERM; printf . >>"$LOG"; sleep 0.002; ${wrap} sh -c "$CHAIN" & exit`
 
-const skip = process.platform === 'linux' ? false : 'only Linux shows which processes are dead'
+const skip = process.platform === 'linux' ? false : 'only Linux has the /proc that leasehold reads'
 
-/** Returns the target that is a process, or all of the session that it leads. */
+/**
+ * Returns the target that consists of one process or, if `leads`, of all processes of its session.
+ */
 const targetOf = (pid, leads) => new Target({ pid, start: statusOf(pid)?.start, leads, run: 'no such run' })
 
 describe('the target of leasehold run', { timeout: 60_000 }, () => {
@@ -49,14 +55,14 @@ describe('the target of leasehold run', { timeout: 60_000 }, () => {
     targets[0].kill()
   })
 
-  test('a zombie does not count as running, though a signal reaches it', { skip }, async (t) => {
+  test('a zombie does not count as running, although a signal reaches it', { skip }, async (t) => {
     const parent = start(t, process.execPath, ['-e', NEGLIGENT, 'exit 0'])
     const pid = Number((await parent.says(/(\d+)\n/))[1])
     for (const leads of [false, true]) assert.equal(await targetOf(pid, leads).isGoneWithin(20_000), true)
     for (const target of [pid, -pid]) assert.equal(process.kill(target, 0), true)
   })
 
-  test('a group counts as running while any of its processes runs, though its first one is a zombie', {
+  test('a group counts as running while any of its processes runs, even if its first one is a zombie', {
     skip,
   }, async (t) => {
     const parent = start(t, process.execPath, ['-e', NEGLIGENT, 'sleep 60 & exit 0'])
@@ -70,7 +76,7 @@ describe('the target of leasehold run', { timeout: 60_000 }, () => {
     assert.equal(process.kill(-pid, 0), true)
   })
 
-  test('it kills what starts processes as fast as it can', { skip }, async (t) => {
+  test('processes that start others as fast as they can are all killed', { skip }, async (t) => {
     const fork = 'while :; do setsid sh -c "sleep 0.02; sleep 60" & sleep 0.01; done'
     const child = spawn('sh', ['-c', fork], { detached: true, env: { ...process.env, LEASEHOLD_RUN: 'forks' } })
     const target = new Target({ pid: child.pid, start: statusOf(child.pid)?.start, leads: true, run: 'forks' })
@@ -95,7 +101,7 @@ describe('the target of leasehold run', { timeout: 60_000 }, () => {
       atEnd(t, () => target.isKilledWithin(5_000))
       const steps = () => statSync(LOG, { throwIfNoEntry: false })?.size ?? 0
       await until('the chain to run', () => steps() > 10)
-      assert.equal(await target.isGoneWithin(1_500), false, 'it counts as gone')
+      assert.equal(await target.isGoneWithin(1_500), false, 'the chain counts as gone')
       assert.equal(await target.isKilledWithin(5_000), true)
       const last = steps()
       await sleep(300)
@@ -104,7 +110,7 @@ describe('the target of leasehold run', { timeout: 60_000 }, () => {
   }
 
   const isRoot = process.platform === 'linux' && process.getuid() === 0
-  test('where /proc hides the processes of other users, a hidden one keeps its group running', {
+  test('if /proc hides the processes of other users, a group with a hidden process counts as running', {
     skip: isRoot ? false : 'only root can mount /proc and start processes of two users',
   }, async (t) => {
     const script = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'

@@ -1,5 +1,5 @@
-// However JavaScript ends, the work that it has given to Node's thread pool goes on. The lock is
-// free only after that work.
+// JavaScript may end in several ways. After each, the work that it has given to Node's thread pool
+// goes on. The lock is free only after that work.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -39,7 +39,10 @@ for (const name of sharedStoreNames) {
       ['process.exit() in a worker thread', { how: 'exit', inThread: true }],
       ['an uncaught exception in a worker thread', { how: 'throw', inThread: true }],
     ]
-    /** Returns a client, and a child that writes into a pipe under the lock and has ended its JavaScript. */
+    /**
+     * Starts a child that writes into a pipe under the lock, and ends its JavaScript. Returns a
+     * client, the reader of the pipe, and the child.
+     */
     async function endWhileWriting(t, how) {
       const store = await openStore(name, t)
       const locks = createLockClient(store)

@@ -1,4 +1,4 @@
-// The command that runs while the lock is held: a process, and all that it starts.
+// The command that runs while the lock is held: a process, and all processes that it starts.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -39,28 +39,32 @@ const ON_WINDOWS = process.platform === 'win32'
 export class Child {
   readonly #process: ChildProcess
   readonly #guard: Guard | undefined
-  /** What has to be gone; `undefined` if the command could not be started. */
+  /** The processes whose end frees the lock; `undefined` if the command could not be started. */
   readonly #target: Target | undefined
   readonly #onTerminal: boolean
   readonly #grace: number
   readonly #listeners: [NodeJS.Signals, () => void][] = []
   #killer: NodeJS.Timeout | undefined
-  /** When the command is killed that {@link stop} has asked to end. */
+  /** When a command that {@link stop} has asked to end is killed, in ms of `performance.now()`. */
   #killAt: number | undefined
   /** Whether a signal was passed on that asks the command to end. */
   #asked = false
-  /** Why the command can't run, though it was started. */
+  /** Why the command must not run although its process was started. */
   #unguarded: CliError | undefined
   #over = false
   /** Resolves when it is guarded and runs; not at all if it could not be started. */
   readonly started: Promise<void>
   /**
-   * Resolves when the command is gone. If it did not end by itself, resolves when all that it
-   * started is gone, too. Rejects with a {@link CliError} if the command could not be started.
+   * Resolves when the command is gone. If it did not end by itself, resolves when all processes
+   * that it started are gone, too. Rejects with a {@link CliError} if the command could not be
+   * started, or has no guard.
    */
   readonly ended: Promise<End>
 
-  /** @throws {CliError} if there is no such command, or it can't be run, or has no guard. */
+  /**
+   * @throws {CliError} if there is no such command, or it can't be run, or its guard can't be
+   * started.
+   */
   constructor(command: readonly string[], env: NodeJS.ProcessEnv, held: Held) {
     this.#grace = held.grace
     const [file = '', ...args] = command
@@ -113,7 +117,10 @@ export class Child {
     return this.#process.pid
   }
 
-  /** Ends the command: sends SIGTERM, and SIGKILL if any of it still runs after its grace. */
+  /**
+   * Ends the command: sends SIGTERM, and SIGKILL if any of its processes still runs after the
+   * grace.
+   */
   stop(): void {
     if (this.#over || this.#killAt !== undefined) return
     this.#killAt = performance.now() + this.#grace
@@ -125,7 +132,9 @@ export class Child {
     this.#killer = setTimeout(() => this.#target?.kill(), this.#grace)
   }
 
-  /** Ends a command that its guard does not watch over. Behind a gate, it has not begun. */
+  /**
+   * Ends a command whose guard does not watch over it. Behind a gate, the command has not begun.
+   */
   #refuse(file: string, gated: boolean): void {
     if (this.#over) return
     this.#unguarded = unguarded(file, gated ? 'was not run' : 'was stopped', 'has ended; run it again')
@@ -146,23 +155,23 @@ export class Child {
     }
   }
 
-  /** Sends a signal to the command. Returns the members that ran before. */
+  /** Sends a signal to the command. Returns the members that ran before the signal. */
   #signal(signal: NodeJS.Signals): readonly Member[] {
     const target = this.#target
     if (this.#over || target === undefined) return []
-    // Before the signal: it may end the parent by which a member is found.
+    // Look before the signal: it may end a parent, and some members are only found by their parent.
     const members = target.look()
     target.signal(signal)
-    // One that is stopped takes its signal only when it goes on.
+    // A stopped process handles the signal only when it continues.
     if (ENDING.includes(signal) && !ON_WINDOWS) target.signal('SIGCONT')
     return members
   }
 
   /**
-   * Resolves when all that the ended command has started is gone. If the command ended by itself,
-   * resolves at once: it left the other processes behind on purpose. If a signal ended it or asked
-   * it to end, the others have the grace to end, too, and are then killed. After stop(), they have
-   * the rest of its grace.
+   * Resolves when all processes that the ended command has started are gone. If the command ended
+   * by itself, resolves at once: it left the other processes behind on purpose. If a signal ended
+   * it or asked it to end, the others have the grace to end, too, and are then killed. After
+   * stop(), they have the rest of the grace.
    */
   async #restGone(bySignal: boolean): Promise<void> {
     const target = this.#target
@@ -176,7 +185,7 @@ export class Child {
     await target.isKilledWithin(KILLED_WITHIN)
   }
 
-  /** Asks those to end that had no part in the signal that has ended the command. */
+  /** Sends SIGTERM to the processes that were not reached by the signal that ended the command. */
   #endRest(target: Target): void {
     // A terminal sends its signals to its whole foreground, which is our group.
     const reached = this.#onTerminal && !this.#asked ? statusOf(process.pid)?.group : undefined
@@ -195,7 +204,7 @@ function guardOf(file: string, held: Held): Guard {
   try {
     return new Guard(held)
   } catch (error) {
-    const why = `${(error as Error).message}. See that enough processes and files may be open`
+    const why = `${(error as Error).message}. Raise the limits on open files and processes`
     throw unguarded(file, 'was not run', `can't be started: ${why}`)
   }
 }

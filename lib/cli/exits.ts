@@ -12,7 +12,7 @@ export const Exit = {
   Unavailable: 69,
   /** The lease was lost while the command ran (EX_SOFTWARE). */
   Lost: 70,
-  /** The system can't start what is needed (EX_OSERR). */
+  /** The guard of the command could not be started, or has ended (EX_OSERR). */
   System: 71,
   /** Somebody else has the lock: try again later (EX_TEMPFAIL). */
   Busy: 75,

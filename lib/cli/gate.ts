@@ -20,7 +20,9 @@ exec "$@"
 /** Those that a shell reads or changes itself, whatever they were meant for. */
 const SHELLS = /^(IFS|OPTIND|OPTARG|OPTERR|PPID|LINENO|PS[0-9]|ENV|SHELLOPTS|BASH.*|POSIXLY_CORRECT|DYLD_.*)$/
 
-/** Returns `env` without what a shell would read or change: a bad OPTIND, for one, ends it. */
+/**
+ * Returns `env` without the variables that a shell uses itself. A bad OPTIND, for example, ends it.
+ */
 export function forShell(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !SHELLS.test(name)))
 }

@@ -27,9 +27,10 @@ import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeove
 const SHORT_TTL = 3_000
 
 // $1 is the number of seconds between SIGTERM and SIGKILL, $2 the directory to start the successor
-// in. The successor's command line follows. The target is a process or, with a minus, a group that
-// leads a session. The takeover is empty if the successor already runs. The script unsets these
-// variables first: a variable that was in the environment would otherwise export the secrets.
+// in. The successor's command line follows. The target is a process or, with a minus, a process
+// group whose session has the same id. The takeover is empty if the successor already runs. The
+// script unsets its variables first. Otherwise, if the environment has a variable of the same name,
+// the shell would export the secrets.
 //
 // others sends signal $1 to the processes of the session that are in other groups, and fails if
 // there are none. It needs /proc.
@@ -75,8 +76,8 @@ export class Guard {
   readonly #successor: ChildProcess | undefined
 
   /**
-   * Starts the guard before the command, so that the command does not wait for it. Not for Windows,
-   * and not without {@link SHELL}.
+   * Starts the guard. Call it before the command is started, so that the command does not wait for
+   * the guard. Do not call it on Windows or without {@link SHELL}.
    *
    * @throws if the system can't start the guard.
    */
@@ -95,8 +96,8 @@ export class Guard {
   }
 
   /**
-   * Resolves with true when nothing can prevent that the guard watches over the command; with false
-   * if it does not. If the successor starts with the command, it has to be ready, too.
+   * Resolves with true once the guard is sure to watch over the command, and with false if the
+   * guard ends before. If the successor starts with the command, it has to be ready, too.
    */
   async watch(command: CommandId): Promise<boolean> {
     const takeover = encodeTakeover({ ...this.#held, command })
@@ -107,17 +108,17 @@ export class Guard {
     return watches && isReady
   }
 
-  /** The command is over: there is nothing to guard any more. */
+  /** Ends the guard. Call it when the command is over. */
   dismiss(): void {
     for (const process of [this.#successor, this.#shell]) {
       process?.stdin?.end(`${OVER}\n`)
-      // Else this process would wait for its end.
+      // The open pipe would keep this process alive until the guard has ended.
       process?.stdout?.destroy()
     }
   }
 }
 
-/** Resolves with whether a process says anything before it ends. */
+/** Resolves with true if a process prints anything before it ends, otherwise with false. */
 function answers({ stdout }: ChildProcess): Promise<boolean> {
   return new Promise((resolve) => {
     stdout?.once('data', () => {
@@ -145,7 +146,7 @@ function standBy(file: string, args: string[], cwd?: string): ChildProcess {
     // Neither in the group that the guard ends, nor in the one that a terminal interrupts.
     detached: true,
     cwd,
-    // If this process is the command of another leasehold, that one must not stop the guard with it.
+    // If this process is the command of another leasehold, that leasehold must not stop the guard.
     env: { ...forShell(process.env), ...UNMARKED },
   })
   started.on('error', () => {})

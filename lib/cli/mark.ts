@@ -1,12 +1,12 @@
-// The mark: an environment variable that a command and all the processes it starts inherit. By it
-// they are found in whatever process group and session they are. It holds the id of each
+// The mark: an environment variable that a command and all processes that it starts inherit.
+// leasehold finds them by the mark in any process group and session. The mark holds the id of each
 // `leasehold run` that the process runs under, the outermost first.
 
 import { randomUUID } from 'node:crypto'
 
 export const MARK = 'LEASEHOLD_RUN'
 
-/** The environment of a process that belongs to no command, wherever it was started. */
+/** Variables for a process that belongs to no command, even if a member of a command starts it. */
 export const UNMARKED: Readonly<Record<string, string>> = { [MARK]: '' }
 
 /** Returns the id of a new run, and the mark of its command. */

@@ -1,29 +1,32 @@
-// Which processes belong to the command of a `leasehold run`, found in a list of all processes.
+// Finds the processes that belong to the command of a `leasehold run` in a list of all processes.
 
 import type { MarkedStatus } from './process-table'
 
-/** Tells a command's processes from all others, also in another process. */
+/** Identifies a command. The successor gets it, too, and finds the same processes by it. */
 export interface CommandId {
   /** The process that was started. */
   readonly pid: number
-  /** The time of its start; `undefined` where there is no /proc. */
+  /** When that process was started; `undefined` without /proc. See `ProcessStatus`. */
   readonly start: string | undefined
-  /** Whether it was given a session and a process group of its own, which have its id. */
+  /** Whether that process was given a session and a process group of its own, which have its id. */
   readonly leads: boolean
-  /** The id in the mark of its processes. */
+  /** The id of the run, which is in the mark of the command's processes. */
   readonly run: string
 }
 
 export interface Member extends MarkedStatus {
-  /** Whether it belongs to the command of a nested `leasehold run`, which passes signals on to it. */
+  /**
+   * Whether it belongs to the command of a nested `leasehold run`, which passes SIGTERM on to it.
+   */
   readonly nested: boolean
 }
 
 /**
- * Returns the members among `all`, zombies included. A process is a member if its mark has the run.
- * With an empty mark it is none. With any other, or without one, it is a member if it is
+ * Returns the members among `all`, zombies included. A process is a member if its mark has the run,
+ * and is no member if its mark is empty. With any other mark, or without one, it is a member if it
+ * is
  * - the command itself,
- * - the child of a member,
+ * - a child of a member,
  * - in the command's session,
  * - or one of `known`, the members of an earlier look.
  */
@@ -32,14 +35,14 @@ export function membersOf(all: readonly MarkedStatus[], command: CommandId, know
   const before = new Map(known.map((member) => [member.pid, member]))
   const members = new Map<number, Member | undefined>()
 
-  /** Returns whether a member is nested; `undefined` for what is no member. */
+  /** Returns whether a member is nested; `undefined` if the process is no member. */
   const isNested = (status: MarkedStatus): boolean | undefined => {
     const { pid, start, runs = [] } = status
     if (status.runs?.length === 0) return undefined
     const nested = runs.length > 0 && runs.at(-1) !== command.run
     if (runs.includes(command.run) || (pid === command.pid && start === command.start)) return nested
     const parent = byPid.get(status.parent)
-    // A parent that is not on the list has ended since the child was read.
+    // A parent that is not on the list has ended after the child was read.
     const above = parent ? memberOf(parent) : before.get(status.parent)
     if (above !== undefined) return nested || above.nested
     const earlier = before.get(pid)

@@ -1,4 +1,4 @@
-// The processes of this machine, as /proc shows them. Only Linux has it.
+// Reads the processes of this machine from /proc, which only Linux has in this form.
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { runsIn } from './mark'
@@ -9,14 +9,14 @@ export interface ProcessStatus {
   readonly parent: number
   readonly group: number
   readonly session: number
-  /** The time of its start, in clock ticks since the boot. A later process may have the same id. */
+  /** When it started, in clock ticks since the boot: a later process may have the same id. */
   readonly start: string
   /** Whether it is a zombie: dead, but not reaped by its parent. */
   readonly dead: boolean
 }
 
 export interface MarkedStatus extends ProcessStatus {
-  /** The runs in its mark. `undefined` if it has no mark, or /proc does not show it. */
+  /** The runs in its mark; `undefined` if it has no mark, or if its mark can't be read. */
   readonly runs: readonly string[] | undefined
 }
 
@@ -29,7 +29,7 @@ export function statusOf(pid: number): ProcessStatus | undefined {
   }
 }
 
-/** Parses what /proc/PID/stat says. */
+/** Parses the text of /proc/PID/stat. */
 export function parseStatus(pid: number, text: string): ProcessStatus {
   // The process's name is in brackets, and may contain brackets.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
@@ -40,13 +40,13 @@ export function parseStatus(pid: number, text: string): ProcessStatus {
   return { pid, parent: Number(parent), group: Number(group), session: Number(session), start, dead }
 }
 
-/** Looks at all processes, again and again, for those of a command. */
+/** Searches all processes for those of a command, again and again. */
 export class ProcessTable {
   readonly #command: CommandId
   #last = new Map<number, Reading>()
   /**
-   * Whether the last look missed nothing: it read the mark of each process that may belong to the
-   * command. A process that ended before that may have started one that is not on the list.
+   * Whether the last look read the mark of each process that may belong to the command. A process
+   * that ended before its mark was read may have started one that is not on the list.
    */
   isComplete = false
 
@@ -55,14 +55,15 @@ export class ProcessTable {
   }
 
   /**
-   * Returns all visible processes; `undefined` if /proc does not show those of this system. Passes
-   * each process with the command's mark to `found` as soon as its mark is read.
+   * Returns all visible processes; `undefined` if there is no /proc, or it is that of another PID
+   * namespace. Passes each running process with the command's mark to `found` as soon as its mark
+   * is read.
    */
   look(found: (status: MarkedStatus) => void = () => {}): MarkedStatus[] | undefined {
     const readings = new Map<number, Reading>()
     this.isComplete = true
     const all = pids()
-    // New ones first: of these, some live for a few ms only.
+    // Read new processes first: some of them live for only a few ms.
     all?.sort((a, b) => Number(this.#last.has(a)) - Number(this.#last.has(b)) || b - a)
     for (const pid of all ?? []) {
       const reading = this.#read(pid)
@@ -83,12 +84,13 @@ export class ProcessTable {
     }
     if (this.#isOlder(status)) return { ...status, runs: undefined, isRead: true }
     const before = last?.start === status.start ? last : undefined
-    // Only what runs under a run can get its mark. To read each environment each time costs twice
-    // as much as all the rest.
+    // A process outside the run never gets its mark, so its environment is read once. To read all
+    // environments at each look takes twice as long as everything else.
     const isOther = before?.isRead && !before.runs?.includes(this.#command.run)
     if (before?.dead || isOther) return { ...before, ...status }
     const environ = environOf(pid)
-    // A process that can't be read for long is a zombie, belongs to another user, or has no variables.
+    // If an environment is empty at two looks, the process is a zombie, belongs to another user, or
+    // has no variables.
     if (!environ && (before === undefined || before.isRead)) this.isComplete = false
     return { ...status, runs: runsIn(environ), isRead: environ !== '' }
   }
@@ -99,9 +101,12 @@ export class ProcessTable {
   }
 }
 
-/** What a look read of a process. */
+/** What a look has read about a process. */
 interface Reading extends MarkedStatus {
-  /** Whether it has an environment. It has none while it ends, and for a moment in an exec. */
+  /**
+   * Whether its environment was read. A process has none while it ends, and for a moment in an
+   * exec.
+   */
   readonly isRead: boolean
 }
 
@@ -119,7 +124,7 @@ export function isHiding(mounts: string): boolean {
   const [, , , options = ''] = mounts
     .split('\n')
     .map((line) => line.split(' '))
-    // The last one covers the others.
+    // The last mount at /proc covers the earlier ones.
     .reduce((last, words) => (words[1] === '/proc' ? words : last), [])
   const hidepid = options.split(',').find((option) => option.startsWith('hidepid='))
   return hidepid !== undefined && !['hidepid=0', 'hidepid=off'].includes(hidepid)
@@ -127,7 +132,7 @@ export function isHiding(mounts: string): boolean {
 
 function pids(): number[] | undefined {
   try {
-    // It may be that of another namespace, in which a process has another id.
+    // /proc may belong to another PID namespace, in which processes have other ids.
     if (readlinkSync('/proc/self') !== String(process.pid)) return undefined
     return readdirSync('/proc')
       .map(Number)

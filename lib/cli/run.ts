@@ -43,9 +43,9 @@ pipes and variables write sh -c '…'. leasehold passes signals on to it (on a t
 itself).
 
 If the lock is lost (the store is gone for longer than the ttl, or a user released it by force), the command
-gets SIGTERM, and SIGKILL after --grace. So does all that it started; on Linux also what has left its process
-group or its session. A daemon with an empty LEASEHOLD_RUN is left alone. --max-hold stops the command the
-same way; leasehold holds the lock until the command has ended.
+gets SIGTERM, and SIGKILL after --grace. So do all processes that it started, on Linux even if they have
+left its process group or session. A daemon with an empty LEASEHOLD_RUN is left alone. --max-hold stops the
+command the same way; leasehold holds the lock until the command has ended.
 
 If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard keeps the lock
 held until the command has ended. If the command has not begun, it never runs. If the guard is killed as well,
@@ -53,8 +53,8 @@ the lock is free after its --ttl, on every store.
 
 Exit code: that of the command, or the end by the same signal. 75: another holder has the lock. 69: the
 store is unavailable. 70: the lock was lost, or held for --max-hold, and leasehold stopped the command. 71:
-the system can't start the guard. 64: wrong usage. 126: the command can't be run. 127: there is no such
-command.`,
+the guard could not be started, or has ended. 64: wrong usage. 126: the command can't be run. 127: there is
+no such command.`,
   examples: [
     'leasehold run nightly --try --quiet -- ./backup.sh   # from cron on every machine: one does it',
     'leasehold run deploy:web --wait 10m -- make deploy   # one deploy at a time',

@@ -3,8 +3,9 @@
 // as a shell can find its processes. The successor finds and ends the others.
 //
 // The first line of its standard input says what to take over (takeover.ts). A second line says
-// that there is nothing to do. If the input ends without a second line, leasehold is gone. Once the
-// successor can take the lock over, it says so on its standard output, which is a pipe or /dev/null.
+// that there is nothing to do. If the input ends without a second line, leasehold is gone. When the
+// successor is ready to take the lock over, it prints a line to its standard output, which is a
+// pipe or /dev/null.
 
 import { writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
@@ -30,7 +31,7 @@ async function hold(locks: LockClient, { ticket, grace, command }: Takeover): Pr
   await lease?.release()
 }
 
-/** Resolves when the command has ended, or can't be killed. */
+/** Ends the command. Resolves when the command has ended, or can't be killed. */
 async function end(target: Target, grace: number): Promise<void> {
   // The guard has sent SIGTERM to the whole session, if the command leads one.
   if (grace > 0) target.endOthers(target.look(), (member) => target.leadsSessionOf(member))
@@ -60,7 +61,7 @@ function sayReady(): void {
   try {
     writeSync(1, 'ready\n')
   } catch {
-    // leasehold is gone, so nobody reads it.
+    // leasehold is gone, so no process reads this.
   }
 }
 

@@ -1,6 +1,6 @@
-// What has to be gone before the lock is free: all processes of a command. On Linux these are its
-// members (members.ts), elsewhere its process group, or the one process if it has no group of its
-// own.
+// The processes of a command. The lock is free when all of them are gone. On Linux they are its
+// members (members.ts), elsewhere its process group, or a single process if the command has no
+// group of its own.
 //
 // The system notifies a process only of the end of its own children, so this polls.
 
@@ -9,9 +9,9 @@ import { type CommandId, type Member, membersOf } from './members'
 import { hidesProcesses, type ProcessStatus, ProcessTable, statusOf } from './process-table'
 
 /**
- * The time between two looks, in ms. It is {@link REST} times as long as a look, within these bounds:
- * a machine with thousands of processes has to spend its time otherwise. If these are larger, the
- * lock is free later; if they are smaller, the wait takes more of a processor.
+ * The least and the most time between two looks, in ms. Within these bounds, it is {@link REST}
+ * times as long as a look, which takes long on a machine with thousands of processes. If these are
+ * larger, the lock is free later; if they are smaller, the wait takes more of a processor.
  */
 const [LEAST, MOST] = [25, 200]
 const REST = 4
@@ -20,22 +20,27 @@ const REST = 4
  * lock is free later; if it is smaller, a long wait takes more of a processor.
  */
 const LATER = 0.05
-/** {@link LEAST} and {@link REST} while it kills, for 2 s at most: each look may meet a chain of short processes. */
+/**
+ * {@link LEAST} and {@link REST} while processes are being killed, for at most 2 s. If
+ * these are larger, a chain of short processes is more likely to escape. If they are smaller,
+ * killing takes more of a processor.
+ */
 const [KILL_LEAST, KILL_REST] = [2, 1]
 /**
  * How many looks in a row may be incomplete before a target without visible members counts as gone.
  * If this is larger, a machine that starts very many short processes frees the lock later. If it is
- * smaller, a chain of short processes is more likely to outlive the lock. There is no such bound
- * while it kills: that has a limit of its own.
+ * smaller, a chain of short processes is more likely to outlive the lock. This bound does not apply
+ * while processes are being killed, which has a time limit.
  */
 const MOST_INCOMPLETE = 20
 
+/** Watches over all processes of a command, signals them, and waits for their end. */
 export class Target {
   readonly #command: CommandId
   readonly #table: ProcessTable
-  /** All that were seen, as long as they are there. */
+  /** All members that a look has found and that still exist. */
   #members: readonly Member[] = []
-  /** What the last look found; `undefined` without /proc. */
+  /** All processes that the last look found; `undefined` without /proc. */
   #all: readonly ProcessStatus[] | undefined
   /** The number of incomplete looks in a row. */
   #incomplete = 0
@@ -46,8 +51,8 @@ export class Target {
   }
 
   /**
-   * Looks for all members. From here on they stay members, also without their parent. Passes those
-   * with the mark to `found` while it looks.
+   * Looks for all members, and returns those that run. A member stays one, even if its parent ends.
+   * Passes each process with the mark to `found` as soon as it is found.
    */
   look(found?: (member: ProcessStatus) => void): readonly Member[] {
     const all = this.#table.look(found)
@@ -58,8 +63,8 @@ export class Target {
 
   /** Returns whether any member runs, or may run. `found` is as for {@link look}. */
   isRunning(found?: (member: ProcessStatus) => void): boolean {
-    // The list of processes is no snapshot: while it is read, a member that it contains may start
-    // one that it does not, and end.
+    // Look twice: the list of processes is no snapshot. While it is read, a member may start a
+    // process that is not on the list, and end.
     const runs = this.look(found).length > 0 || this.look(found).length > 0
     this.#incomplete = runs || this.#table.isComplete ? 0 : this.#incomplete + 1
     const most = found ? Number.POSITIVE_INFINITY : MOST_INCOMPLETE
@@ -69,7 +74,7 @@ export class Target {
     if (all === undefined) return answers(leads ? -pid : pid)
     const hides = hidesProcesses()
     if (!leads) return hides && statusOf(pid) === undefined && answers(pid)
-    // Zombies answer, too. If /proc hides processes, nobody knows whether anything else does.
+    // Zombies answer, too. If /proc hides processes, the answer may come from a hidden one.
     return answers(-pid) && (hides || !all.some(({ group }) => group === pid))
   }
 
@@ -80,12 +85,15 @@ export class Target {
     return this.#gone(limit, false)
   }
 
-  /** The same, and kills what runs, and what that starts meanwhile. */
+  /**
+   * Kills all members, and those that they start meanwhile. Otherwise the same as
+   * {@link isGoneWithin}.
+   */
   isKilledWithin(limit: number): Promise<boolean> {
     return this.#gone(limit, true)
   }
 
-  /** Kills all of it (SIGKILL). */
+  /** Sends SIGKILL to all members. */
   kill(): void {
     this.look()
     this.#killMembers()
@@ -98,14 +106,15 @@ export class Target {
     else if (start === undefined || statusOf(pid)?.start === start) send(pid, signal)
   }
 
-  /** Returns whether the member is in the session that the command was given, if it was given one. */
+  /** Returns whether the command has a session of its own and the member is in it. */
   leadsSessionOf({ session }: Member): boolean {
     return this.#command.leads && session === this.#command.pid
   }
 
   /**
-   * Asks those of `members` to end that a signal to the command does not reach, where `isReached`
-   * tells of more. A nested leasehold asks its own.
+   * Sends SIGTERM to those of `members` that a signal to the command does not reach. `isReached`
+   * says which others have got a signal already. A nested leasehold passes the signal on to its
+   * command.
    */
   endOthers(members: readonly Member[], isReached: (member: Member) => boolean = () => false): void {
     const { pid, leads } = this.#command
@@ -113,7 +122,7 @@ export class Target {
       if (member.nested) continue
       const reached = member.pid === pid || (leads && member.group === pid) || isReached(member)
       if (!reached) signalMember(member, 'SIGTERM')
-      // One that is stopped takes its signal only when it goes on.
+      // A stopped process handles the signal only when it continues.
       signalMember(member, 'SIGCONT')
     }
   }
@@ -125,14 +134,15 @@ export class Target {
   }
 
   /**
-   * Returns the process groups of which all visible processes are members. The system signals a
-   * group at once, so that none of it can start another process meanwhile.
+   * Returns the process groups that consist of members only, as far as /proc shows them. A signal
+   * to a group reaches all its processes at once, so that none can start another one meanwhile.
    */
   #groups(): ReadonlySet<number> {
     const members = new Set(this.#members.map(({ pid }) => pid))
     const groups = new Set(this.#members.filter(({ dead }) => !dead).map(({ group }) => group))
     for (const { pid, group } of this.#all ?? []) if (!members.has(pid)) groups.delete(group)
-    // A group of another namespace is shown as 0. To send to 0 or -1 would reach our own, or all.
+    // /proc shows 0 for a group of another PID namespace. A signal to 0 would reach our own group,
+    // and one to -1 all processes.
     for (const group of groups) if (group <= 1) groups.delete(group)
     return groups
   }
@@ -140,7 +150,7 @@ export class Target {
   async #gone(limit: number, kills: boolean): Promise<boolean> {
     const begin = performance.now()
     const end = begin + limit
-    // At once: a process that lives for a few ms is gone when the look is over.
+    // Kill while looking: a process that lives for only a few ms is gone when the look is over.
     const found = kills ? ({ pid }: ProcessStatus) => send(pid, 'SIGKILL') : undefined
     const [least, rest] = kills ? [KILL_LEAST, KILL_REST] : [LEAST, REST]
     for (;;) {
@@ -156,7 +166,7 @@ export class Target {
 }
 
 function signalMember({ pid, start }: Member, signal: NodeJS.Signals): void {
-  // By now, another process may have its id.
+  // Another process may have the id by now.
   if (statusOf(pid)?.start === start) send(pid, signal)
 }
 
@@ -166,7 +176,7 @@ function answers(target: number): boolean {
     process.kill(target, 0)
     return true
   } catch (error) {
-    // It may belong to another user.
+    // The process exists, but belongs to another user.
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }
@@ -175,6 +185,6 @@ function send(target: number, signal: NodeJS.Signals): void {
   try {
     process.kill(target, signal)
   } catch {
-    // It is gone, or belongs to another user.
+    // The process is gone, or belongs to another user.
   }
 }

@@ -5,8 +5,8 @@ import type * as api from '../../index'
 import { isLost, lossOf, ttlOf } from './loss'
 import { destroyed, isNodeStream } from './node-body'
 
-// Read them at load time: with a fake clock that stands still, a source that makes no chunk would
-// keep its locks for ever.
+// Bind the timers at load time: with a fake clock that stands still, a source that makes no chunk
+// would keep its locks for ever.
 const { clearTimeout, setTimeout } = timers
 
 /** Returns whether `given` looks like a Response: polyfills have classes of their own. */
@@ -19,27 +19,28 @@ interface Followed {
   /** The response to hand out. */
   readonly response: Response
   /**
-   * Resolves when its body was read to the end or has failed, or when the `cancel()` of its source
+   * Resolves when the body was read to its end or has failed, or when the `cancel()` of its source
    * has settled.
    */
   readonly over: Promise<void>
 }
 
 /**
- * The most ready chunks that are thrown away to find out whether the source makes another one. If
+ * The most ready chunks to throw away when finding out whether the source makes another one. If
  * this is smaller, the work of a source with a longer queue is overlooked. If it is larger, a
- * source that is always ready makes more chunks that nobody reads.
+ * source that is always ready makes more chunks that are never read.
  */
 const MOST_READY = 64
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 
 /**
- * Follows the body of a response that has one. If the request aborts or a lease is lost, the body
- * fails with the reason of the signal, and its source is cancelled. The source is cancelled at once
- * if the request aborts or no lock is left. Otherwise the source may first finish the chunk that it
- * is making, because that is work under the remaining locks. If that takes longer than the ttl of
- * the leases, the source is cancelled: a source of events may never make another chunk.
+ * Follows the body of a response, which must have one. If the request aborts or a lease is lost,
+ * the body fails with the reason of the signal, and its source is cancelled. The source is
+ * cancelled at once if the request aborts or no lock is left. Otherwise the source may first finish
+ * the chunk that it is making, because that is work under the remaining locks. If that takes longer
+ * than the ttl of the leases, the source is cancelled: a source of events may never make another
+ * chunk.
  */
 export function followBody(response: Response, held: api.Lease | api.MultiLease, request: AbortSignal): Followed {
   const reader: Reader = (response.body as ReadableStream<Uint8Array>).getReader()

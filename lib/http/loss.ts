@@ -1,4 +1,4 @@
-// Tells when a request has lost all its leases.
+// Tells whether a request has lost all its leases, and waits for that.
 
 import type * as api from '../../index'
 import type { LockLostError } from '../errors'
@@ -15,7 +15,7 @@ export async function lossOf(held: AnyLease): Promise<void> {
   await Promise.all(leasesOf(held).map(({ signal }) => loss(signal)))
 }
 
-/** Returns the ttl of the leases in ms, the longest if they differ. */
+/** Returns the longest ttl of the leases, in ms. */
 export function ttlOf(held: AnyLease): number {
   return Math.max(...leasesOf(held).map(({ ttl }) => ttl))
 }

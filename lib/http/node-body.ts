@@ -2,7 +2,7 @@
 
 import { finished, type Readable } from 'node:stream'
 
-/** Returns whether `body` is a stream of Node: it has no `cancel()`. */
+/** Returns whether `body` is a stream of Node, which has `destroy()` instead of `cancel()`. */
 export function isNodeStream(body: unknown): body is Readable {
   const { destroy, once } = Object(body) as Partial<Readable>
   return typeof destroy === 'function' && typeof once === 'function'
@@ -11,7 +11,8 @@ export function isNodeStream(body: unknown): body is Readable {
 /** Destroys the stream. Resolves when it has closed, whether or not it has failed. */
 export function destroyed(body: Readable): Promise<void> {
   return new Promise((resolve) => {
-    // The listeners of finished() stay, so that a late error of the stream does not end the process.
+    // Keep the listeners of finished(): without them, a late error of the stream would end the
+    // process.
     finished(body, () => resolve())
     body.destroy()
   })

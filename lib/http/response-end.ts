@@ -32,7 +32,7 @@ export class ResponseEnd {
     })
   }
 
-  /** Aborts then. */
+  /** Aborts when the response is over. */
   get signal(): AbortSignal {
     return this.#controller.signal
   }

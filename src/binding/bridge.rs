@@ -336,22 +336,22 @@ impl Bridge {
         self.keep_alive(env);
     }
 
-    /// Lets the leases of this environment be released when the process ends. Returns false if the
-    /// system does not support that; `release_all` has to be called then.
+    /// Registers the leases of this environment for release at the end of the process. If the
+    /// system does not support that, returns false; then call `release_all`.
     #[napi(catch_unwind)]
     pub fn release_at_end(&self) -> bool {
         ending::end_with_process(self.env, &self.outbox)
     }
 
-    /// Tells the engine that JavaScript has ended, but work that it has begun may go on: `max_stall`
-    /// no longer applies, and the leases are renewed until they are released.
+    /// Tells the engine that JavaScript has ended, but work that it has begun may go on. From then
+    /// on, `max_stall` does not apply, and the leases are renewed until they are released.
     #[napi(catch_unwind)]
     pub fn excuse(&self) {
         self.pulse.excuse();
     }
 
-    /// Ends everything of this environment and blocks until its leases are released, for at most
-    /// about `timeout` ms. Call it in the `'exit'` event of the process.
+    /// Ends all operations of this environment, and blocks for at most about `timeout` ms until its
+    /// leases are released. Call it in the `'exit'` event of the process.
     #[napi(catch_unwind)]
     pub fn release_all(&self, timeout: f64) {
         ending::end(self.engine, self.env, span(timeout));

@@ -1,10 +1,10 @@
-//! Ends environments: releases what they hold, and waits for that.
+//! Ends environments: releases their leases and waits until that is done.
 //!
-//! **The main thread ends last.** After a call of `process.exit()` or an uncaught exception, no more
-//! JavaScript runs, but work that it has begun may go on: Node first waits for worker threads and
-//! for its thread pool, which may still write a file. Only then it calls the C function `exit()`. If
-//! a lock were released before that, another process could get it while that work still runs. So
-//! `exit()` calls the function that releases, by `atexit(3)`.
+//! **The main thread ends last.** After a call of `process.exit()` or an uncaught exception, no
+//! more JavaScript runs, but work that it has begun may go on: Node first waits for worker threads
+//! and for its thread pool, which may still write a file. Only then does it call the C function
+//! `exit()`. If a lock were released before that, another process could get it while that work
+//! still runs. So `atexit(3)` registers the release, and `exit()` runs it.
 //!
 //! A worker thread needs none of this: the cleanup hook of its environment runs after its work.
 
@@ -20,17 +20,19 @@ use super::outbox::EnvOutbox;
 use crate::engine::command::{Command, EnvId};
 use crate::engine::driver::{Engine, Message};
 
-/// How long the end of a client, of an environment or of the process may take. If this is larger, a
-/// store that can't be reached delays each end for longer. If it is smaller, more leases are left
-/// to their ttl.
+/// How long a client, an environment or the process may take to end. If this is larger, a store
+/// that can't be reached delays each end for longer. If it is smaller, more leases are left to
+/// their ttl.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Ends everything of `env`, and waits until its leases are released, for at most about `patience`.
+/// Ends all operations of `env`, and waits for at most about `patience` until its leases are
+/// released.
 pub fn end(engine: &Engine, env: EnvId, patience: Duration) {
     forget(env);
     let (done, ended) = sync_channel(1);
     engine.send(Message::Commands(vec![Command::CloseEnv { env, done, patience }]));
-    // A little more than the engine takes. The result makes no difference now.
+    // Wait a little longer than the engine may take. If it does not answer, the ttl ends the
+    // leases.
     let _ = ended.recv_timeout(patience + Duration::from_millis(50));
 }
 
@@ -38,7 +40,7 @@ pub fn end(engine: &Engine, env: EnvId, patience: Duration) {
 #[cfg(unix)]
 #[derive(Default)]
 struct Last {
-    /// The id of the process; 0 before the first environment.
+    /// The id of the process that called `atexit`; 0 before that.
     process: u32,
     envs: BTreeMap<EnvId, Arc<EnvOutbox>>,
 }
@@ -51,7 +53,7 @@ fn last() -> MutexGuard<'static, Last> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets `env` end with the process. Returns false if the system does not support that.
+/// Registers `env` to be ended by `exit()`. Returns false if `atexit` fails.
 #[cfg(unix)]
 pub fn end_with_process(env: EnvId, outbox: &Arc<EnvOutbox>) -> bool {
     let mut last = last();
@@ -93,7 +95,8 @@ extern "C" fn end_all() {
     });
 }
 
-/// Returns false: when a process of Windows calls the function, its other threads have ended.
+/// Returns false. When Windows calls the `atexit` functions of a DLL, it has already ended all other
+/// threads of the process, also the engine's.
 #[cfg(not(unix))]
 pub fn end_with_process(_: EnvId, _: &Arc<EnvOutbox>) -> bool {
     false

@@ -1,4 +1,4 @@
-//! Streams of replies that get out of step with the requests.
+//! Replies that get out of step with their requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,25 +12,25 @@ use leasehold::store::{Answer, Reply, Request, Store, StoreErrorKind};
 use crate::ask::{RENEWED, acquire, all, ask, granted, info, queue, renew, run};
 use crate::server::{Server, store};
 
-/// A proxy before a server. It adds a reply in front of the next replies of the server when a test
-/// says so.
+/// A proxy for a server. When a test calls [`Proxy::add`], the proxy inserts a reply before the
+/// server's next replies.
 struct Proxy {
     url: String,
-    /// The number of the reply that is added next, from 1; 0 for none.
+    /// The number of the reply to insert next, counted from 1; 0 for none.
     next: Arc<AtomicUsize>,
-    /// How many connections were made.
+    /// How many connections the proxy has accepted.
     connections: Arc<AtomicUsize>,
 }
 
-/// Replies that a server never gives to an acquire, a renewal or a waiter.
+/// Replies that a server never gives to an acquire. The first two fit a renewal.
 const IMPOSSIBLE: [&str; 6] = [
     ":1",
     ":0",
     // A fence of the year 2000.
     ":946684800000000",
-    // A fence that JavaScript can't count to.
+    // 2^53, which is larger than JavaScript's largest safe integer.
     ":9007199254740992",
-    // A negative number of waiters.
+    // A fence with a negative number of waiters.
     "*2\r\n:1800000000000000\r\n:-1",
     "+OK",
 ];
@@ -41,7 +41,7 @@ impl Proxy {
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let proxy = Self { url, next: Arc::default(), connections: Arc::default() };
         let (port, next, connections) = (server.port(), proxy.next.clone(), proxy.connections.clone());
-        // The threads end with the process of the tests.
+        // These threads end with the test process.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 connections.fetch_add(1, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Proxy {
         proxy
     }
 
-    /// Adds one of the impossible replies in front of the next replies.
+    /// Inserts `IMPOSSIBLE[number]` before the server's next replies.
     fn add(&self, number: usize) {
         self.next.store(number + 1, Ordering::Relaxed);
     }
@@ -79,13 +79,13 @@ fn forward(mut from: TcpStream, mut to: TcpStream, next: &AtomicUsize) {
 
 #[track_caller]
 fn assert_out_of_step(answer: &Answer) {
-    let error = answer.as_ref().expect_err("it is no reply to this request");
+    let error = answer.as_ref().expect_err("the reply does not fit this request");
     assert_eq!(error.kind, StoreErrorKind::Unreachable, "{error}");
     assert!(error.maybe_done && error.message.contains("out of step"), "{error}");
 }
 
 #[test]
-fn a_number_that_can_be_no_fence_is_no_lease_and_ends_the_connection() {
+fn an_impossible_reply_to_an_acquire_grants_no_lease_and_ends_the_connection() {
     run(async {
         let server = Server::start(&[]);
         let proxy = Proxy::before(&server);
@@ -106,7 +106,7 @@ fn a_number_that_can_be_no_fence_is_no_lease_and_ends_the_connection() {
 }
 
 #[test]
-fn no_reply_of_a_connection_counts_after_one_that_does_not_fit() {
+fn no_reply_to_a_batch_counts_if_one_of_them_does_not_fit() {
     run(async {
         let server = Server::start(&[]);
         let proxy = Proxy::before(&server);
@@ -114,7 +114,8 @@ fn no_reply_of_a_connection_counts_after_one_that_does_not_fit() {
         let (held, token) = (Token::random(), Token::random());
         granted(&store, "held", held).await;
         proxy.add(0);
-        // The reply to the renewal would be read as that to the waiter, and so on.
+        // The inserted reply fits the renewal. Each later request would get the reply to the one
+        // before.
         let batch =
             vec![renew("held", held, 60_000), queue("held", token, 1), acquire("free", token, 60_000)];
         for answer in all(&store, batch).await {
@@ -126,13 +127,13 @@ fn no_reply_of_a_connection_counts_after_one_that_does_not_fit() {
 }
 
 #[test]
-fn a_batch_that_is_under_way_when_another_reply_does_not_fit_has_no_answer() {
+fn a_batch_in_flight_gets_no_answer_if_a_reply_to_an_earlier_batch_does_not_fit() {
     run(async {
         let server = Server::start(&[]);
         let proxy = Proxy::before(&server);
         let store = store(&proxy.url);
         ask(&store, Request::Ping).await;
-        // The server holds both batches back, so both are under way.
+        // While the server is paused, both batches are in flight.
         server.command(&["CLIENT", "PAUSE", "200", "ALL"]);
         proxy.add(0);
         let ask_for = |key: &str| {
@@ -141,7 +142,7 @@ fn a_batch_that_is_under_way_when_another_reply_does_not_fit_has_no_answer() {
         };
         let (first, second) = futures_util::join!(ask_for("a"), ask_for("b"));
         assert_out_of_step(&first[0]);
-        // By itself, the reply to the first acquire could be a lease of the second lock.
+        // The second acquire gets the reply to the first one, which alone looks like a grant.
         assert_out_of_step(&second[0]);
         assert!(info(&store, "a").await.is_some());
     });
