@@ -140,10 +140,12 @@ impl Ballot {
         self.fence().map(|_| self.fenced)
     }
 
-    /// Returns the nodes that do not know the lease.
-    pub fn missing(&self) -> impl Iterator<Item = usize> {
-        let missing = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Missing))));
-        self.votes.iter().enumerate().filter(move |(_, vote)| missing(vote)).map(|(node, _)| node)
+    /// Returns the nodes that said that the token has no lease there, and what else they said.
+    pub fn absences(&self) -> impl Iterator<Item = (usize, Absence)> {
+        self.votes.iter().enumerate().filter_map(|(node, vote)| match vote {
+            Some(Ok(Reply::NotHeld(absence))) => Some((node, *absence)),
+            _ => None,
+        })
     }
 
     /// Which nodes may have granted it without saying so.

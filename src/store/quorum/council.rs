@@ -27,7 +27,7 @@ use super::post::{Post, Tag};
 use super::repairs::Repairs;
 use super::rivals::Rivals;
 use crate::lease::{Fence, Instant, Key, Mode};
-use crate::store::{Absence, Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
+use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
 
 /// How long at least, and at most, one waits for the rest of the nodes.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
@@ -240,12 +240,16 @@ impl Council {
         {
             self.backers.joined(token, id, node);
         }
-        let (is_renewed, is_missing) = (motion.is_renewed, answer == Ok(Reply::NotHeld(Absence::Missing)));
+        let is_renewed = motion.is_renewed;
+        let absence = match answer {
+            Ok(Reply::NotHeld(absence)) => Some(absence),
+            _ => None,
+        };
         let verdict = motion.ballot.voted(node, answer, &self.nodes);
-        if is_renewed && is_missing {
-            self.repair_at(now, id, node);
-        } else if is_renewed {
-            self.fence_at(now, id, node);
+        match absence {
+            _ if !is_renewed => {}
+            Some(absence) => self.repair_at(now, id, node, absence),
+            None => self.fence_at(now, id, node),
         }
         self.follow(now, id, verdict);
     }

@@ -6,10 +6,12 @@
 //!
 //! After a majority has renewed a lease, the quorum sends two requests to each node that answered
 //! [`Absence::Missing`]: an acquire with the same token and, right behind that, a request to accept
-//! the lease's fence. The acquire asks for no place in the queue. So the node refuses it if another
-//! token has the lock, or if the lease is exclusive and a client waits there. The next renewal then
-//! asks the node again. A repaired node counts from the next renewal on, because only a node that answers a renewal is
-//! counted for it. If every node knows the lease, the quorum sends nothing.
+//! the lease's fence. A reader's lease is also repaired at a node that answered
+//! [`Absence::Taken`], because other readers may have the lock there. The acquire asks for no place
+//! in the queue. So the node refuses it if another client's lease excludes this one, or if the lease
+//! is exclusive and a client waits there. The next renewal then asks the node again. A repaired node
+//! counts from the next renewal on, because only a node that answers a renewal is counted for it. If
+//! every node knows the lease, the quorum sends nothing.
 //!
 //! **Why there are never two holders.** A holder uses its lease from the answer to a grant or a
 //! renewal until one ttl after it sent that request, less the drift. The holder ignores an answer
@@ -56,16 +58,16 @@ use super::super::repairs::Repair;
 use super::Council;
 use crate::lease::{Fence, Instant, Key, Mode, Token};
 use crate::mutants::{self, Mutant};
-use crate::store::{Answer, Ask, Reply, Request};
+use crate::store::{Absence, Answer, Ask, Reply, Request};
 
 impl Council {
     /// Asks all nodes that do not know the lease to grant it again, and all nodes that may lack its
     /// fence to accept the fence. `id` is the request that renewed the lease.
     pub(super) fn repair(&mut self, now: Instant, id: u64) {
         let Some(motion) = self.motions.get(&id) else { return };
-        let missing: Vec<usize> = motion.ballot.missing().collect();
-        for node in missing {
-            self.repair_at(now, id, node);
+        let absences: Vec<(usize, Absence)> = motion.ballot.absences().collect();
+        for (node, absence) in absences {
+            self.repair_at(now, id, node, absence);
         }
         for node in 0..self.nodes.count() {
             self.fence_at(now, id, node);
@@ -73,12 +75,14 @@ impl Council {
     }
 
     /// Asks `node` to grant the lease that the request `id` has renewed, and to accept its fence.
-    /// Does nothing while an earlier repair of the lease at this node is under way.
-    pub(super) fn repair_at(&mut self, now: Instant, id: u64, node: usize) {
+    /// Does nothing if that can't help after what the node said, and while an earlier repair of the
+    /// lease at this node is under way.
+    pub(super) fn repair_at(&mut self, now: Instant, id: u64, node: usize, absence: Absence) {
         let Some(motion) = self.motions.get(&id) else { return };
         let Some((token, ttl)) = motion.ballot.request.lease() else { return };
         let Some(terms) = self.backers.terms(now, token) else { return };
-        if self.repairs.is_under_way(token, node) {
+        // Another reader may have the lock there, so the node may still grant a shared lease.
+        if absence == Absence::Taken && !terms.mode.is_shared() || self.repairs.is_under_way(token, node) {
             return;
         }
         let (key, holder, outlives_process) =

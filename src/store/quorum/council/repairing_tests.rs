@@ -4,6 +4,7 @@
 use super::*;
 
 const MISSING: Reply = Reply::NotHeld(Absence::Missing);
+const TAKEN: Reply = Reply::NotHeld(Absence::Taken);
 
 fn ttl() -> Ttl {
     Ttl::from_millis(10_000).expect("in range")
@@ -24,9 +25,14 @@ fn late() -> Answer {
 impl Chamber {
     /// Grants a shared lease with fence 20 at the first two of three nodes. The third node is away.
     fn held(&mut self) -> Token {
+        self.held_in(Mode::Shared { most: u32::MAX })
+    }
+
+    /// Grants a lease in that mode, as [`Chamber::held`] does.
+    fn held_in(&mut self, mode: Mode) -> Token {
         let token = Token::random();
         let ask = Ask::new("k".into(), token, ttl(), "h".into());
-        self.submit(1, vec![Request::Acquire(Ask { mode: Mode::Shared { most: u32::MAX }, ..ask })]);
+        self.submit(1, vec![Request::Acquire(Ask { mode, ..ask })]);
         (0..2).for_each(|node| self.answer_one(node, got(20)));
         self.answer(2, vec![late()]);
         assert_eq!(self.settled_one(1), got(20));
@@ -71,6 +77,31 @@ fn a_node_that_does_not_know_the_lease_gets_it_back_after_a_renewal_by_most() {
     chamber.answer(0, vec![Ok(BUSY), Ok(Reply::NotHeld(Absence::Taken))]);
     assert_eq!(chamber.renewed(5, token, [MISSING, RENEWED, RENEWED]), Ok(RENEWED));
     assert!(chamber.is_repaired(0, token), "each renewal asks again");
+}
+
+#[test]
+fn each_of_several_readers_is_repaired_at_a_node_that_knows_one_of_them() {
+    let mut chamber = Chamber::of(3);
+    let [first, second] = [chamber.held(), chamber.held()];
+    chamber.renewed(2, first, [RENEWED, RENEWED, MISSING]).unwrap();
+    assert!(chamber.is_repaired(2, first), "{:?}", chamber.calls);
+    chamber.answer(2, vec![Ok(got(7)), Ok(Reply::Accepted)]);
+    // The first reader has the lock at the third node, so the node calls the lock taken.
+    chamber.renewed(3, second, [RENEWED, RENEWED, TAKEN]).unwrap();
+    assert!(chamber.is_repaired(2, second), "the node answered last: {:?}", chamber.calls);
+    chamber.answer(2, vec![Ok(got(7)), Ok(Reply::Accepted)]);
+    chamber.renewed(4, second, [TAKEN, RENEWED, RENEWED]).unwrap();
+    assert!(chamber.is_repaired(0, second), "the node answered first: {:?}", chamber.calls);
+}
+
+#[test]
+fn an_exclusive_lease_is_not_repaired_where_another_client_has_the_lock() {
+    let mut chamber = Chamber::of(3);
+    let token = chamber.held_in(Mode::Exclusive);
+    chamber.renewed(2, token, [RENEWED, RENEWED, TAKEN]).unwrap();
+    assert!(chamber.calls.is_empty(), "{:?}", chamber.calls);
+    chamber.renewed(3, token, [TAKEN, RENEWED, RENEWED]).unwrap();
+    assert!(chamber.asked(0).is_none(), "{:?}", chamber.calls);
 }
 
 #[test]
