@@ -1,9 +1,9 @@
-//! Tests repairs after the trouble. A process holds one lease while all nodes restart, a minority
-//! at a time, with or without their data. Other processes wait for the lock. Each node that is back
-//! gets the lease back soon, so the lease is held to the end. The next lease has a larger fence,
-//! although the clocks of nodes without their data do not help. Two kinds of leases must not come
-//! back: a lease that is broken at most nodes, and a lease that is released while a node is about
-//! to get it back.
+//! Tests repairs after the trouble. A process holds one lease, or two processes read together, while
+//! all nodes restart, a minority at a time, with or without their data. Other processes wait for the
+//! lock. Each node that is back gets each lease back soon, so the leases are held to the end. The
+//! next lease has a larger fence, although the clocks of nodes without their data do not help. Two
+//! kinds of leases must not come back: a lease that is broken at most nodes, and a lease that is
+//! released while a node is about to get it back.
 
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::super::process::ENV;
 use super::{PROCESSES, World};
 
 const KEY: &str = "carried";
+const READER: Mode = Mode::Shared { most: u32::MAX };
 /// The ttl of the lease, and of the waiters' leases, in ms.
 const TTL: u32 = 1_000;
 /// The ttl of a lease that is broken or released, in ms. It is longer than all waits.
@@ -30,8 +31,15 @@ impl World {
         while let Some(node) = self.nodes.iter().find(|node| node.down_until > self.now) {
             self.live_until(node.down_until);
         }
-        let slot = self.hold(0, TTL);
-        let waiters = self.rng.usize(..PROCESSES);
+        let held = if self.rng.bool() {
+            vec![(0, self.hold(0, TTL))]
+        } else {
+            // Readers share the lock. Each of them has to get each node back.
+            (0..2).map(|process| (process, self.hold_in(READER, process, TTL))).collect()
+        };
+        // A node does not tell a waiting writer who reads. So a writer that was handed the lock by a
+        // node that is back would not leave that node to the readers.
+        let waiters = if held.len() > 1 { 0 } else { self.rng.usize(..PROCESSES) };
         for process in 1..=waiters {
             self.want(process, TTL, Wait::Forever);
         }
@@ -48,13 +56,15 @@ impl World {
                     self.nodes[node].distrust_clock();
                 }
             }
-            self.until_repaired(slot, &away);
+            self.until_repaired(&held, &away);
         }
-        let asked = &self.processes[0].asked[&slot];
-        assert!(
-            asked.state.is_held(self.now),
-            "the lease is lost, although only a minority was away at a time"
-        );
+        for &(process, slot) in &held {
+            let asked = &self.processes[process].asked[&slot];
+            assert!(
+                asked.state.is_held(self.now),
+                "the lease is lost, although only a minority was away at a time"
+            );
+        }
         // `World::check_grant` compares the fence of this lease with that of the next one.
         self.give_all_back();
         if waiters == 0 {
@@ -130,7 +140,12 @@ impl World {
 
     /// Acquires the lock for `process`, and returns the slot of the lease.
     fn hold(&mut self, process: usize, ttl: u32) -> u32 {
-        let slot = self.want(process, ttl, Wait::Forever);
+        self.hold_in(Mode::Exclusive, process, ttl)
+    }
+
+    /// Acquires the lock in that mode for `process`, and returns the slot of the lease.
+    fn hold_in(&mut self, mode: Mode, process: usize, ttl: u32) -> u32 {
+        let slot = self.want_in(mode, process, ttl, Wait::Forever);
         let state = self.processes[process].asked[&slot].state.clone();
         let end = self.now + PATIENCE;
         while !state.is_held(self.now) {
@@ -142,22 +157,31 @@ impl World {
 
     /// Lets `process` ask for the lock.
     fn want(&mut self, process: usize, ttl: u32, wait: Wait) -> u32 {
+        self.want_in(Mode::Exclusive, process, ttl, wait)
+    }
+
+    /// Lets `process` ask for the lock in that mode.
+    fn want_in(&mut self, mode: Mode, process: usize, ttl: u32, wait: Wait) -> u32 {
         let ttl = Ttl::from_millis(ttl).expect("in range");
-        let (slot, _) = self.processes[process].ask(self.now, KEY, Mode::Exclusive, ttl, wait, None, true);
+        let (slot, _) = self.processes[process].ask(self.now, KEY, mode, ttl, wait, None, true);
         self.after(process);
         slot
     }
 
-    /// Waits until all of `nodes` are back and have the lease of `slot`.
-    fn until_repaired(&mut self, slot: u32, nodes: &[usize]) {
+    /// Waits until all of `nodes` are back and have all the leases: those that these processes hold
+    /// in these slots.
+    fn until_repaired(&mut self, leases: &[(usize, u32)], nodes: &[usize]) {
         let back = nodes.iter().map(|node| self.nodes[*node].down_until).max().expect("some are away");
         // Wait for a renewal: until then, a node may still have the lease from before its absence.
         self.mute = nodes.to_vec();
         self.live_until(back + Duration::from_millis(u64::from(TTL)) / 2);
-        let asked = self.processes[0].asked.get(&slot);
-        let token = asked.and_then(|asked| asked.token).expect("the lease is held");
+        let token_of = |&(process, slot): &(usize, u32)| {
+            let asked = self.processes[process].asked.get(&slot);
+            asked.and_then(|asked| asked.token).expect("the lease is held")
+        };
+        let tokens: Vec<Token> = leases.iter().map(token_of).collect();
         let end = self.now + PATIENCE;
-        while !nodes.iter().all(|node| self.knows(*node, token)) {
+        while !nodes.iter().all(|&node| tokens.iter().all(|&token| self.knows(node, token))) {
             assert!(self.now < end, "a node that is back does not get the lease back");
             self.live_until(self.now + Duration::from_millis(100));
         }
