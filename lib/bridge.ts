@@ -40,6 +40,8 @@ interface Adoptable {
   readonly key: string
   readonly token: string
   readonly fence: number
+  /** How many clients may share the lease; 0 if it is exclusive. */
+  readonly most: number
 }
 
 export class Bridge {
@@ -143,8 +145,9 @@ export class Bridge {
     flags: number,
     trace: string | undefined,
   ): number {
-    this.#keys += `${ticket.key}\0${ticket.token}\0`
-    return this.#begin(Operation.Adopt + flags + this.#traced(trace), client, ttl, maxHold, ticket.fence, 0)
+    const { key, token, fence, most } = ticket
+    this.#keys += `${key}\0${token}\0`
+    return this.#begin(Operation.Adopt + flags + this.#traced(trace), client, ttl, maxHold, fence, most)
   }
 
   /** What is added to the code of an operation whose key was written just now. */

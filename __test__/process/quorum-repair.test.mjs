@@ -93,6 +93,42 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
     for (const lease of leases) assert.equal(await lease.release(), true)
   })
 
+  test('all servers restart, one after the other: two readers keep their leases', async (t) => {
+    const { servers, connect } = await startQuorum(t)
+    const readers = await Promise.all(
+      [connect(), connect()].map(async (locks) => {
+        const lease = await locks.readWriteLock(KEY).read.acquire()
+        return { locks, lease }
+      }),
+    )
+    for (const server of servers) {
+      await server.kill()
+      await untilForgotten()
+      await server.start()
+      await Promise.all(readers.map(({ locks, lease }) => renewals(locks, lease, 5)))
+      const lost = readers.filter(({ lease }) => !lease.isHeld).map(({ lease }) => lease.signal.reason?.reason)
+      assert.deepEqual(lost, [])
+      assert.equal(await server.ask('ZCARD', LOCK), 2, 'both readers have the server again')
+    }
+    for (const { lease } of readers) assert.equal(await lease.release(), true)
+  })
+
+  test('the lease of a reader that was adopted comes back as a shared lease', async (t) => {
+    const { servers, connect } = await startQuorum(t)
+    const [locks, heirs] = [connect({ ttl: 30_000 }), connect({ ttl: 30_000 })]
+    const ticket = await (await locks.readWriteLock(KEY).read.acquire()).detach()
+    const lease = await heirs.adopt(ticket)
+    await servers[0].restartEmpty()
+    await until('the lease to be at all servers', async () => {
+      await lease.renew().catch(() => {})
+      return (await exists(servers)) === '1 1 1 1 1'
+    })
+    assert.equal(await servers[0].ask('TYPE', LOCK), 'zset', 'readers can share the lock at this server')
+    const other = await locks.readWriteLock(KEY).read.acquire()
+    assert.equal(await servers[0].ask('ZCARD', LOCK), 2)
+    for (const held of [lease, other]) assert.equal(await held.release(), true)
+  })
+
   test('inspect() shows how many servers have a lease, and diagnose() names a server that lacks it', async (t) => {
     const { servers, connect } = await startQuorum(t)
     const [locks, others] = [connect({ ttl: 30_000 }), connect({ name: 'others' })]

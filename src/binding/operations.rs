@@ -55,9 +55,8 @@ impl Bridge {
         let op = OpId { env: self.env, slot };
         Some(match code & 0xf {
             ACQUIRE => {
-                let mode = if e > 0.0 { Mode::Shared { most: e as u32 } } else { Mode::Exclusive };
                 let (key, holder) = (keys.next()?, self.holder(code, a, keys));
-                let asked = self.asked(op, code, [a, b, d], key, wait(c), mode)?;
+                let asked = self.asked(op, code, [a, b, d], key, wait(c), mode(e))?;
                 Command::Acquire(AcquireCommand { holder, ..asked })
             }
             RELEASE => {
@@ -85,7 +84,7 @@ impl Bridge {
                 let (key, from) =
                     (keys.next()?, keys.next().and_then(Token::parse).unwrap_or(Token::random()));
                 let holder = self.holder(code, a, keys);
-                let asked = self.asked(op, code, [a, b, c], key, Wait::Never, Mode::Exclusive)?;
+                let asked = self.asked(op, code, [a, b, c], key, Wait::Never, mode(e))?;
                 let asked = AcquireCommand { holder, ..asked };
                 Command::Adopt(AdoptCommand { asked, from, fence: Fence(d as u64) })
             }
@@ -176,6 +175,11 @@ impl Bridge {
 /// A ttl of `ms`, `None` for 0.
 pub fn ttl(ms: f64) -> Option<Ttl> {
     Ttl::from_millis(ms as u32)
+}
+
+/// Returns the mode of a lease that at most `most` clients may share; it is exclusive for 0.
+fn mode(most: f64) -> Mode {
+    if most > 0.0 { Mode::Shared { most: most as u32 } } else { Mode::Exclusive }
 }
 
 /// How long an acquire waits: not at all for a negative number, for ever for `Infinity`.
