@@ -15,7 +15,7 @@ use crate::store::{Answer, Reply, Request, StoreError};
 /// How many keys the server looks at in one go.
 const STEP: u32 = 1000;
 /// How the names of the keys end that lie beside a lock.
-const SIDES: [&str; 5] = [":fence", ":queue", ":alive", ":waiters", ":holders"];
+const SIDES: [&str; 6] = [":fence", ":queue", ":alive", ":waiters", ":holders", ":broken"];
 
 impl RedisStore {
     /// Answers the listings that `batch` asks for, unless there is an error in the place of the answer.
@@ -97,4 +97,25 @@ fn escaped(text: &str) -> String {
         pattern.push(letter);
     }
     pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_keys_that_the_rules_put_next_to_a_lock_are_known() {
+        let rules = include_str!("scripts/rules.lua");
+        let named = rules.split("names .. '").skip(1).filter_map(|rest| rest.split('\'').next());
+        let mut named: Vec<String> = named.map(|name| format!(":{name}")).collect();
+        let described = rules.lines().filter_map(|line| line.strip_prefix("--   :")?.split(' ').next());
+        let mut described: Vec<String> = described.map(|name| format!(":{name}")).collect();
+        let mut known = SIDES.map(str::to_owned);
+        named.sort_unstable();
+        described.sort_unstable();
+        known.sort_unstable();
+        assert_eq!((&named[..], &described[..]), (&known[..], &known[..]));
+        assert!(is_beside_a_lock("{lock:a}:broken"));
+        assert!(!is_beside_a_lock("lock:a:broken"), "this is a lock");
+    }
 }
