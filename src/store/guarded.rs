@@ -306,10 +306,12 @@ async fn calm_down(guarded: Weak<Guarded>) {
     }
 }
 
-/// Returns the kind of lease that a request asks for; `None` if it is not an acquire.
+/// Returns the kind of lease that a request asks for; `None` if it is not an acquire. A repair is
+/// not one: a full server still grants a lease that it knows, so this grant does not show that the
+/// server is usable.
 fn kind_of(request: &Request) -> Option<Kind> {
     match request {
-        Request::Acquire(ask) => Some(ask.mode.into()),
+        Request::Acquire(ask) if !ask.repairs => Some(ask.mode.into()),
         _ => None,
     }
 }

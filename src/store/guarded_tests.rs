@@ -385,6 +385,29 @@ fn a_server_at_the_edge_of_its_memory_is_told_once() {
 }
 
 #[test]
+fn a_repair_does_not_show_that_a_full_server_is_usable_again() {
+    run(async {
+        let world = World::new(Mood::Loads);
+        let Request::Acquire(ask) = acquire() else { unreachable!("it is an acquire") };
+        let repair = Request::Acquire(Ask { repairs: true, ..ask });
+        while world.states().is_empty() {
+            assert!(world.count() < 100, "the refusals count, whatever repairs there are in between");
+            assert!(world.ask(acquire()).await.is_err());
+            sleep(Duration::from_millis(1)).await;
+            // The server may grant a lease that it knows without room for another one.
+            world.fake.mood.set(Mood::Grants);
+            assert!(world.ask(repair.clone()).await.is_ok());
+            world.fake.mood.set(Mood::Loads);
+        }
+        assert_eq!(world.states(), [BreakerState::Refusing]);
+        world.fake.mood.set(Mood::Grants);
+        assert!(world.ask(repair).await.is_ok());
+        sleep(Duration::from_millis(1_500)).await;
+        assert_eq!(world.states(), [BreakerState::Refusing]);
+    });
+}
+
+#[test]
 fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
     run(async {
         let world = World::new(Mood::Loads);
