@@ -159,11 +159,12 @@ impl Council {
     }
 
     /// Ends the lease of `token` after most nodes said that it is gone. The engine does not release
-    /// such a lease, so this releases it at the repaired nodes.
+    /// such a lease, so this releases it at all nodes. Otherwise the other nodes would keep it from
+    /// other clients until its ttl ends.
     pub(super) fn lease_is_gone(&mut self, now: Instant, token: Token) {
         let Some((key, repaired)) = self.end_repairs(token) else { return };
-        for node in (0..self.nodes.count()).filter(|node| repaired & 1 << node != 0) {
-            self.debts.owe(now, node, &key, token, true);
+        for node in 0..self.nodes.count() {
+            self.debts.owe(now, node, &key, token, repaired & 1 << node != 0);
         }
     }
 }

@@ -109,6 +109,11 @@ fn nothing_is_repaired_without_a_majority() {
     let mut chamber = Chamber::of(3);
     let token = chamber.held();
     assert_eq!(chamber.renewed(2, token, [RENEWED, MISSING, MISSING]), Ok(MISSING));
+    for node in 0..2 {
+        assert!(releases(chamber.asked(node), token), "{:?}", chamber.calls);
+        chamber.answer_one(node, MISSING);
+    }
+    // The acquire was not answered by the third node, so it is released there a little later.
     assert!(chamber.calls.is_empty(), "{:?}", chamber.calls);
     assert_eq!(chamber.renewed(3, token, [RENEWED, RENEWED, MISSING]), Ok(RENEWED));
     assert!(chamber.calls.is_empty(), "a lease that is gone does not come back: {:?}", chamber.calls);
@@ -172,14 +177,17 @@ fn a_repair_that_was_not_answered_is_not_undone_while_the_lease_is_held() {
 }
 
 #[test]
-fn what_was_repaired_is_released_when_most_nodes_say_that_the_lease_is_gone() {
+fn a_lease_is_released_at_all_nodes_when_most_of_them_say_that_it_is_gone() {
     let mut chamber = Chamber::of(3);
     let token = chamber.held();
     chamber.renewed(2, token, [RENEWED, RENEWED, MISSING]).unwrap();
     chamber.answer(2, vec![Ok(got(7)), Ok(Reply::Accepted)]);
-    assert_eq!(chamber.renewed(3, token, [MISSING, MISSING, RENEWED]), Ok(MISSING));
+    // The first node granted the lease. The third node was repaired.
+    assert_eq!(chamber.renewed(3, token, [RENEWED, MISSING, MISSING]), Ok(MISSING));
     chamber.wait();
-    assert!(releases(chamber.asked(2), token), "the engine does not release it: {:?}", chamber.calls);
+    for node in 0..3 {
+        assert!(releases(chamber.asked(node), token), "the engine does not release it: {:?}", chamber.calls);
+    }
 }
 
 #[test]
