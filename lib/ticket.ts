@@ -6,6 +6,17 @@ import { Most } from './native'
 const VERSION = 1
 /** More than a key of 1024 bytes needs that is escaped all through. */
 const LONGEST = 16_384
+/**
+ * The latest wall clock that fences follow, in µs since 1970: `Fence::LATEST_WALL_US` in native
+ * code, the beginning of the year 2200.
+ */
+const LATEST_WALL_US = 7_258_118_400_000_000
+/**
+ * The largest fence in a ticket: a year above the clock, because fences count on from a store whose
+ * clock was that late. A quorum writes the fence to its nodes. With a larger one, a forged ticket
+ * could use up the lock's fences. With a smaller one, a lease with a real fence can't be adopted.
+ */
+const LARGEST_FENCE = LATEST_WALL_US + 31_557_600_000_000
 
 /** What is in a ticket. */
 export interface Ticket {
@@ -35,7 +46,7 @@ export function readTicket(given: unknown): Ticket {
     throw malformed()
   }
   if (typeof token !== 'string' || !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(token)) throw malformed()
-  if (!isWhole(fence, 1, Number.MAX_SAFE_INTEGER)) throw malformed()
+  if (!isWhole(fence, 1, LARGEST_FENCE)) throw malformed()
   if (!isWhole(ttl, MIN_TTL, MAX_MS) || !isWhole(most, Most.Exclusive, Most.Readers)) throw malformed()
   return { key, token, fence, ttl, most }
 }

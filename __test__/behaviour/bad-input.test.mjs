@@ -104,6 +104,11 @@ const ARGUMENTS = [
   ['adopt: no token', VALUE, (locks) => locks.adopt(ticket({ ...TICKET, token: undefined }))],
   ['adopt: a token that is none', VALUE, (locks) => locks.adopt(ticket({ ...TICKET, token: SECRET }))],
   ['adopt: a key with NUL', VALUE, (locks) => locks.adopt(ticket({ ...TICKET, key: `${SECRET}\0` }))],
+  [
+    'adopt: a fence that no store gives',
+    VALUE,
+    (locks) => locks.adopt(ticket({ ...TICKET, fence: Number.MAX_SAFE_INTEGER })),
+  ],
   ['adopt: a fence that is none', VALUE, (locks) => locks.adopt(ticket({ ...TICKET, fence: -1 }))],
   ['adopt: a ttl that is none', VALUE, (locks) => locks.adopt(ticket({ ...TICKET, ttl: 0 }))],
   ['adopt: a mode that is none', VALUE, (locks) => locks.adopt(ticket({ ...TICKET, most: 2 ** 32 }))],

@@ -177,6 +177,13 @@ mod tests {
     }
 
     #[test]
+    fn tickets_and_fences_agree_on_the_latest_clock() {
+        let ticket = include_str!("../../lib/ticket.ts").replace('_', "");
+        let line = format!("const LATESTWALLUS = {}\n", Fence::LATEST_WALL_US);
+        assert!(ticket.contains(&line), "{line}");
+    }
+
+    #[test]
     fn a_wall_clock_of_a_distant_year_neither_uses_up_the_fences_nor_stops_them() {
         let (today, year_2300) = (1_700_000_000_000_000, 10_413_792_000_000_000);
         let before = Fence::NONE.next(today);
