@@ -26,7 +26,7 @@ pub struct Lookout {
     deposed: RefCell<Option<(Endpoint, Instant)>>,
     /// The server to which the last connection leads.
     connected: RefCell<Option<Endpoint>>,
-    /// The number of switches that sentinels told of.
+    /// The number of switches that sentinels told of or that a new connection showed.
     switches: Cell<u64>,
     /// Wakes those who wait for the end of a failover.
     changed: Notify,
@@ -80,7 +80,7 @@ impl Lookout {
         self.note(|failover, _| failover.switched());
     }
 
-    /// Returns the number of switches that sentinels told of.
+    /// Returns the number of switches that sentinels told of or that a new connection showed.
     pub fn switches(&self) -> u64 {
         self.switches.get()
     }
@@ -94,9 +94,41 @@ impl Lookout {
     }
 
     /// Notes that a connection leads to the master `server`. Returns true if the connection before
-    /// led to another server.
+    /// led to another server. Counts a switch if no sentinel told of it.
     pub fn connected(&self, server: &Endpoint) -> bool {
-        self.master.replace(Some(server.clone()));
-        self.connected.replace(Some(server.clone())).is_some_and(|before| before != *server)
+        let known = self.master.replace(Some(server.clone()));
+        let before = self.connected.replace(Some(server.clone()));
+        let is_other = before.is_some_and(|before| before != *server);
+        if is_other && known.as_ref() != Some(server) {
+            self.switches.set(self.switches.get() + 1);
+        }
+        is_other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "10.0.0.1";
+    const NEW: &str = "10.0.0.2";
+
+    fn at(host: &str) -> Endpoint {
+        Endpoint::Tcp(host.to_owned(), 6379)
+    }
+
+    #[test]
+    fn a_new_master_counts_as_one_switch_whether_or_not_a_sentinel_told_of_it() {
+        for is_told in [true, false] {
+            let lookout = Lookout::default();
+            assert!(!lookout.connected(&at(OLD)));
+            assert!(!lookout.connected(&at(OLD)));
+            assert_eq!(lookout.switches(), 0);
+            if is_told {
+                lookout.switch(NEW.to_owned(), 6379);
+            }
+            assert!(lookout.connected(&at(NEW)));
+            assert_eq!(lookout.switches(), 1);
+        }
     }
 }
