@@ -224,7 +224,10 @@ export class Bridge {
     this.#native.unhold()
   }
 
-  /** JavaScript has ended. What was asked for is still done, and `maxStall` no longer applies. */
+  /**
+   * Says that JavaScript has ended. Releases and renewals that were asked for are still done. No
+   * acquire is granted any more, and `maxStall` does not apply to the leases.
+   */
   excuse(): void {
     this.#cross()
     this.#native.excuse()

@@ -74,6 +74,8 @@ impl Outbox for Collected {
     }
 
     fn wake(&self) {}
+
+    fn ping(&self) {}
 }
 
 struct Environment {

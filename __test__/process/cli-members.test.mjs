@@ -61,6 +61,11 @@ describe('the members of a command', () => {
     assert.deepEqual(found([status(11, { start: '7' }), status(10, { start: '7' })], COMMAND, known), [])
   })
 
+  test('the session of a later process with the id of the command is not its session', () => {
+    const all = [status(10, { start: '200' }), status(11, { session: 10 }), status(12, { runs: ['ours'] })]
+    assert.deepEqual(found(all), [12])
+  })
+
   test('on a terminal, the session is that of the user', () => {
     const all = [status(10, { session: 5 }), status(11, { session: 5 }), status(12, { session: 10 })]
     assert.deepEqual(found(all, { ...COMMAND, leads: false }), [10])

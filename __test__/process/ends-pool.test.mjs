@@ -11,7 +11,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient, LockTimeoutError } from 'leasehold'
 import { startChild } from '../support/child.mjs'
-import { now, within } from '../support/clock.mjs'
+import { now, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
@@ -38,21 +38,33 @@ for (const name of sharedStoreNames) {
       ['an uncaught exception', { how: 'throw' }],
       ['process.exit() in a worker thread', { how: 'exit', inThread: true }],
       ['an uncaught exception in a worker thread', { how: 'throw', inThread: true }],
+      ['terminate() of a worker thread', { how: 'terminate', inThread: true }],
+      ['process.exit() while a worker thread works', { how: 'main', inThread: true }],
     ]
+    /** Starts a child that writes into a pipe under the lock. Resolves when it writes. */
+    async function startWriter(t, store, options) {
+      const { path, reader } = openPipe(t)
+      const child = startChild(t, 'pipe-writer.mjs', { store, pipe: path, ...options })
+      // Node cancels a write that has not begun.
+      await within('the write', once(reader, 'readable'))
+      /** Ends the child's JavaScript. */
+      const end = async () => {
+        child.tell('end')
+        await child.next('exiting')
+      }
+      return { reader, child, end }
+    }
+
     /**
-     * Starts a child that writes into a pipe under the lock, and ends its JavaScript. Returns a
-     * client, the reader of the pipe, and the child.
+     * Starts such a child, and ends its JavaScript. Returns a client, the reader of the pipe, and
+     * the child.
      */
-    async function endWhileWriting(t, how) {
+    async function endWhileWriting(t, options) {
       const store = await openStore(name, t)
       const locks = createLockClient(store)
       atEnd(t, () => locks.close())
-      const { path, reader } = openPipe(t)
-      const child = startChild(t, 'pipe-writer.mjs', { store, pipe: path, ...how })
-      // Node cancels a write that has not begun.
-      await within('the write', once(reader, 'readable'))
-      child.tell('end')
-      await child.next('exiting')
+      const { reader, child, end } = await startWriter(t, store, options)
+      await end()
       return { locks, reader, child }
     }
 
@@ -70,11 +82,27 @@ for (const name of sharedStoreNames) {
 
       test(`${title}: the lock is renewed for longer than maxStall`, async (t) => {
         const { locks, reader, child } = await endWhileWriting(t, { ...how, ttl: 500, maxStall: 100 })
-        await assert.rejects(locks.acquire('pipe', { wait: 2_500 }), LockTimeoutError)
+        await assert.rejects(locks.acquire('pipe', { wait: 1_500 }), LockTimeoutError)
         reader.resume()
         await within('the lock', locks.acquire('pipe', { wait: 10_000 }))
         child.signal('SIGKILL')
         await within('the end', child.ended, 10_000)
+      })
+    }
+
+    for (const [title, how] of ENDS.slice(0, 4)) {
+      test(`${title}: no waiting acquire gets its lock any more`, async (t) => {
+        const store = await openStore(name, t)
+        const locks = createLockClient(store)
+        atEnd(t, () => locks.close())
+        const lease = await locks.acquire('other')
+        const waiting = async () => (await locks.inspect('other')).waiters.length
+        const { end } = await startWriter(t, store, { ...how, waitsFor: 'other' })
+        await until('it to wait', async () => (await waiting()) === 1)
+        await end()
+        await until('it to leave the queue', async () => (await waiting()) === 0)
+        await lease.release()
+        await within('the lock', locks.acquire('other'))
       })
     }
   })

@@ -4,12 +4,12 @@
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { rmSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { startChild } from '../support/child.mjs'
 import { CLI, start } from '../support/cli.mjs'
-import { inContainer, noContainers } from '../support/namespaces.mjs'
+import { inContainer, noBindMounts, noContainers, withBindMount } from '../support/namespaces.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 describe('sqlite: containers with boot ids of their own', { timeout: 60_000, skip: noContainers }, () => {
@@ -67,5 +67,29 @@ describe('sqlite: containers with boot ids of their own', { timeout: 60_000, ski
     run.process.stdin.end()
     const { code, stderr } = await run.ended
     assert.deepEqual([code, stderr], [0, ''])
+  })
+})
+
+describe('sqlite: a folder that is mounted twice', { timeout: 60_000, skip: noBindMounts }, () => {
+  for (const exists of [false, true]) {
+    test(`both paths are one store in one process, ${exists ? 'if' : 'also before'} the file exists`, async (t) => {
+      const folders = [temporaryFolder(t), temporaryFolder(t)]
+      const paths = folders.map((folder) => join(folder, 'locks.db'))
+      if (exists) writeFileSync(paths[0], '')
+      const child = startChild(t, 'two-paths.mjs', { paths }, { launcher: withBindMount(...folders) })
+      const { both, inTurn, error } = await child.next('locked')
+      assert.deepEqual({ both, inTurn, error }, { both: false, inTurn: true, error: undefined })
+    })
+  }
+
+  test('both paths are one store in two processes', async (t) => {
+    const folders = [temporaryFolder(t), temporaryFolder(t)]
+    const [here, there] = folders.map((folder) => `sqlite:${join(folder, 'locks.db')}`)
+    const first = startChild(t, 'client.mjs', { store: here })
+    await first.next('ready')
+    const second = startChild(t, 'client.mjs', { store: there }, { launcher: withBindMount(...folders) })
+    await second.next('ready')
+    assert.equal((await first.ask('acquire', { key: 'k' })).held, true)
+    assert.equal((await second.ask('tryAcquire', { key: 'k' })).held, false)
   })
 })

@@ -76,6 +76,14 @@ export const onSmallFileSystem = (folder, size) => [
 /** Why no small file system can be made here, or false. */
 export const noSmallFileSystem = refusal('a file system', onSmallFileSystem(tmpdir(), '1m'))
 
+/** Returns a launcher of processes that see the folder `from` also as the folder `to`. */
+export const withBindMount = (from, to) => [
+  ...['unshare', '--mount', 'sh', '-c', 'mount --bind "$1" "$2" && shift 2 && exec "$@"', 'sh', from, to],
+]
+
+/** Why no folder can be mounted at another one here, or false. */
+export const noBindMounts = refusal('a bind mount', withBindMount(tmpdir(), tmpdir()))
+
 /** A launcher that makes the process the first one of a pid namespace, as in a container. */
 export const asFirstProcess = ['unshare', '--pid', '--fork', '--mount-proc']
 

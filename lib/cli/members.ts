@@ -1,6 +1,6 @@
 // Finds the processes that belong to the command of a `leasehold run` in a list of all processes.
 
-import type { MarkedStatus } from './process-table'
+import type { MarkedStatus, ProcessStatus } from './process-table'
 
 /** Identifies a command. The successor gets it, too, and finds the same processes by it. */
 export interface CommandId {
@@ -34,6 +34,7 @@ export function membersOf(all: readonly MarkedStatus[], command: CommandId, know
   const byPid = new Map(all.map((status) => [status.pid, status]))
   const before = new Map(known.map((member) => [member.pid, member]))
   const members = new Map<number, Member | undefined>()
+  const hasSession = command.leads && !isLater(byPid.get(command.pid), command)
 
   /** Returns whether a member is nested; `undefined` if the process is no member. */
   const isNested = (status: MarkedStatus): boolean | undefined => {
@@ -47,7 +48,7 @@ export function membersOf(all: readonly MarkedStatus[], command: CommandId, know
     if (above !== undefined) return nested || above.nested
     const earlier = before.get(pid)
     if (earlier?.start === start) return nested || earlier.nested
-    return command.leads && status.session === command.pid ? nested : undefined
+    return hasSession && status.session === command.pid ? nested : undefined
   }
   const memberOf = (status: MarkedStatus): Member | undefined => {
     if (members.has(status.pid)) return members.get(status.pid)
@@ -59,4 +60,13 @@ export function membersOf(all: readonly MarkedStatus[], command: CommandId, know
     return member
   }
   return all.map(memberOf).filter((member) => member !== undefined)
+}
+
+/**
+ * Returns whether `status`, that of the process with the command's id, belongs to a later process.
+ * Then nothing of the command's session and group is left: the system gives an id to a new process
+ * only when no session and no group has it.
+ */
+export function isLater(status: ProcessStatus | undefined, { start }: CommandId): boolean {
+  return status !== undefined && start !== undefined && status.start !== start
 }

@@ -5,7 +5,7 @@
 // The system notifies a process only of the end of its own children, so this polls.
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type CommandId, type Member, membersOf } from './members'
+import { type CommandId, isLater, type Member, membersOf } from './members'
 import { hidesProcesses, type ProcessStatus, ProcessTable, statusOf } from './process-table'
 
 /**
@@ -102,8 +102,10 @@ export class Target {
   /** Sends a signal to the command: to its process group, or, if it has none, to the one process. */
   signal(signal: NodeJS.Signals): void {
     const { pid, start, leads } = this.#command
+    const status = statusOf(pid)
+    if (isLater(status, this.#command)) return
     if (leads) send(-pid, signal)
-    else if (start === undefined || statusOf(pid)?.start === start) send(pid, signal)
+    else if (start === undefined || status !== undefined) send(pid, signal)
   }
 
   /** Returns whether the command has a session of its own and the member is in it. */

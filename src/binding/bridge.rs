@@ -128,9 +128,18 @@ impl Bridge {
             Error::from_reason(format!("the engine's thread could not be started: {error}"))
         })?;
         let id = LAST_ENV.fetch_add(1, Ordering::Relaxed) + 1;
-        let wake = wake.build_threadsafe_function::<()>().callee_handled::<false>().weak::<true>().build()?;
-        let outbox = Arc::new(EnvOutbox::new(wake));
         let pulse = Arc::new(Pulse::default());
+        let beating = pulse.clone();
+        let wake =
+            wake.build_threadsafe_function::<()>().callee_handled::<false>().weak::<true>().build_callback(
+                move |_| {
+                    // A worker thread that another thread ends runs no more JavaScript, but its event
+                    // loop waits for the work in Node's thread pool, and calls this.
+                    beating.beat(clock::now());
+                    Ok(())
+                },
+            )?;
+        let outbox = Arc::new(EnvOutbox::new(wake));
         let relay = Arc::new(Relay::default());
         engine.send(Message::OpenEnv {
             env: id,
@@ -344,10 +353,11 @@ impl Bridge {
     }
 
     /// Tells the engine that JavaScript has ended, but work that it has begun may go on. From then
-    /// on, `max_stall` does not apply, and the leases are renewed until they are released.
+    /// on no acquire is granted, `max_stall` does not apply, and the leases are renewed until they
+    /// are released.
     #[napi(catch_unwind)]
     pub fn excuse(&self) {
-        self.pulse.excuse();
+        self.engine.send(Message::Commands(vec![Command::ExcuseEnv { env: self.env }]));
     }
 
     /// Ends all operations of this environment, and blocks for at most about `timeout` ms until its

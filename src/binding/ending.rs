@@ -11,10 +11,11 @@
 #[cfg(unix)]
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 #[cfg(unix)]
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::MutexGuard;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::outbox::EnvOutbox;
 use crate::engine::command::{Command, EnvId};
@@ -25,15 +26,32 @@ use crate::engine::driver::{Engine, Message};
 /// their ttl.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
+/// How much longer than the engine an end waits for the engine's answer.
+const SPARE: Duration = Duration::from_millis(50);
+/// The patience of an end that begins within [`PATIENCE`] after another one got no answer. Node ends
+/// the worker threads of a process one after the other, and each would wait for the same store. If
+/// this is larger, a process with many threads ends later. If it is smaller, a store that answers
+/// again misses more releases.
+const REST: Duration = Duration::from_millis(20);
+
+/// When an end last got no answer in time.
+static UNANSWERED: Mutex<Option<Instant>> = Mutex::new(None);
+
 /// Ends all operations of `env`, and waits for at most about `patience` until its leases are
 /// released.
 pub fn end(engine: &Engine, env: EnvId, patience: Duration) {
     forget(env);
-    let (done, ended) = sync_channel(1);
+    let unanswered = || UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let waits_again = unanswered().is_some_and(|at| at.elapsed() < PATIENCE);
+    let patience = if waits_again { patience.min(REST) } else { patience };
+    let (begin, (done, ended)) = (Instant::now(), sync_channel(1));
     engine.send(Message::Commands(vec![Command::CloseEnv { env, done, patience }]));
-    // Wait a little longer than the engine may take. If it does not answer, the ttl ends the
-    // leases.
-    let _ = ended.recv_timeout(patience + Duration::from_millis(50));
+    // If the engine does not answer, the ttl ends the leases. If the store does not, the engine
+    // answers when the time is over.
+    let _ = ended.recv_timeout(patience + SPARE);
+    if begin.elapsed() >= patience {
+        *unanswered() = Some(Instant::now());
+    }
 }
 
 /// The environments that end with the process.
@@ -87,10 +105,10 @@ extern "C" fn end_all() {
             return;
         }
         let Ok(engine) = Engine::of_this_process() else { return };
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = Instant::now() + PATIENCE;
         for (env, outbox) in envs {
             outbox.close();
-            end(engine, env, until.saturating_duration_since(std::time::Instant::now()));
+            end(engine, env, until.saturating_duration_since(Instant::now()));
         }
     });
 }

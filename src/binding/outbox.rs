@@ -69,4 +69,11 @@ impl Outbox for EnvOutbox {
             self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
         }
     }
+
+    fn ping(&self) {
+        self.awake.store(true, Ordering::SeqCst);
+        if !self.closed.load(Ordering::SeqCst) {
+            self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        }
+    }
 }

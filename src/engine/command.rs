@@ -128,6 +128,13 @@ pub enum Command {
         /// How long to try.
         patience: Duration,
     },
+    /// JavaScript has ended in an environment, but work that it has begun may go on: in Node's thread
+    /// pool, for instance. Pending and later acquires are [`Outcome::Closed`]. The leases are renewed
+    /// until [`Command::CloseEnv`], and need no sign of life.
+    ExcuseEnv {
+        /// Its number.
+        env: EnvId,
+    },
     /// A client is there, on a store that the driver has opened.
     OpenClient {
         /// Its number.
@@ -263,6 +270,7 @@ impl Command {
             | Command::Release { op } => Some(*op),
             Command::OpenEnv { .. }
             | Command::CloseEnv { .. }
+            | Command::ExcuseEnv { .. }
             | Command::OpenClient { .. }
             | Command::DrainClient { .. } => None,
         }

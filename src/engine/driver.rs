@@ -36,6 +36,9 @@ pub trait Outbox: Send + Sync {
     fn deliver(&self, settled: Vec<Settlement>);
     /// Wakes the environment's thread, so that it takes them out, and its [`Pulse`] beats.
     fn wake(&self);
+    /// Wakes the environment's thread, also if it was woken before and has not taken them out: after
+    /// the end of its JavaScript, nothing takes them out any more, but its [`Pulse`] still beats.
+    fn ping(&self);
 }
 
 /// What the engine's thread is sent.
@@ -276,9 +279,14 @@ impl Driver {
     }
 
     fn apply(&mut self, effects: Effects) {
-        let mut awake = effects.pings;
+        let mut awake = Vec::new();
         self.deliver(effects.settled, &mut awake);
         self.core.relay(clock::now());
+        for env in effects.pings {
+            if let Some(outbox) = self.outboxes.get(&env) {
+                outbox.ping();
+            }
+        }
         for env in awake {
             if let Some(outbox) = self.outboxes.get(&env) {
                 outbox.wake();

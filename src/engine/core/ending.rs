@@ -128,9 +128,24 @@ impl Core {
     }
 
     pub(super) fn close_env(&mut self, env: EnvId, done: SyncSender<()>, patience: Duration) {
-        let clients = self.clients.iter().filter(|(_, c)| c.settings.env == env).map(|(id, _)| *id).collect();
-        self.close(clients, patience, Waits::Thread(done));
+        self.close(self.clients_of(env), patience, Waits::Thread(done));
         self.envs.remove(&env);
+    }
+
+    /// Refuses the waiting acquires of an environment whose JavaScript has ended. Its leases stay.
+    pub(super) fn excuse_env(&mut self, env: EnvId) {
+        if let Some(env) = self.envs.get(&env) {
+            env.pulse.excuse();
+        }
+        let clients = self.clients_of(env);
+        for client in &clients {
+            self.clients.entry(*client).and_modify(|client| client.draining = true);
+        }
+        self.end_all(&clients, |_| false);
+    }
+
+    fn clients_of(&self, env: EnvId) -> Vec<ClientId> {
+        self.clients.iter().filter(|(_, client)| client.settings.env == env).map(|(id, _)| *id).collect()
     }
 
     /// Refuses the client's waiting acquires and releases its leases, except those of sections:

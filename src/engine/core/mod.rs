@@ -176,6 +176,7 @@ impl Core {
                 self.envs.insert(env, Env { pulse, relay, asked: self.now });
             }
             Command::CloseEnv { env, done, patience } => self.close_env(env, done, patience),
+            Command::ExcuseEnv { env } => self.excuse_env(env),
             Command::OpenClient { client, store, batch, settings } => {
                 let link = self.stores.entry(store).or_default();
                 link.clients += 1;

@@ -91,6 +91,25 @@ fn a_draining_client_keeps_the_leases_of_sections_and_ends_the_others() {
 }
 
 #[test]
+fn an_excused_environment_keeps_its_leases_without_answers_and_waits_for_nothing() {
+    let mut world = World::new();
+    let held = world.acquire(Wait::Forever);
+    let waiter = world.acquire(Wait::Forever);
+    world.exchange();
+    world.settled();
+    world.give(Command::ExcuseEnv { env: ENV });
+    assert!(matches!(world.outcome_of(waiter.op), Outcome::Closed));
+    let late = world.acquire(Wait::Never);
+    assert!(matches!(world.outcome_of(late.op), Outcome::Closed));
+    let end = world.now + Duration::from_secs(600);
+    while world.now < end {
+        world.pass_until_due();
+        world.exchange();
+        assert!(held.state.is_held(world.now));
+    }
+}
+
+#[test]
 fn a_lease_whose_renewal_stopped_can_still_be_released_and_ends_by_its_ttl() {
     let mut world = World::new();
     let (released, expired) = (hold_section(&mut world), world.acquire(Wait::Forever));
