@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::super::listing::{Listing, Wanted};
 use super::super::rules::{self, Lock};
-use super::super::{Answer, GRANT_TTL, Reply, Request, WAITER_LIFE};
+use super::super::{Answer, Ask, GRANT_TTL, Reply, Request, WAITER_LIFE};
 use super::peers::{Fate, Me, Peers, Span};
 use super::rows::{self, Content, Known, Origin, Rows};
 use crate::lease::{Fence, Instant, Key, Token};
@@ -130,6 +130,7 @@ impl<'a> Turn<'a> {
             Request::Break { key } => self.act(key, |lock, turn| lock.break_all(turn)),
             Request::Acquire(ask) => {
                 self.read_floor()?;
+                self.drop_old_fence(ask)?;
                 let reply = self.act(&ask.key, |lock, turn| lock.acquire(ask, turn))?;
                 match reply {
                     Reply::Acquired { .. } => {
@@ -191,6 +192,23 @@ impl<'a> Turn<'a> {
             Request::Release { key, token, used } => self.release(key, *token, *used),
             Request::GiveBack { key, token, .. } => self.release(key, *token, None),
         }
+    }
+
+    /// Drops the fence of the asker's lease if this store has a new owner since the lease was
+    /// written, so that the acquire reserves a new fence. The files may have been moved away and
+    /// back, and other files gave larger fences meanwhile. Every store gave up its owner before
+    /// that. A lease that outlives its process names no owner, so it always gets a new fence.
+    fn drop_old_fence(&mut self, ask: &Ask) -> rusqlite::Result<()> {
+        let me = self.me;
+        let known = self.load(&ask.key)?;
+        let Some(index) = known.lock.held.iter().position(|held| held.token == ask.token) else {
+            return Ok(());
+        };
+        let owner = known.entry(ask.token, me.owner, me.boot).owner;
+        if owner != me.owner && (ask.outlives_process || !owner.is_nil()) {
+            known.lock.held[index].fence = None;
+        }
+        Ok(())
     }
 
     fn release(&mut self, key: &Key, token: Token, used: Option<Fence>) -> rusqlite::Result<Reply> {
