@@ -95,7 +95,10 @@ mod complete {
                     std::thread::sleep(LOOK_AGAIN);
                     continue;
                 }
-                Err(_) => return Ok(false),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Trouble::Busy(failure::of_sqlite(path, &session::busy())));
+                }
+                Err(TryLockError::Error(_)) => return Ok(false),
             }
             if !is_at(&file, &new) {
                 // Another creator has given the file its name.
@@ -154,11 +157,14 @@ mod complete {
     /// if the system has no such operation.
     fn publish(place: &Place, new: &Path) -> io::Result<bool> {
         // Without their database, an old log and an old journal are of no use. SQLite would apply
-        // them to the new one.
-        for end in ["-wal", "-journal"] {
+        // them to the new one. The index goes with its log: it does not fit to a new log.
+        for end in ["-wal", "-shm", "-journal"] {
             let old = with_end(&place.real, end);
             if old.exists() && place.names.is_database_missing() {
-                fs::remove_file(old)?;
+                match fs::remove_file(old) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
             }
         }
         match renameat_with(CWD, new, CWD, &place.real, RenameFlags::NOREPLACE) {

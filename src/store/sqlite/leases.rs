@@ -194,10 +194,10 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Drops the fence of the asker's lease if this store has a new owner since the lease was
-    /// written, so that the acquire reserves a new fence. The files may have been moved away and
-    /// back, and other files gave larger fences meanwhile. Every store gave up its owner before
-    /// that. A lease that outlives its process names no owner, so it always gets a new fence.
+    /// Drops the fence of the asker's lease if no live owner is known to have written it, so that
+    /// the acquire reserves a new fence. The files may have been moved away and back, and other
+    /// files gave larger fences meanwhile. Every store gave up its owner before that. A lease that
+    /// outlives its process names no owner, so it always gets a new fence.
     fn drop_old_fence(&mut self, ask: &Ask) -> rusqlite::Result<()> {
         let me = self.me;
         let known = self.load(&ask.key)?;
@@ -205,8 +205,10 @@ impl<'a> Turn<'a> {
             return Ok(());
         };
         let owner = known.entry(ask.token, me.owner, me.boot).owner;
-        if owner != me.owner && (ask.outlives_process || !owner.is_nil()) {
-            known.lock.held[index].fence = None;
+        let is_old =
+            if owner.is_nil() { ask.outlives_process } else { self.peers.is_alive(owner) != Some(true) };
+        if is_old {
+            self.load(&ask.key)?.lock.held[index].fence = None;
         }
         Ok(())
     }

@@ -445,7 +445,8 @@ fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
     if failure::is_busy(error) { Trouble::Busy(told) } else { Trouble::Broken(told) }
 }
 
-fn busy() -> rusqlite::Error {
+/// Returns SQLite's error for a file that another process has locked.
+pub fn busy() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)
 }
 
