@@ -13,6 +13,19 @@
 //! lost. Then the store unlocks its owner's file, and the waiting stores go on. That also frees
 //! what it had in the old files, in case they come back.
 //!
+//! **Before a store is admitted, it writes nothing into files that others may use.** Between the
+//! opening of the database and that of its log, the names may come to lead to other files: an
+//! operator may move the database away and back. So the store may have another store's log open,
+//! with a database of its own. It finds that out before it registers. Until then, it only reads,
+//! except that
+//!
+//! - SQLite may create an empty log, and may rebuild an index that no other store has open. An index
+//!   depends on its log alone.
+//! - The store may remove a log whose database is missing (`creation`). If another store has opened
+//!   that log meanwhile, it notices, and this store waits for it: they have different logs.
+//! - A new database is written under another name, and gets its own name when it is complete. SQLite
+//!   would write it in place, where its journal and its log might be those of another database.
+//!
 //! A store that has had no leases or waiters in the files for a while closes them and records that.
 //! Nothing wakes it any more.
 //!
@@ -38,7 +51,7 @@ use super::session::{Place, Session, Trouble};
 use super::thread::{Keeper, WATCH_PATIENCE};
 use super::watch::Watch;
 use super::work::Work;
-use super::{boot, directory, failure, identity};
+use super::{boot, creation, directory, failure, identity};
 use crate::engine::clock;
 use crate::lease::Instant;
 
@@ -76,8 +89,19 @@ impl Keeper {
         }
         // Wait before opening: opening a database without its log creates a new log, which disturbs
         // the stores that use the moved one.
-        self.wait_for_others(&place, deadline)?;
-        let session = Session::open(&self.path, &place, deadline)?;
+        let mut is_missing = false;
+        let session = loop {
+            self.wait_for_others(&place, deadline)?;
+            if is_missing {
+                // No live owner uses any files any more.
+                creation::create(&self.path, &place, deadline)?;
+            }
+            match Session::open(&self.path, &place, deadline)? {
+                Some(session) => break session,
+                None if clock::now() >= deadline => return Err(Trouble::Moved),
+                None => is_missing = true,
+            }
+        };
         if self.used.as_ref().is_some_and(|used| used.ids != session.files().ids) {
             return Err(Trouble::Moved);
         }
@@ -117,7 +141,6 @@ impl Keeper {
         let dead = self.wait_for_others(&place, deadline)?;
         if let Some(session) = &mut self.session {
             session.free_first(dead);
-            session.give_size();
         }
         Ok(())
     }
@@ -294,3 +317,7 @@ impl Keeper {
 #[cfg(all(test, unix))]
 #[path = "admission_tests.rs"]
 mod tests;
+
+#[cfg(all(test, unix))]
+#[path = "reappearing_tests.rs"]
+mod reappearing_tests;

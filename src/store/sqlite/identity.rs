@@ -85,6 +85,11 @@ impl FileNames {
         file_at(&self.given)
     }
 
+    /// Returns whether the name of the database leads to no file.
+    pub fn is_database_missing(&self) -> bool {
+        matches!(rustix::fs::stat(&self.given), Err(rustix::io::Errno::NOENT))
+    }
+
     /// Returns how many names the database has, 0 if there is none.
     #[allow(clippy::unnecessary_cast, reason = "the field has other types on other systems")]
     pub fn links(&self) -> u64 {

@@ -11,11 +11,18 @@ pub struct FileIds;
 
 /// The names of the files.
 #[derive(Clone, Debug)]
-pub struct FileNames;
+pub struct FileNames {
+    given: PathBuf,
+}
 
 impl FileNames {
-    pub fn new(_: &Path, _: &Path) -> io::Result<Self> {
-        Ok(Self)
+    pub fn new(given: &Path, _: &Path) -> io::Result<Self> {
+        Ok(Self { given: given.into() })
+    }
+
+    /// Returns whether the name of the database leads to no file.
+    pub fn is_database_missing(&self) -> bool {
+        self.given.try_exists().is_ok_and(|exists| !exists)
     }
 
     pub fn look(&self) -> FileIds {

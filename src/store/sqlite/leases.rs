@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::super::listing::{Listing, Wanted};
 use super::super::rules::{self, Lock};
-use super::super::{Answer, GRANT_TTL, Reply, Request, WAITER_LIFE};
+use super::super::{Answer, Ask, GRANT_TTL, Reply, Request, WAITER_LIFE};
 use super::breaks;
 use super::peers::{Fate, Me, Peers, Span};
 use super::rows::{self, Content, Known, Origin, Rows};
@@ -141,6 +141,7 @@ impl<'a> Turn<'a> {
             }
             Request::Acquire(ask) => {
                 self.read_floor()?;
+                self.drop_old_fence(ask)?;
                 let reply = self.act(&ask.key, |lock, turn| lock.acquire(ask, turn))?;
                 match reply {
                     Reply::Acquired { .. } => {
@@ -202,6 +203,25 @@ impl<'a> Turn<'a> {
             Request::Release { key, token, used } => self.release(key, *token, *used),
             Request::GiveBack { key, token, .. } => self.release(key, *token, None),
         }
+    }
+
+    /// Drops the fence of the asker's lease if no live owner is known to have written it, so that
+    /// the acquire reserves a new fence. The files may have been moved away and back, and other
+    /// files gave larger fences meanwhile. Every store gave up its owner before that. A lease that
+    /// outlives its process names no owner, so it always gets a new fence.
+    fn drop_old_fence(&mut self, ask: &Ask) -> rusqlite::Result<()> {
+        let me = self.me;
+        let known = self.load(&ask.key)?;
+        let Some(index) = known.lock.held.iter().position(|held| held.token == ask.token) else {
+            return Ok(());
+        };
+        let owner = known.entry(ask.token, me.owner, me.boot).owner;
+        let is_old =
+            if owner.is_nil() { ask.outlives_process } else { self.peers.is_alive(owner) != Some(true) };
+        if is_old {
+            self.load(&ask.key)?.lock.held[index].fence = None;
+        }
+        Ok(())
     }
 
     fn release(&mut self, key: &Key, token: Token, used: Option<Fence>) -> rusqlite::Result<Reply> {

@@ -13,6 +13,7 @@
 //! - `record`: what an owner's file records about the files that its store uses;
 //! - `identity`: which files the names lead to;
 //! - `lock_file`: which clients share a store;
+//! - `creation`: a new lock file, complete before it has its name;
 //! - `admission`: when a store may use the files, and what happens when they are replaced;
 //! - `usage`: what this store has in the files;
 //! - `syscalls`, `probe`: locks that belong to the open file and not to the process;
@@ -58,6 +59,7 @@
 mod admission;
 mod boot;
 mod breaks;
+mod creation;
 mod directory;
 mod failure;
 #[cfg(unix)]

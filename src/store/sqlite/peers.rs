@@ -177,8 +177,8 @@ impl<'a> Peers<'a> {
         self.graves
     }
 
-    /// Whether the process of `owner` lives; `None` if that cannot be told, as of the nil owner.
-    fn is_alive(&mut self, owner: Uuid) -> Option<bool> {
+    /// Returns whether the process of `owner` lives; `None` if that is unknown, as for the nil owner.
+    pub fn is_alive(&mut self, owner: Uuid) -> Option<bool> {
         if owner.is_nil() {
             return None;
         }

@@ -21,10 +21,13 @@ fn release(key: &str, token: Token) -> Request {
     Request::Release { key: key.into(), token, used: None }
 }
 
-/// Some request of one of `tokens`; an heir becomes one of them.
-fn any_request(tokens: &mut Vec<Token>) -> Request {
+/// Returns some request of the store that uses the first `tokens`. The other store uses the second
+/// ones. An heir becomes a token of the asking store.
+fn any_request([tokens, others]: [&mut Vec<Token>; 2]) -> Request {
     let key = ["a", "b"][fastrand::usize(..2)];
     let token = *fastrand::choice(&*tokens).unwrap();
+    // Only the store that a token belongs to acquires and renews with it.
+    let any = *fastrand::choice([&*tokens, &*others][fastrand::usize(..2)]).unwrap();
     let ttl = Ttl::from_millis(fastrand::u32(10..400)).unwrap();
     let number = tokens.iter().position(|other| *other == token).map(|number| number as u64);
     match fastrand::u32(..20) {
@@ -36,7 +39,7 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
             tokens.push(heir);
             Request::Adopt {
                 key: key.into(),
-                token,
+                token: any,
                 heir,
                 ttl,
                 holder: "heir".into(),
@@ -46,9 +49,11 @@ fn any_request(tokens: &mut Vec<Token>) -> Request {
             }
         }
         2 => Request::Renew { key: key.into(), token, ttl, fences: fastrand::u32(..3) },
-        3 => Request::Detach { key: key.into(), token, ttl },
+        3 => Request::Detach { key: key.into(), token: any, ttl },
         // `Told` fills in the last used fence, if there is one.
-        4..9 => Request::Release { key: key.into(), token, used: fastrand::bool().then_some(Fence::NONE) },
+        4..9 => {
+            Request::Release { key: key.into(), token: any, used: fastrand::bool().then_some(Fence::NONE) }
+        }
         _ => {
             let mode = match fastrand::u32(..3) {
                 0 => Mode::Exclusive,
@@ -127,12 +132,17 @@ fn rows_answer_and_hand_on_as_the_reference_does() {
         fastrand::seed(seed);
         let (ledger, mut table) = (Ledger::new(), LeaseTable::default());
         let (owners, boot) = ([ledger.owner(), ledger.owner()], Uuid::new_v4());
-        let mut tokens: Vec<Token> = (0..6).map(|_| Token::random()).collect();
+        let mut tokens = [(); 2].map(|()| (0..4).map(|_| Token::random()).collect::<Vec<_>>());
         let (mut told, mut told_of_rows) = (Told::default(), Told::default());
         let (mut ms, mut handed) = (0, 0);
         for step in 0..150 {
             ms += [0, 1, 7, 60, 900][fastrand::usize(..5)];
-            let batch: Vec<Request> = (0..fastrand::usize(1..5)).map(|_| any_request(&mut tokens)).collect();
+            let asks = fastrand::usize(..2);
+            let mut request = || {
+                let [first, second] = &mut tokens;
+                any_request(if asks == 0 { [first, second] } else { [second, first] })
+            };
+            let batch: Vec<Request> = (0..fastrand::usize(1..5)).map(|_| request()).collect();
             let answers = |told: &mut Told, carried_out: Vec<Answer>| -> Vec<Answer> {
                 let both = batch.iter().zip(carried_out);
                 both.map(|(request, answer)| sorted(told.ranked(request, answer))).collect()
@@ -141,7 +151,7 @@ fn rows_answer_and_hand_on_as_the_reference_does() {
             let asked: Vec<Request> = batch.iter().map(|request| told.request(request)).collect();
             let carried_out = asked.into_iter().map(|request| table.apply(request, now, WALL)).collect();
             let expected = answers(&mut told, carried_out);
-            let owner = &owners[fastrand::usize(..2)];
+            let owner = &owners[asks];
             let asked: Vec<Request> = batch.iter().map(|request| told_of_rows.request(request)).collect();
             let found = answers(&mut told_of_rows, ledger.turn(owner.id(), boot, ms, &asked).0);
             let same = format!("{found:?}") == format!("{expected:?}");
@@ -272,4 +282,35 @@ fn a_place_ends_by_time_though_its_process_lives_and_cannot_read_the_boot() {
     }
     let (_, handed) = ledger.turn(mine.id(), here, late, &[release("k", a)]);
     assert_eq!(handed, [2], "the waiter after it is next");
+}
+
+#[test]
+fn a_lease_of_files_that_came_back_gets_a_fence_above_those_of_the_files_used_meanwhile() {
+    let (ledger, others, boot) = (Ledger::new(), Ledger::new(), Uuid::new_v4());
+    let (holder, waiter) = (ledger.owner(), ledger.owner());
+    let (held, waiting) = (Token::random(), Token::random());
+    let first = ask("k", held, Mode::Exclusive, 60_000, None);
+    assert!(matches!(ledger.ask(holder.id(), boot, 0, &first), Reply::Acquired { .. }));
+    assert!(matches!(ledger.ask(waiter.id(), boot, 1, &wait("k", waiting, 7)), Reply::Queued { .. }));
+    assert_eq!(ledger.ask(holder.id(), boot, 2, &release("k", held)), Reply::Released);
+    // The waiter has the lease in these files. Its store notices that they were moved away, and
+    // gives up its owner. Another store grants the lock in other files.
+    waiter.retire();
+    let (other, again) = (others.owner(), ledger.owner());
+    let now = WALL + 500_000;
+    let (answers, _) = others.turn_at(
+        other.id(),
+        boot,
+        500,
+        now,
+        &[ask("k", Token::random(), Mode::Exclusive, 60_000, None)],
+    );
+    let meanwhile = super::tests::granted(answers[0].as_ref().unwrap());
+    // The files come back, and the waiter asks again.
+    let (answers, _) = ledger.turn_at(again.id(), boot, 600, now + 100_000, &[wait("k", waiting, 7)]);
+    let fence = super::tests::granted(answers[0].as_ref().unwrap());
+    assert!(fence > meanwhile, "fence {fence:?} after {meanwhile:?}");
+    // The row is this store's now: a repeated request gets the same answer.
+    let (answers, _) = ledger.turn_at(again.id(), boot, 601, now + 101_000, &[wait("k", waiting, 7)]);
+    assert_eq!(super::tests::granted(answers[0].as_ref().unwrap()), fence);
 }

@@ -23,8 +23,6 @@ pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 /// Copies the log into the database and empties the log. The first column of the result is 0 if no
 /// other connection prevented that.
 pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
-/// Copies as much of the log into the database as possible without waiting for other connections.
-pub const PUT_BACK_NOW: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 
 /// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs
 /// are UUIDs: the store that wrote the row, and the boot in which it did. `most` is 0 for an
@@ -97,21 +95,9 @@ impl From<rusqlite::Error> for Refusal {
 }
 
 /// Prepares the database behind `connection` as a lock file, if it is empty or already a lock file.
-/// Returns whether it was empty.
-pub fn prepare(connection: &Connection) -> Result<bool, Refusal> {
-    let is_new = is_empty(connection)?;
-    if is_new {
-        // Before anything is written: later it could not be chosen any more.
-        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-        journal(connection)?;
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        // Somebody else may have been faster meanwhile, then it has to be a lock file all the same.
-        if is_empty(connection)? {
-            connection.execute_batch(LAYOUT)?;
-            connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-            connection.pragma_update(None, "user_version", VERSION)?;
-        }
-        connection.execute_batch("COMMIT")?;
+pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
+    if is_empty(connection)? {
+        fill(connection, "WAL")?;
     }
     if number(connection, "application_id")? != APPLICATION_ID {
         return Err(Refusal::Foreign);
@@ -121,16 +107,32 @@ pub fn prepare(connection: &Connection) -> Result<bool, Refusal> {
         Ordering::Less => return Err(Refusal::Older),
         Ordering::Equal => {}
     }
-    journal(connection)?;
+    journal(connection, "WAL")?;
     connection.execute_batch(USUAL)?;
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", i64::from(WAL_PAGES) * 4096)?;
-    Ok(is_new)
+    Ok(())
 }
 
-/// Readers and one writer at a time, where the file system can do that; otherwise SQLite keeps its classic journal.
-fn journal(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
+/// Writes the layout into the empty database behind `connection`, with a journal of the kind `mode`.
+pub fn fill(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
+    // Before anything is written: later it could not be chosen any more.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    journal(connection, mode)?;
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    // Another store may have been faster. Then the database has to be a lock file all the same.
+    if is_empty(connection)? {
+        connection.execute_batch(LAYOUT)?;
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+        connection.pragma_update(None, "user_version", VERSION)?;
+    }
+    connection.execute_batch("COMMIT")
+}
+
+/// Chooses the journal. With "WAL", readers and one writer work at the same time; if the file system
+/// can't do that, SQLite keeps its classic journal.
+fn journal(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(()))
 }
 
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {

@@ -90,8 +90,6 @@ pub struct Session {
     /// Owners whose processes were gone when this store was admitted. The next transaction frees
     /// their leases.
     dead: Vec<(Uuid, File)>,
-    /// Whether the database file still has to grow to its full size; see [`Session::give_size`].
-    is_new: bool,
     boot: Uuid,
     kernel: Arc<Kernel>,
     /// Until when SQLite may wait for other processes, in µs of the engine's clock.
@@ -105,12 +103,16 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the lock file at `path`, which leads to `place`, and creates the file if it is
-    /// missing. Waits for other processes until `deadline`.
-    pub fn open(path: &Path, place: &Place, deadline: Instant) -> Result<Self, Trouble> {
+    /// Opens the lock file at `path`, which leads to `place`. Returns `None` if the file is missing.
+    /// Waits for other processes until `deadline`.
+    pub fn open(path: &Path, place: &Place, deadline: Instant) -> Result<Option<Self>, Trouble> {
         clock::comparable().map_err(|incomparable| Trouble::Broken(unsupported(path, incomparable)))?;
         loop {
+            if place.names.is_database_missing() {
+                return Ok(None);
+            }
             match Self::try_open(place, deadline) {
+                Err(Refusal::Sqlite(_)) if place.names.is_database_missing() => return Ok(None),
                 Err(Refusal::Sqlite(error)) if failure::is_busy(&error) && clock::now() < deadline => {
                     // Two who make the file at once can't wait for each other inside SQLite.
                     std::thread::sleep(Duration::from_micros(fastrand::u64(500..3000)));
@@ -132,7 +134,7 @@ impl Session {
                     let error = StoreError::not_done(StoreErrorKind::Unsupported, message);
                     return Err(Trouble::Broken(error));
                 }
-                Ok(session) => return Ok(session),
+                Ok(session) => return Ok(Some(session)),
             }
         }
     }
@@ -140,9 +142,9 @@ impl Session {
     fn try_open(place: &Place, deadline: Instant) -> Result<Self, Refusal> {
         identity::prepare();
         let path = &*place.real;
-        // No URI flag: a path is taken as it is written.
+        // No URI flag: a path is taken as it is written. SQLite never creates the file: see
+        // `creation`.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let mut connection = Connection::open_with_flags(path, flags)?;
@@ -160,7 +162,7 @@ impl Session {
         if connection.is_readonly("main")? {
             return Err(Refusal::Sqlite(cannot_open()));
         }
-        let is_new = schema::prepare(&connection)?;
+        schema::prepare(&connection)?;
         // If this fails, the files were replaced at this moment.
         let files = Files::opened(place.names.clone(), path).map_err(|_| cannot_open())?.ok_or_else(busy)?;
         let now = clock::now();
@@ -170,7 +172,6 @@ impl Session {
             files,
             owners: place.owners.clone(),
             dead: Vec::new(),
-            is_new,
             boot: boot::id(),
             kernel: place.kernel.clone(),
             patience,
@@ -313,18 +314,6 @@ impl Session {
         Ok(ends.map(|ends| Instant::from_micros(ends.cast_unsigned())))
     }
 
-    /// Lets a new database file grow to the size of the database. If the disk were full before
-    /// that, the log could not be copied into the file. Only an admitted store may do this: if the
-    /// database was removed, two stores may have different logs and the same index, and the wrong
-    /// log would be copied.
-    pub fn give_size(&mut self) {
-        if self.is_new {
-            self.is_new = false;
-            // If this fails, a later checkpoint does it.
-            let _ = self.connection.query_row(schema::PUT_BACK_NOW, [], |_| Ok(()));
-        }
-    }
-
     /// Lets the next transaction free the leases of the `dead` owners. If the files were moved away
     /// and back, they may still contain rows of a former owner of this store.
     pub fn free_first(&mut self, dead: Vec<(Uuid, File)>) {
@@ -456,11 +445,13 @@ fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
     if failure::is_busy(error) { Trouble::Busy(told) } else { Trouble::Broken(told) }
 }
 
-fn busy() -> rusqlite::Error {
+/// Returns SQLite's error for a file that another process has locked.
+pub fn busy() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)
 }
 
-fn cannot_open() -> rusqlite::Error {
+/// Returns SQLite's error for a file that it can't open.
+pub fn cannot_open() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), None)
 }
 

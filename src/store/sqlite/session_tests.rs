@@ -1,3 +1,4 @@
+use super::super::creation;
 use super::*;
 use crate::lease::{Key, Token, Ttl};
 use crate::store::Request;
@@ -15,19 +16,9 @@ fn new_session() -> (Session, PathBuf) {
     let folder = std::env::temp_dir().join(format!("leasehold-session-{}", Uuid::new_v4()));
     std::fs::create_dir(&folder).unwrap();
     let (path, deadline) = (folder.join("locks.db"), clock::now() + Duration::from_secs(5));
-    let session = Session::open(&path, &Place::of(&path).unwrap(), deadline).unwrap();
-    (session, folder)
-}
-
-#[test]
-fn a_new_database_gets_its_size_only_when_the_store_is_admitted() {
-    let (mut session, folder) = new_session();
-    let size = || std::fs::metadata(folder.join("locks.db")).unwrap().len();
-    let before = size();
-    session.give_size();
-    assert!(size() > before, "the log was copied into the database too early, or not at all");
-    drop(session);
-    std::fs::remove_dir_all(folder).unwrap();
+    let place = Place::of(&path).unwrap();
+    creation::create(&path, &place, deadline).unwrap();
+    (Session::open(&path, &place, deadline).unwrap().unwrap(), folder)
 }
 
 #[test]

@@ -81,6 +81,8 @@ fn replace_all(vfs: &mut ffi::sqlite3_vfs, calls: &[(&CStr, Call)]) -> bool {
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_int {
     // Set before SQLite gets this function.
     let Some(own) = OPEN.get() else { return -1 };
+    #[cfg(test)]
+    tests::before_open(path);
     // SAFETY: the arguments are SQLite's.
     let fd = unsafe { own(path, flags, mode) };
     if fd >= 0 {
@@ -114,10 +116,29 @@ pub fn opened(path: &Path) -> Option<FileId> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use rustix::io::Errno;
 
     use super::*;
+
+    type Hook = Box<dyn FnMut(&Path)>;
+
+    thread_local! {
+        static BEFORE_OPEN: RefCell<Option<Hook>> = const { RefCell::new(None) };
+    }
+
+    /// Calls `hook` before each `open` that SQLite makes on this thread.
+    pub fn hook_open(hook: Option<Hook>) {
+        BEFORE_OPEN.set(hook);
+    }
+
+    pub fn before_open(path: *const c_char) {
+        // While the hook runs, it is not called again.
+        let Some(mut hook) = BEFORE_OPEN.take() else { return };
+        // SAFETY: SQLite's paths end with a NUL.
+        hook(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())));
+        BEFORE_OPEN.set(Some(hook));
+    }
 
     unsafe extern "C" {
         fn leasehold_has_no_such_lock(error: c_int) -> c_int;
