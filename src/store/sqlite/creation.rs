@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::failure;
 use super::session::{self, Place, Trouble};
@@ -51,16 +51,11 @@ fn create_empty(real: &Path) -> io::Result<()> {
 #[cfg(unix)]
 const MODE: u32 = 0o644;
 
-fn with_end(real: &Path, end: &str) -> PathBuf {
-    let mut path = real.as_os_str().to_owned();
-    path.push(end);
-    path.into()
-}
-
 #[cfg(all(unix, any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 mod complete {
     use std::fs::{self, TryLockError};
     use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use rusqlite::{Connection, OpenFlags};
@@ -76,6 +71,12 @@ mod complete {
 
     /// The place in the header that says how to write and to read, and the bytes that mean a log.
     const JOURNALS: (u64, [u8; 2]) = (18, [2, 2]);
+
+    fn with_end(real: &Path, end: &str) -> PathBuf {
+        let mut path = real.as_os_str().to_owned();
+        path.push(end);
+        path.into()
+    }
 
     /// Creates the file. Returns `false` if that is not possible here, so SQLite has to do it.
     pub fn create(path: &Path, place: &Place, deadline: Instant) -> Result<bool, Trouble> {
