@@ -30,7 +30,7 @@ const ALONE = ['process', 'browser', 'chaos']
  * The files of these parts that mostly wait for grace periods, drains and ttls, and measure
  * nothing. Several of them run at a time.
  */
-const WAITING = 'cli crash detach drain ends fake-clock rolling schedule sharing sqlite threads traces'
+const WAITING = 'cli crash detach drain ends fake-clock quorum-repair rolling schedule sharing sqlite threads traces'
   .split(' ')
   .map((name) => `process/${name}`)
 /**
