@@ -24,8 +24,8 @@ pub struct LeaseInfo {
     pub mark: Option<u32>,
     /// The holder's name; `None` if another library holds the key.
     pub holder: Option<Arc<str>>,
-    /// The lease's fence; `None` if another library holds the key, or if whoever was handed the lease has not taken
-    /// it up yet, and shares it or could not be told.
+    /// The lease's fence; `None` if another library holds the key. Also `None` if the lease was
+    /// handed to a waiter that has not taken it up yet, and is shared or the waiter could not be told.
     pub fence: Option<Fence>,
     /// When the lease ends unless it is renewed; `None` if it never does.
     pub remaining: Option<Duration>,

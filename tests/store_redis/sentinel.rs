@@ -1,9 +1,11 @@
 //! Sentinel: the master is found, and followed when it is another.
 
 use std::net::TcpListener;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use leasehold::lease::Token;
+use leasehold::store::redis::RedisStore;
 use leasehold::store::{Access, Notice, Reply, Request, StoreErrorKind};
 use rustix::process::Signal;
 
@@ -233,18 +235,25 @@ fn what_is_granted_during_a_planned_failover_is_at_the_next_master() {
     });
 }
 
+/// Acquires 60 locks by `a` and one by `b`. Returns those of `a` when all servers of the group have
+/// them and both stores hear of failovers.
+async fn leases_at_all(group: &Group, a: &Rc<RedisStore>, b: &Rc<RedisStore>) -> Vec<(String, Token)> {
+    let leases: Vec<_> = (0..60).map(|number| (format!("lock:{number}"), Token::random())).collect();
+    for (key, token) in &leases {
+        granted(a, key, *token).await;
+    }
+    granted(b, "lock:b", Token::random()).await;
+    group.heard_by(2).await;
+    assert_eq!(group.servers[0].command(&["WAIT", "2", "5000"]), "2");
+    leases
+}
+
 #[test]
 fn what_was_released_during_a_planned_failover_is_free_at_the_next_master() {
     run(async {
         let group = Group::start();
         let (a, b) = (group.store(), group.store());
-        let leases: Vec<_> = (0..60).map(|number| (format!("lock:{number}"), Token::random())).collect();
-        for (key, token) in &leases {
-            granted(&a, key, *token).await;
-        }
-        granted(&b, "lock:b", Token::random()).await;
-        group.heard_by(2).await;
-        assert_eq!(group.servers[0].command(&["WAIT", "2", "5000"]), "2");
+        let leases = leases_at_all(&group, &a, &b).await;
         group.fail_over();
         let began = Instant::now();
         for (key, token) in &leases {
@@ -269,13 +278,7 @@ fn a_release_is_repeated_until_the_next_master_carries_it_out() {
     run(async {
         let group = Group::start();
         let (a, b) = (group.store(), group.store());
-        let leases: Vec<_> = (0..60).map(|number| (format!("lock:{number}"), Token::random())).collect();
-        for (key, token) in &leases {
-            granted(&a, key, *token).await;
-        }
-        granted(&b, "lock:b", Token::random()).await;
-        group.heard_by(2).await;
-        assert_eq!(group.servers[0].command(&["WAIT", "2", "5000"]), "2");
+        let leases = leases_at_all(&group, &a, &b).await;
         // The next master refuses scripts on these locks for a while.
         for replica in &group.servers[1..] {
             assert_eq!(replica.command(&["ACL", "SETUSER", "default", "resetkeys", "~other:*"]), "OK");
