@@ -1,7 +1,7 @@
 //! Waiters on rows at chosen instants, boots and owners.
 
 use super::super::super::memory::LeaseTable;
-use super::super::super::{Ask, LeaseInfo, Place};
+use super::super::super::{Ask, Place};
 use super::tests::{Ledger, WALL};
 use super::*;
 use crate::lease::{Mode, Ttl};
@@ -119,7 +119,7 @@ impl Told {
 fn sorted(mut answer: Answer) -> Answer {
     if let Ok(Reply::Inspected(Some(info))) = &mut answer {
         info.leases
-            .sort_by_key(|LeaseInfo { holder, fence, .. }| (fence.unwrap_or(Fence::MAX), holder.clone()));
+            .sort_by_key(|lease| (lease.fence.unwrap_or(Fence::MAX), lease.holder.clone(), lease.mark));
     }
     answer
 }
