@@ -34,6 +34,16 @@ const WAITING = 'cli crash detach drain ends fake-clock quorum-repair rolling sc
   .split(' ')
   .map((name) => `process/${name}`)
 /**
+ * The files of these parts that break servers and wait for what their clients do. Two of them run
+ * at a time.
+ */
+const BREAKING = [
+  'chaos',
+  ...'breaker cluster-outage queue-outage redis-leftovers redis-outage sentinel.test'
+    .split(' ')
+    .map((name) => `process/${name}`),
+]
+/**
  * The files of these parts that wait for the clock for a minute. They run beside the parts that
  * share the machine, if any of those run.
  */
@@ -176,12 +186,14 @@ const named = (names) => (file) => names.some((name) => relative(HERE, file).rep
 const together = files.filter((file) => !named(ALONE)(file))
 const beside = together.length > 0 ? files.filter(named(BESIDE)) : []
 const waiting = files.filter(named(WAITING))
-const alone = files.filter((file) => named(ALONE)(file) && ![...beside, ...waiting].includes(file))
+const breaking = files.filter(named(BREAKING))
+const alone = files.filter((file) => named(ALONE)(file) && ![...beside, ...waiting, ...breaking].includes(file))
 console.log(`\nRedis: ${redis}`)
 // On two cores, more than three at a time would only make each other late.
 const shared = stepOfNode('tests that share the machine', together, 3)
 await Promise.all([shared, stepOfNode('tests that wait beside them', beside, 1, { beside: shared })])
 await stepOfNode('tests that mostly wait', waiting, 3)
+await stepOfNode('tests that break servers', breaking, 2)
 await stepOfNode('tests that run alone', alone, 1)
 
 console.log('\n── summary')
