@@ -1,5 +1,7 @@
 //! The store contract's rules, applied to rows. Time, boot and owner come in as arguments; nothing here reads a clock.
 
+mod reading;
+
 use std::cell::Cell;
 use std::fs::File;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use super::super::rules::{self, Lock};
 use super::super::{Answer, Ask, GRANT_TTL, Reply, Request, WAITER_LIFE};
 use super::breaks;
 use super::peers::{Fate, Me, Peers, Span};
-use super::rows::{self, Content, Known, Origin, Rows};
+use super::rows::{self, Known, Origin, Rows};
 use crate::lease::{Fence, Instant, Key, Token};
 
 const END_LEASES: &str = "DELETE FROM leases WHERE owner = :owner";
@@ -422,68 +424,6 @@ impl<'a> Turn<'a> {
         let ends = known.lock.held.iter().find(|held| held.token == token).map(|held| held.ends);
         let wall_ends = ends.map(|ends| (wall + ends.since(now)).as_micros());
         known.entry(token, me.owner, me.boot).wall_ends = wall_ends;
-        Ok(())
-    }
-
-    /// The lock `key`, less what has ended.
-    fn load(&mut self, key: &Key) -> rusqlite::Result<&mut Known> {
-        if !self.known.contains_key(key) {
-            let known = self.read(key)?;
-            self.known.insert(key.clone(), known);
-        }
-        Ok(self.known.get_mut(key).expect("just put there"))
-    }
-
-    /// Reads the lock `key` from the file, without the rows that have ended.
-    fn read(&mut self, key: &str) -> rusqlite::Result<Known> {
-        let queue = match self.any_waiters {
-            Some(any) => any,
-            None => {
-                let any = self.connection.prepare_cached(ANY_WAITERS)?.query_row([], |row| row.get(0))?;
-                *self.any_waiters.insert(any)
-            }
-        };
-        let (now, boot) = (self.now, self.me.boot);
-        let rows = self.rows.read(key, queue)?;
-        Ok(Known::new(rows, |row| {
-            let Origin { owner, boot: written_in, ttl, wall_ends, .. } = row.origin;
-            let (is_place, ends, ttl) = match &row.content {
-                Content::Lease(held) => (false, held.ends, ttl),
-                Content::Waiter(waiting) => (true, waiting.until, WAITER_LIFE),
-            };
-            let fate = self.peers.fate(Span { owner, boot: written_in, is_place, ttl, ends, wall_ends });
-            match (fate, &mut row.content) {
-                (Fate::Over, content) => {
-                    if let Content::Lease(held) = content {
-                        self.raised = self.raised.max(held.last);
-                    }
-                    return None;
-                }
-                (Fate::Lives, _) => {}
-                // This is not written back: the row counts by the clock of its own boot.
-                (Fate::Believed, Content::Lease(held)) => held.ends = now + ttl,
-                (Fate::Believed, Content::Waiter(waiting)) => {
-                    (waiting.since, waiting.until) = (now, now + ttl)
-                }
-                (Fate::Outlives(ends), _) => {
-                    let mut row = row.clone();
-                    row.origin.boot = boot;
-                    if let Content::Lease(held) = &mut row.content {
-                        held.ends = ends;
-                    }
-                    return Some(row);
-                }
-            }
-            Some(row.clone())
-        }))
-    }
-
-    /// Before a rule that may reserve fences.
-    fn read_floor(&mut self) -> rusqlite::Result<()> {
-        if self.floor.is_none() {
-            let mut statement = self.connection.prepare_cached(FLOOR)?;
-            self.floor = Some(rows::fence_of(statement.query_row([], |row| row.get(0))?));
-        }
         Ok(())
     }
 }
