@@ -27,7 +27,10 @@ export function forShell(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !SHELLS.test(name)))
 }
 
-/** Whether the command can be started behind a gate, and finds there what it would find without. */
+/**
+ * Returns whether the command can be started behind a gate and then gets the same environment as
+ * without one.
+ */
 export function isGated(file: string, env: NodeJS.ProcessEnv): boolean {
   if (process.platform === 'win32' || !existsSync(SHELL)) return false
   // A shell may drop variables of other names, such as a.b; and of such a file it would make an option.

@@ -15,8 +15,8 @@
 //!   [mark](crate::lease::Token::mark) keeps its nodes. The others give theirs back to the ticket
 //!   and try again.
 //! - **Repair.** After a majority has renewed a lease, the quorum asks the nodes that do not know
-//!   the lease to grant it again. They count from the next renewal on. `council/repairing.rs`
-//!   describes repairs, and why there are never two holders.
+//!   the lease to grant it again. A node counts for the lease from the next renewal on.
+//!   `council/repairing.rs` describes repairs, and why there are never two holders.
 //! - **Validity.** The engine counts a lease's deadline from before the first node was asked, so the time that it
 //!   took to ask them is not part of it.
 //! - A node that has lost its data does not know the lease any more and is not counted for it. That a node forgets a

@@ -79,7 +79,8 @@ pub enum Verdict {
 
 impl Ballot {
     /// Creates the ballot of a request that goes to all nodes but the `spared` ones, as bits. At a
-    /// spared node, the waiter counts as the next one: the node has handed it the lock before.
+    /// spared node, the waiter counts as next in the queue, because the node has handed it the lock
+    /// before.
     pub fn new(request: Request, spared: u64, nodes: &Nodes) -> Self {
         let next = Reply::Queued { remaining: Some(Duration::ZERO), ahead: 0, told: true, by: None };
         let vote = |node: usize| (spared & 1 << node != 0).then(|| Ok(next.clone()));

@@ -376,8 +376,8 @@ impl Council {
         Effects { calls, ..std::mem::take(&mut self.effects) }
     }
 
-    /// Returns how many things still concern it: requests under way, waiters, and what nodes are
-    /// owed.
+    /// Returns how many things the council still has to care for: requests under way, waiters, and
+    /// what nodes are owed.
     pub fn concerns(&self) -> usize {
         self.motions.len() + self.adoptions.len() + self.repairs.len() + self.places.len() + self.debts.len()
     }
@@ -405,8 +405,8 @@ impl Council {
     }
 }
 
-/// Returns the request that each node gets for `request`. Nodes move what is given back to the
-/// ticket. A node that breaks a lock does not repair it for a while.
+/// Returns the request that each node gets for `request`. A lease that is given back moves to the
+/// ticket. A node that breaks a lock refuses repairs of that lock for a while.
 fn at_a_node(request: &Request) -> Request {
     match request.clone() {
         Request::GiveBack { key, token, ticket } => Request::Move { key, token, to: ticket, heir: ticket },

@@ -3,13 +3,13 @@
 //! A release hands the lock on at each node by itself, and the first notice comes before the last node has been told. So
 //! whoever waits is called when most nodes have handed it the lock, or a little later.
 //!
-//! A node that was away may hand the lock to a waiter although another client holds most nodes. If
-//! the waiter's looks went to that node, each look would prolong the waiter's lease there, and the
-//! holder would never get the node back. So the looks *spare* the node: they do not ask it. The
-//! waiter's lease there ends, and the holder gets the node back. From the end of that lease on,
-//! each look inspects the node instead. When the holder has the node, the waiter asks it again. The
-//! waiter asks all nodes as soon as another node hands it the lock, or when that holder does not
-//! hold most nodes any more.
+//! A node that was away may hand the lock to a waiter although another client holds an exclusive
+//! lease at most nodes. If the waiter's looks went to that node, each look would prolong the
+//! waiter's lease there, and the holder would never get the node back. So the looks *spare* the
+//! node: they do not ask it. The waiter's lease there ends, and the holder gets the node back.
+//! After the end of that lease, each look inspects the node instead. When the holder has the node
+//! again, the waiter asks that node again. The waiter asks all nodes as soon as another node hands
+//! it the lock, or when that holder does not hold most nodes any more.
 
 use std::collections::VecDeque;
 use std::time::Duration;
