@@ -9,10 +9,9 @@ import { type CommandId, isLater, type Member, membersOf } from './members'
 import { hidesProcesses, type ProcessStatus, ProcessTable, statusOf } from './process-table'
 
 /**
- * The least and the most time between two looks, in ms. Within these bounds, this time is {@link
- * REST} times as long as a look: on a machine with thousands of processes, a look takes long. If
- * these are larger, the lock is free later; if they are smaller, the wait takes more of a
- * processor.
+ * The least and the most time between two looks, in ms. Between these bounds, a pause is {@link
+ * REST} times as long as a look: with thousands of processes, a look takes long. If these are
+ * larger, the lock is free later; if they are smaller, the wait takes more of a processor.
  */
 const [LEAST, MOST] = [25, 200]
 const REST = 4
