@@ -44,7 +44,8 @@ pub fn missing_leases(nodes: &Nodes, missing: &[usize], all: usize, reports: &mu
         let message = format!(
             "{missing} of the {all} leases that this process holds are not at this server: it was away, lost its data, or \
              did not get the request in time; until it has them, they outlive fewer failures of other servers; the next \
-             renewals give them back, once the clients that wait at this server have been served there; do not restart another server before that"
+             renewals give them back, once the clients that wait at this server have been served there; do not restart \
+             another server before that"
         );
         report.findings.push(Finding::new(Level::Warning, "missing-leases", message));
     }
