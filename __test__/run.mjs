@@ -34,8 +34,8 @@ const WAITING = 'cli crash detach drain ends fake-clock quorum-repair rolling sc
   .split(' ')
   .map((name) => `process/${name}`)
 /**
- * The files of these parts that break servers and wait for what their clients do. Two of them run
- * at a time.
+ * The files of these parts that break servers, and wait for the reactions of their clients. Two of
+ * them run at a time.
  */
 const BREAKING = [
   'chaos',

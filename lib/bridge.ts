@@ -40,7 +40,7 @@ interface Adoptable {
   readonly key: string
   readonly token: string
   readonly fence: number
-  /** How many clients may share the lease; 0 if it is exclusive. */
+  /** How many holders may share the lock; 0 if the lease is exclusive. */
   readonly most: number
 }
 
@@ -225,8 +225,9 @@ export class Bridge {
   }
 
   /**
-   * Says that JavaScript has ended. Releases and renewals that were asked for are still done. No
-   * acquire is granted any more, and `maxStall` does not apply to the leases.
+   * Tells the engine that JavaScript has ended. The engine still carries out releases and renewals
+   * that were asked for. It grants no acquire any more, and `maxStall` does not apply to the
+   * leases.
    */
   excuse(): void {
     this.#cross()

@@ -1,5 +1,5 @@
-// Releases leases when a thread or the process emits `'exit'`, or leaves that to native code, which
-// also releases them when there is no such event.
+// Releases leases when a thread or the process emits `'exit'`, or lets native code release them
+// after that. If there is no such event, native code releases them, too.
 
 import { isMainThread } from 'node:worker_threads'
 import { now } from './clock'

@@ -18,10 +18,10 @@ export function checkSignalNames(given: unknown): asserts given is NodeJS.Signal
 }
 
 /**
- * How long after the first signal others are ignored, in ms. Some parents (npm, `node --watch`)
- * forward a signal that the whole process group has got already. If this is smaller, such a second
- * copy of the signal ends the process in the middle of its work. If it is larger, a user who
- * presses Ctrl-C twice has to press it once more.
+ * How long after the first signal further signals are ignored, in ms. Some parents (npm, `node
+ * --watch`) forward a signal that the whole process group has got already. If this is smaller, such
+ * a second copy of the signal ends the process in the middle of its work. If it is larger, a user
+ * who presses Ctrl-C twice has to press it once more.
  */
 const FORWARDED_WITHIN = 500
 

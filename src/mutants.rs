@@ -41,11 +41,11 @@ pub enum Mutant {
     RepairKeptAfterRelease,
     /// The quorum undoes a repair that was not answered while the lease is held.
     RepairUndone,
-    /// A repair asks for a shared lease, also if the lease is exclusive.
+    /// A repair asks for a shared lease, even if the lease is exclusive.
     RepairForgetsMode,
-    /// A repair does not tell the node the lease's fence.
+    /// A repair does not send the lease's fence to the node.
     RepairWithoutFence,
-    /// The quorum repairs a lease also when most nodes say that it is gone.
+    /// The quorum repairs a lease even when most nodes say that it is gone.
     RepairWithoutMajority,
     /// A node grants a repair although the lock was broken there.
     RepairAfterBreak,

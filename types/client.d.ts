@@ -226,11 +226,13 @@ export interface LockClient extends Emitter<LockClientEvents> {
   list(options?: ListOptions): Promise<LockList>
 
   /**
-   * Ends every lease of a lock, whoever holds it, and hands it to whoever is next. For people, when a holder hangs: **it breaks
-   * what a lock promises.** The holder is not asked; it finds out at its next renewal, up to a third of its ttl later, as a
-   * {@link LockLostError} of reason `missing` or `taken`, and may go on with its work until then, beside the next one. Only
-   * storage that checks fences refuses it at once. Not repeated by itself: after an error it may have been done. Over a quorum, the
-   * lease ends if most servers have answered; they do not take it back for 2 minutes.
+   * Ends every lease of a lock, and hands the lock to the next waiter. It is for operators, when a
+   * holder hangs: **it breaks what a lock promises.** The holder is not asked. It finds out at its
+   * next renewal, up to a third of its ttl later, by a {@link LockLostError} of reason `missing` or
+   * `taken`, and may work at the same time as the next holder until then. Only storage that checks
+   * fences refuses its writes at once. The client does not repeat the call: after an error, the
+   * lock may be broken or not. Over a quorum, the leases end once most servers have answered, and
+   * these servers do not take them back for 2 minutes.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
    * @returns whether anybody held it

@@ -74,9 +74,9 @@ export interface Lease {
    * longer held here, and the engine repeats the release. After a refusal (missing rights, a
    * changed password, no memory left, a replica), it repeats the release until the lease would have
    * ended by its ttl. Otherwise it repeats the release until the store answers, also after the
-   * client has closed. This does not keep the process alive. A quorum repeats the release at each
-   * server that has not answered, for up to 10 minutes. After a failover of Sentinel, the engine
-   * repeats the last releases at the new master.
+   * client has closed. This does not keep the process alive. Over a quorum, the engine repeats the
+   * release at each server that has not answered, for up to 10 minutes. After a failover of
+   * Sentinel, it repeats the last releases at the new master.
    */
   release(): Promise<boolean>
   /**

@@ -31,15 +31,15 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
    * ends, `withRequestLock` waits for a `pull()` that still runs, for one `ttl` at most, before it
    * cancels the source. An abort of the request after that does not shorten the wait. In all other
    * cases, it cancels the source at once. An idle source may begin one more chunk during the wait,
-   * so check `lease.signal` first. A copy of the body that nobody reads, made by `clone()` or
-   * `tee()`, keeps its source from being cancelled: then only `maxHold` releases the lock, also if
+   * so check `lease.signal` first. A copy of the body that is not read, made by `clone()` or
+   * `tee()`, keeps its source from being cancelled: then only `maxHold` releases the lock, even if
    * the request aborts.
    *
    * An answer to `HEAD` has no body: when the handler's promise has settled, the `Response` is
    * returned without a body, the body is cancelled, and the lock is held until the `cancel()` of
-   * its source has settled. If the body is a stream of Node, which another library's `Response`
-   * may have, the wrapped handler destroys it, and rejects with a `TypeError` of code
-   * `ERR_INVALID_ARG_VALUE` unless the request is a `HEAD`.
+   * its source has settled. If the body is a stream of Node, as in a `Response` of another library,
+   * the wrapped handler destroys it, and rejects with a `TypeError` of code `ERR_INVALID_ARG_VALUE`
+   * unless the request is a `HEAD`.
    */
   until?: 'handler' | 'body' | undefined
   /**

@@ -63,7 +63,7 @@ overStores(
     })
 
     test('--max-hold: leasehold holds the lock until the command has ended', async (t) => {
-      // The second command has to start within --max-hold, also on a busy machine.
+      // The second command has to start within --max-hold, even on a busy machine.
       const words = ['--ttl', '1s', '--max-hold', '3s', '--json']
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, words })
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)

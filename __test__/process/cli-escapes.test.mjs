@@ -17,14 +17,14 @@ const TIMEOUT = ['sh', '-c', 'timeout 60 "$0" "$@"; echo done']
 /** A shell that runs a command in another session. */
 const SETSID = ['sh', '-c', 'setsid "$0" "$@" & wait']
 /**
- * A shell that runs a command without the mark in another session. Only its parent shows whose it
- * is.
+ * A shell that runs a command without the mark in another session. Only the parent of this command
+ * shows to which run it belongs.
  */
 const BARE = ['sh', '-c', 'env -u LEASEHOLD_RUN setsid "$0" "$@" & while :; do sleep 0.05; done']
 
 /**
- * Options that stop the command after 6 s. By then the second one has to wait, for which three Node
- * processes have to start on a busy machine.
+ * Options that stop the command after 6 s. Before that, three Node processes have to start, even on
+ * a busy machine, so that the second command waits.
  */
 const OVERDUE = ['--ttl', '500ms', '--max-hold', '6s']
 /**
@@ -56,8 +56,8 @@ overStores(
         })
       }
 
-      // On a signal, a nested leasehold leaves it to its command when to end, and the outer one
-      // waits.
+      // After a signal, the command of a nested leasehold decides when to end, and the outer
+      // leasehold waits.
       if (way === 'SIGTERM') continue
       test(`${way}: the command of a nested leasehold keeps the lock of the outer one until it is killed`, {
         skip,

@@ -1,4 +1,4 @@
-// Which processes belong to the command of `leasehold run`, and what /proc says of them.
+// Tests which processes belong to the command of `leasehold run`, and how /proc is read.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'

@@ -3,7 +3,10 @@
 import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:http'
 
-/** How long a connection may be idle, in ms. The servers' limit must be longer, as with any balancer. */
+/**
+ * How long a connection may be idle, in ms. The servers' `keepAliveTimeout` must be longer, as with
+ * any balancer.
+ */
 const IDLE = 200
 
 export class Balancer {
@@ -21,7 +24,7 @@ export class Balancer {
   again = []
 
   /**
-   * @param options `resendsAll`: sends a request again also if its kept connection was reset. A
+   * @param options `resendsAll`: sends a request again even if its kept connection was reset. A
    * balancer must not do that with a POST, because the server may have begun to serve it.
    */
   constructor({ resendsAll = false } = {}) {

@@ -81,7 +81,7 @@ export const withBindMount = (from, to) => [
   ...['unshare', '--mount', 'sh', '-c', 'mount --bind "$1" "$2" && shift 2 && exec "$@"', 'sh', from, to],
 ]
 
-/** Why no folder can be mounted at another one here, or false. */
+/** Says why no folder can be mounted at another one here; false if one can. */
 export const noBindMounts = refusal('a bind mount', withBindMount(tmpdir(), tmpdir()))
 
 /** A launcher that makes the process the first one of a pid namespace, as in a container. */

@@ -1,4 +1,4 @@
-// How fast locks are at the user's own store.
+// Measures how fast locks are at the user's own store.
 
 import { randomUUID } from 'node:crypto'
 import type * as api from '../../index'
@@ -20,20 +20,20 @@ export const bench: Command = {
   synopsis: '[options]',
   summary: 'measure how fast locks are at your store',
   details: `
-Three measurements of --time each, with keys of their own, from this one process: acquire and release one
-at a time; many at a time, each with its own key; and two clients that hand one lock to each other, from
-the release to the next holder's first line.`,
+Makes three measurements of --time each, with new keys, from one process: acquire and release one at a
+time; many at a time, each with its own key; and the hand-over of one lock between two clients, from the
+release to the first line of the next holder.`,
   examples: ['leasehold bench --store redis://localhost', 'leasehold bench --time 5s --json'],
   options: {
-    time: { type: 'string', short: 't', value: 'TIME', help: 'how long each takes: 100ms to 1m. Default 1s' },
-    parallel: { type: 'string', short: 'p', value: 'N', help: 'how many at a time: 2 to 1000. Default 64' },
+    time: { type: 'string', short: 't', value: 'TIME', help: 'time for each measurement: 100ms to 1m. Default 1s' },
+    parallel: { type: 'string', short: 'p', value: 'N', help: 'acquire N locks at a time: 2 to 1000. Default 64' },
     ...STORE_OPTIONS,
   },
   words: [0, 0],
   async run(given) {
     const time = parseDuration('time', text(given, 'time') ?? '1s', 100, 60_000)
     const parallel = count(given, 'parallel', 64, 2, 1_000)
-    // Each by itself: local hand-offs would measure this process, not the store.
+    // Without local hand-offs: these would measure this process, not the store.
     const options = clientOptions(given, { handOffs: 0 })
     const clients = [openClient(options), openClient(options)] as const
     try {
@@ -65,7 +65,7 @@ async function alone(what: string, locks: api.LockClient, keys: string[], time: 
   return summary(what, spans, performance.now() - start)
 }
 
-/** How long each acquire and release took, one after the other for each key. */
+/** Acquires and releases each key again and again. Returns how long each pair took, in ms. */
 async function pairs(locks: api.LockClient, keys: string[], time: number): Promise<number[]> {
   const spans: number[] = []
   const until = performance.now() + time
@@ -93,7 +93,7 @@ async function handOvers(clients: readonly api.LockClient[], key: string, time: 
         const lease = await locks.acquire(key, { wait: 60_000 })
         const now = performance.now()
         if (released !== undefined) spans.push(now - released)
-        // Until the other one waits, there is nobody to hand it to.
+        // Wait until the other client waits for the lock.
         while ((await locks.inspect(key))?.waiters.length === 0 && performance.now() - start < time) {}
         released = performance.now()
         await lease.release()

@@ -13,7 +13,7 @@ import type { Member } from './members'
 import { statusOf } from './process-table'
 import { Target } from './target'
 
-/** How it ended: one of the two. */
+/** Says how the command ended: one of the two is not null. */
 export interface End {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
@@ -52,7 +52,10 @@ export class Child {
   /** Why the command must not run although its process was started. */
   #unguarded: CliError | undefined
   #over = false
-  /** Resolves when it is guarded and runs; not at all if it could not be started. */
+  /**
+   * Resolves when the command runs and its guard watches over it. Never resolves if one of the two
+   * fails.
+   */
   readonly started: Promise<void>
   /**
    * Resolves when the command is gone. If it did not end by itself, resolves when all processes
@@ -70,12 +73,14 @@ export class Child {
     const [file = '', ...args] = command
     const code = ON_WINDOWS ? undefined : whyNot(file, env)
     if (code !== undefined) throw notStarted(file, code, 'it is no file, or none that may be executed')
-    // One that may read from the terminal has to stay in the terminal's foreground, which is our group. Elsewhere it gets
-    // a session and a group of its own, so that all of it can be ended.
+    // A command that may read from the terminal has to stay in the terminal's foreground, which is
+    // our group. Elsewhere, the command gets a session and a group of its own, so that all its
+    // processes can be ended.
     this.#onTerminal = [0, 1, 2].some((fd) => isTerminal(fd))
     const leads = !this.#onTerminal && !ON_WINDOWS
     this.#guard = ON_WINDOWS || !existsSync(SHELL) ? undefined : guardOf(file, held)
-    // Before there is anything to end: a signal that comes while it starts would else end us alone.
+    // Listen before the command starts. Otherwise, a signal that comes meanwhile would end this
+    // process, but not the command.
     for (const signal of PASSED) this.#listen(signal)
     const { run, mark } = newMark(env[MARK])
     const marked = { ...env, [MARK]: mark }
@@ -112,7 +117,10 @@ export class Child {
     })
   }
 
-  /** Its number, if it could be started: before that the gate's. */
+  /**
+   * The id of its process, which is the gate until the command runs; `undefined` if it could not be
+   * started.
+   */
   get pid(): number | undefined {
     return this.#process.pid
   }
@@ -133,7 +141,8 @@ export class Child {
   }
 
   /**
-   * Ends a command whose guard does not watch over it. Behind a gate, the command has not begun.
+   * Ends a command whose guard does not watch over it. A command behind a gate has not begun by
+   * then.
    */
   #refuse(file: string, gated: boolean): void {
     if (this.#over) return

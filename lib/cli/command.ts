@@ -1,4 +1,4 @@
-// What a command is, and how its words are taken apart.
+// Defines what a command is, and parses its arguments.
 
 import { parseArgs } from 'node:util'
 import { nearest } from '../nearest'
@@ -13,7 +13,7 @@ export interface OptionSpec {
   readonly help: string
 }
 
-/** What was given. */
+/** Holds the arguments of a command. */
 export interface Given {
   readonly values: Readonly<Record<string, string | boolean | string[] | undefined>>
   readonly words: readonly string[]
@@ -36,10 +36,10 @@ export interface Command {
   run(given: Given): Promise<number>
 }
 
-/** Every command has these. */
+/** The options that every command has. */
 const COMMON: Readonly<Record<string, OptionSpec>> = {
-  json: { type: 'boolean', help: 'answers for programs: one JSON document, or one a line' },
-  help: { type: 'boolean', short: 'h', help: 'this text' },
+  json: { type: 'boolean', help: 'print JSON for programs: one document, or one object a line' },
+  help: { type: 'boolean', short: 'h', help: 'print this text' },
 }
 
 export const optionsOf = (command: Command): Readonly<Record<string, OptionSpec>> => ({ ...command.options, ...COMMON })
@@ -91,7 +91,7 @@ function checkCount(command: Command, words: readonly string[]): void {
   }
 }
 
-/** The value of a string option. */
+/** Returns the value of a string option. */
 export function text(given: Given, name: string): string | undefined {
   return given.values[name] as string | undefined
 }
@@ -100,7 +100,7 @@ export function flag(given: Given, name: string): boolean {
   return given.values[name] === true
 }
 
-/** A whole number from `least` to `most`. */
+/** Returns the value of an option that takes a whole number from `least` to `most`. */
 export function count(given: Given, name: string, fallback: number, least = 0, most = 999_999_999): number {
   const value = text(given, name)
   if (value === undefined) return fallback

@@ -1,16 +1,19 @@
-// Locks in words.
+// Describes locks in words.
 
 import type * as api from '../../index'
 import { formatDuration } from './duration'
 import { plain, table } from './terminal'
 
-/** Whoever holds it: the names of several with their number. */
+/**
+ * Returns the names of the holders; of more than two holders, the first name and the number of the
+ * others.
+ */
 export function holdersOf({ leases }: api.LockInfo): string {
   const names = leases.map(({ holder }) => (holder === null ? '(another library)' : plain(holder)))
   return names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(', ')
 }
 
-/** When the last of its leases ends unless it is renewed. */
+/** Returns when the last of the leases ends unless it is renewed. */
 export function remainingOf({ leases }: api.LockInfo): string {
   const ends = leases.map(({ remaining }) => remaining ?? Number.POSITIVE_INFINITY)
   const last = Math.max(...ends)
@@ -19,7 +22,7 @@ export function remainingOf({ leases }: api.LockInfo): string {
 
 export const fenceOf = ({ fence }: api.LeaseInfo): string => (fence === null ? '-' : String(fence))
 
-/** A table of locks. */
+/** Returns a table of locks. */
 export function tableOf(locks: readonly api.ListedLock[]): string {
   const rows = locks.map((lock) => [
     plain(lock.key),
@@ -32,12 +35,15 @@ export function tableOf(locks: readonly api.ListedLock[]): string {
   return table(['KEY', 'HELD', 'HOLDER', 'FENCE', 'REMAINING', 'WAITERS'], rows, [3, 4, 5])
 }
 
-/** What programs are told of a lock: not how many wait for it in this process, where nobody does. */
+/**
+ * Returns what programs are told about a lock, without the number of waiters in this process, which
+ * has none.
+ */
 export function tellable<T extends api.LockInfo>({ waiting: _, ...info }: T): Omit<T, 'waiting'> {
   return info
 }
 
-/** All that is known of one lock. */
+/** Returns all that is known about one lock. */
 export function detailsOf(key: string, info: api.LockInfo): string {
   const lines = [`${plain(key)} is held${info.shared ? ', and shared' : ''}`]
   for (const lease of info.leases) {

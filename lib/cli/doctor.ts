@@ -1,4 +1,4 @@
-// What is wrong with a store.
+// Checks what may go wrong with locks at a store.
 
 import type * as api from '../../index'
 import { MIN_TTL } from '../arguments'
@@ -13,13 +13,13 @@ const STYLES = { info: 'dim', warning: 'yellow', error: 'red' } as const
 export const doctor: Command = {
   name: 'doctor',
   synopsis: '[options]',
-  summary: 'look what may go wrong with locks at the store',
+  summary: 'check what may go wrong with locks at the store',
   details: `
-Looks at the store and says in plain words what may go wrong with locks there: eviction, persistence,
-memory, clocks, rights, replicas, round trips that are too long for the ttl, and what keeps a quorum from
-being one. Changes nothing.
+Checks the store, and prints what may go wrong with locks there: problems with eviction, persistence, memory,
+clocks, rights, replicas, round trips that are too long for the ttl, and servers that do not make a quorum.
+Changes nothing.
 
-Exit code 1 if locks can't be had there, or can't be relied on (an error); with --strict also after a
+Exit code 1 if the store can't grant locks, or you can't rely on them (an error); with --strict also after a
 warning.`,
   examples: [
     'leasehold doctor',
@@ -29,7 +29,7 @@ warning.`,
   options: {
     ...STORE_OPTIONS,
     ttl: { type: 'string', value: 'TIME', help: 'the ttl that your leases have. Default 10s' },
-    strict: { type: 'boolean', help: 'a warning is a failure, too' },
+    strict: { type: 'boolean', help: 'exit with code 1 after a warning, too' },
   },
   words: [0, 0],
   run: (given) => {
@@ -62,7 +62,7 @@ function tell({ findings, stores }: api.Diagnosis): void {
   else say(paint('green', 'nothing is wrong'))
 }
 
-/** Below the line of its store, which is therefore not named again. */
+/** Prints a finding below the line of its store, without the name of the store. */
 function tellOne({ level, code, store, message }: api.Finding): void {
   const behind = message.startsWith(store) ? message.slice(store.length).replace(/^:? /, '') : message
   say(`${paint(STYLES[level], level.padEnd(7))} ${paint('bold', code)}\n        ${plain(behind)}`)

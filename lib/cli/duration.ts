@@ -1,11 +1,11 @@
-// Spans of time as people write them.
+// Parses and writes durations as people write them.
 
 import { MAX_MS } from '../arguments'
 import { UsageError } from './exits'
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }
 
-/** `500ms`, `10s`, `1.5m`, `2h`, or `0`, in ms; from `least` to `most`, which are in ms, too. */
+/** Parses `500ms`, `10s`, `1.5m`, `2h`, or `0`. Returns ms, from `least` to `most`. */
 export function parseDuration(option: string, text: string, least = 0, most = MAX_MS): number {
   const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(text.trim()) ?? []
   const factor = unit === undefined ? undefined : UNITS[unit]
@@ -18,14 +18,14 @@ export function parseDuration(option: string, text: string, least = 0, most = MA
   throw new UsageError(`--${option} takes ${written(least)} to ${written(most)}`)
 }
 
-/** A limit, as it would be given. The longest is no whole number of any unit. */
+/** Writes a limit as a user would give it. The longest one is no whole number of any unit. */
 function written(ms: number): string {
   if (ms === MAX_MS) return '24.8 days'
   const unit = (['h', 'm', 's'] as const).find((name) => ms > 0 && ms % (UNITS[name] as number) === 0)
   return unit === undefined ? `${ms}${ms === 0 ? '' : 'ms'}` : `${ms / (UNITS[unit] as number)}${unit}`
 }
 
-/** The same for people to read: three digits are enough. */
+/** Writes a duration for people, with about three digits. */
 export function formatDuration(ms: number): string {
   if (ms < 1) return `${(ms * 1_000).toFixed(0)} µs`
   if (ms < 10) return `${ms.toFixed(2)} ms`

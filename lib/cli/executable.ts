@@ -1,9 +1,13 @@
-// Whether a command is there, and can be run: asked before, because of what a shell then fails to run it only says the code.
+// Checks whether a command can be run. If the gate, a shell, fails to run it, leasehold would only
+// get an exit code.
 
 import { accessSync, constants, statSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Why `file` can't be run, as the system says it, if it can't; looked up as execvp does. Not for Windows. */
+/**
+ * Returns the system's error code if `file` can't be run. Looks `file` up as execvp does. Not for
+ * Windows.
+ */
 export function whyNot(file: string, env: NodeJS.ProcessEnv): 'ENOENT' | 'EACCES' | undefined {
   if (file === '') return 'ENOENT'
   if (file.includes('/')) return whyNotAt(file)

@@ -1,20 +1,23 @@
-// What the exit code says, and the errors that carry one. Named as in <sysexits.h>, where it has a name.
+// Defines the exit codes, and the errors that have one. The comments give the names of
+// <sysexits.h>.
 
 import { LockClosedError, LockLostError, LockTimeoutError, QuorumError, StoreUnavailableError } from '../errors'
 
 export const Exit = {
   Ok: 0,
-  /** The answer is no: nobody holds it, or the store is not fit. */
+  /** The answer is no: the lock is free, or the store is not fit. */
   No: 1,
   /** The command line is wrong (EX_USAGE). */
   Usage: 64,
-  /** The store could not be reached, or not be used, or there is no addon to ask it with (EX_UNAVAILABLE). */
+  /**
+   * The store could not be reached or used, or there is no addon for this system (EX_UNAVAILABLE).
+   */
   Unavailable: 69,
   /** The lease was lost while the command ran (EX_SOFTWARE). */
   Lost: 70,
   /** The guard of the command could not be started, or has ended (EX_OSERR). */
   System: 71,
-  /** Somebody else has the lock: try again later (EX_TEMPFAIL). */
+  /** Another holder has the lock: try again later (EX_TEMPFAIL). */
   Busy: 75,
   /** The command is there and can't be run, as a shell says it. */
   NotExecutable: 126,
@@ -24,7 +27,7 @@ export const Exit = {
   Signal: 128,
 } as const
 
-/** An error whose message is all there is to say. */
+/** An error whose message needs no stack. */
 export class CliError extends Error {
   readonly exit: number
 
@@ -41,7 +44,7 @@ export class UsageError extends CliError {
   }
 }
 
-/** The exit code of any error; `undefined` for one that nobody has thought of. */
+/** Returns the exit code of an error; `undefined` for an unexpected error. */
 export function exitOf(error: unknown): number | undefined {
   if (error instanceof CliError) return error.exit
   if (error instanceof LockTimeoutError) return Exit.Busy

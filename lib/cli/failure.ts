@@ -1,13 +1,13 @@
-// An error as it is told: to people, or to programs as JSON.
+// Describes errors: for people, or for programs as JSON.
 
 import type * as api from '../../index'
 import { QuorumError } from '../errors'
 
-/** What programs are told of an error. */
+/** The description of an error. */
 interface Told {
   readonly code: string | null
   readonly message: string
-  /** Of a quorum. */
+  /** The votes of the nodes, if the store is a quorum. */
   readonly votes?: readonly api.Vote[]
 }
 
@@ -18,7 +18,7 @@ export function failureOf(error: unknown): Told {
   return votes ? { ...told, votes } : told
 }
 
-/** Those of a quorum that failed, be it as the cause of what happened. */
+/** Returns the votes of a failed quorum. The failure may be the cause of the error. */
 function votesOf(error: unknown): readonly api.Vote[] | undefined {
   if (error instanceof QuorumError) return error.votes
   return error instanceof Error && error.cause !== undefined ? votesOf(error.cause) : undefined

@@ -1,5 +1,6 @@
-// Where the command waits until its guard knows of it: a shell that becomes the command when it is told to. If we are gone
-// by then (SIGKILL, out of memory) it reads the end of the file, and the command never runs.
+// The gate: a shell at which the command waits until its guard watches over it. The shell becomes
+// the command when it gets a line. If leasehold is gone by then (SIGKILL, out of memory), the shell
+// reads the end of the file, and the command never runs.
 
 import { existsSync } from 'node:fs'
 import type { Socket } from 'node:net'
@@ -9,7 +10,7 @@ export const SHELL = '/bin/sh'
 /** Variables that a shell makes if there are none. */
 const MADE = ['PWD', 'OLDPWD', 'SHLVL']
 
-// $@: the command. It shall find nothing of us but what is meant for it.
+// $@ is the command. It must not inherit the pipe or variables of the gate.
 const script = (unset: readonly string[]) => `
 read -r LEASEHOLD_GATE <&3 || exit 125
 exec 3<&-
@@ -17,7 +18,7 @@ unset LEASEHOLD_GATE ${unset.join(' ')}
 exec "$@"
 `
 
-/** Those that a shell reads or changes itself, whatever they were meant for. */
+/** Variables that a shell reads or changes itself, whatever they were meant for. */
 const SHELLS = /^(IFS|OPTIND|OPTARG|OPTERR|PPID|LINENO|PS[0-9]|ENV|SHELLOPTS|BASH.*|POSIXLY_CORRECT|DYLD_.*)$/
 
 /**
@@ -27,15 +28,19 @@ export function forShell(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !SHELLS.test(name)))
 }
 
-/** Whether the command can be started behind a gate, and finds there what it would find without. */
+/**
+ * Returns whether the command can be started behind a gate and then gets the same environment as
+ * without one.
+ */
 export function isGated(file: string, env: NodeJS.ProcessEnv): boolean {
   if (process.platform === 'win32' || !existsSync(SHELL)) return false
-  // A shell may drop variables of other names, such as a.b; and of such a file it would make an option.
+  // A shell may drop variables with other names, such as a.b. It would take a file name with a
+  // minus for an option.
   if (file.startsWith('-') || (env.PWD !== undefined && env.PWD !== process.cwd())) return false
   return Object.keys(env).every((name) => /^[A-Za-z_]\w*$/.test(name) && !SHELLS.test(name))
 }
 
-/** What {@link SHELL} is called with, and with the gate as its file descriptor 3. */
+/** Returns the arguments of {@link SHELL}. Its file descriptor 3 has to be the pipe of the gate. */
 export function gateOf(command: readonly string[], env: NodeJS.ProcessEnv): string[] {
   const unset = MADE.filter((name) => !(name in env))
   return ['-c', script(unset), 'leasehold-gate', ...command]
@@ -43,7 +48,7 @@ export function gateOf(command: readonly string[], env: NodeJS.ProcessEnv): stri
 
 /** Lets the command run. */
 export function openGate(gate: Socket): void {
-  // It may have been ended by a signal.
+  // A signal may have ended the shell.
   gate.on('error', () => {})
   gate.end('go\n', () => gate.destroy())
 }

@@ -5,13 +5,14 @@
 // other end only this process has. The first line says which process to end, the second how to take
 // the lock over (takeover.ts), and a third that the command has ended. The end of the file says
 // that this process is gone. The command waits at a gate (gate.ts) until the shell has answered to
-// the second line. (That the line was written is not enough: Bun says so before it is.) The
-// successor answers, too, if it starts with the command.
+// the second line. (A write that has ended is not enough: Bun reports the end before the line is
+// written.) The successor answers, too, if it starts before the command.
 //
 // The shell itself ends the command, so that this depends on no other program. It starts a second
 // process, the successor (successor.ts), to renew and release the lock. Node takes a moment to
-// start. If the lock could run out meanwhile, the successor starts with the command and reads from
-// its own pipe. The shell finds the processes of the command's session; the successor finds all.
+// start. If the lock could run out meanwhile, the successor starts before the command and reads
+// from its own pipe. The shell finds the processes of the command's session; the successor finds
+// all.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { forShell, SHELL } from './gate'
@@ -20,7 +21,7 @@ import type { CommandId } from './members'
 import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeover'
 
 /**
- * The ttl, in ms, below which the successor starts with the command. When leasehold is killed, at
+ * The ttl, in ms, below which the successor starts before the command. When leasehold is killed, at
  * least two thirds of the ttl are left. If this is smaller, a busy machine starts the successor too
  * late; if it is larger, more commands pay for the successor's 50 MB of memory.
  */
@@ -67,7 +68,7 @@ kill -s KILL -- "$target" 2>/dev/null
 others KILL
 `
 
-/** A takeover whose command has not been started yet. */
+/** Describes a takeover before its command is started. */
 export type Held = Omit<Takeover, 'command'>
 
 export class Guard {
@@ -97,7 +98,8 @@ export class Guard {
 
   /**
    * Resolves with true once the guard is sure to watch over the command, and with false if the
-   * guard ends before. If the successor starts with the command, it has to be ready, too.
+   * guard ends before that. If the successor was started before the command, it has to be ready,
+   * too.
    */
   async watch(command: CommandId): Promise<boolean> {
     const takeover = encodeTakeover({ ...this.#held, command })
@@ -143,7 +145,7 @@ function workingFolder(): string {
 function standBy(file: string, args: string[], cwd?: string): ChildProcess {
   const started = spawn(file, args, {
     stdio: ['pipe', 'pipe', 'ignore'],
-    // Neither in the group that the guard ends, nor in the one that a terminal interrupts.
+    // Keep it out of the group that the guard ends, and out of the one that a terminal interrupts.
     detached: true,
     cwd,
     // If this process is the command of another leasehold, that leasehold must not stop the guard.

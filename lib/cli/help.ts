@@ -1,4 +1,4 @@
-// The help, which is meant to teach.
+// Writes the help texts, which should teach the user.
 
 import { type Command, optionsOf } from './command'
 import { paint } from './terminal'
@@ -13,17 +13,17 @@ ${paint('bold', 'Commands')}
 ${commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`).join('\n')}
 
 ${paint('bold', 'Where the locks are')}
-  --store URL, or the environment: LEASEHOLD_URL, then REDIS_URL; else a file that the processes
-  of this user on this machine share. A quorum: --store three times or more, or as many URLs in
-  LEASEHOLD_URL, with blanks between them. There, a password is not seen in the list of processes.
+  --store URL, or the environment: LEASEHOLD_URL, then REDIS_URL. Otherwise a file that the processes
+  of this user on this machine share. For a quorum: --store three times or more, or as many URLs in
+  LEASEHOLD_URL, with blanks between them. The list of processes does not show passwords in variables.
   sqlite:PATH · redis://HOST · rediss://HOST · redis-sentinel://… · redis-cluster://…
 
 ${paint('bold', 'Begin with')}
-  leasehold demo                                  see what it is about, in ten seconds
+  leasehold demo                                  see what a lock does, in ten seconds
   leasehold run nightly -- ./backup.sh            never twice at a time
   leasehold ls                                    who holds what
 
-leasehold COMMAND --help tells more. Exit codes: 64 usage, 69 store unavailable, 70 lease lost, 75 busy.
+See leasehold COMMAND --help. Exit codes: 64 usage, 69 store unavailable, 70 lease lost, 75 busy.
 `
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// The command `leasehold`. One file for each command; here is which one it is, and what becomes of its errors.
+// The program `leasehold`. Finds the command, which has a file of its own, runs it, and reports its
+// errors.
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -59,16 +60,16 @@ async function main([name, ...args]: string[]): Promise<number> {
   return command.run(given)
 }
 
-// Whoever reads us may have had enough, as head(1), or be a terminal that is closed. Then there is no use in an answer. But a
-// command that runs goes on: what it is for is not our output.
+// The reader of the output may end early, like head(1), or the terminal may be closed. Then nobody
+// needs the output. But `run` goes on, because its command has another purpose than our output.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (process.argv[2] === run.name) return
   process.exit(error.code === 'EPIPE' ? Exit.Ok : 1)
 })
-// What is said there is said beside the work, and the exit code says the rest.
+// Go on without standard error: the exit code still reports the result.
 process.stderr.on('error', () => {})
 
-/** Of one that nobody has thought of: somebody will want to know where it comes from. */
+/** Returns the stack of an unexpected error, to show where it comes from. */
 const stackOf = (error: unknown): string => (error as Error)?.stack ?? String(error)
 
 main(process.argv.slice(2)).then(

@@ -1,4 +1,4 @@
-// Who holds one lock.
+// Shows one lock.
 
 import { type Command, flag } from './command'
 import { detailsOf, tellable } from './describe'
@@ -9,9 +9,9 @@ import { plain, say, sayJson } from './terminal'
 export const inspect: Command = {
   name: 'inspect',
   synopsis: 'KEY [options]',
-  summary: 'tell who holds a lock, and who waits for it',
+  summary: 'show who holds a lock, and who waits for it',
   details: `
-Exit code 0 if somebody holds it, 1 if nobody does.`,
+Exit code 0 if the lock is held, 1 if it is free.`,
   examples: ['leasehold inspect nightly', 'leasehold inspect nightly --json | jq .fence'],
   options: STORE_OPTIONS,
   words: [1, 1],

@@ -1,4 +1,4 @@
-// Which locks are held.
+// Lists the held locks.
 
 import { MOST_LISTED } from '../options'
 import { type Command, count, flag } from './command'
@@ -7,7 +7,10 @@ import { Exit } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
 import { paint, say, sayJson, warn } from './terminal'
 
-/** To look at all keys of a big database takes longer than to ask for one. */
+/**
+ * The default --store-timeout of `ls` and `watch`, in ms. If this is smaller, they list fewer locks
+ * of a big database. If it is larger, they wait longer for a store that does not answer.
+ */
 export const LIST_TIMEOUT = 10_000
 
 export const ls: Command = {
@@ -15,14 +18,14 @@ export const ls: Command = {
   synopsis: '[PATTERN] [options]',
   summary: 'list the locks that are held',
   details: `
-Lists the locks below the prefix whose keys are like PATTERN, with who holds them, the fence, when the
-lease ends unless it is renewed, and how many wait. In PATTERN * stands for any characters, ? for one,
-and \\ takes the next one to the letter; quote it for your shell. What locks.once() and locks.schedule()
-remember is listed for a pattern that says so: '*@once:*'.
+Lists the locks with the prefix whose keys match PATTERN: the holders, the fence, when the lease ends unless
+it is renewed, and how many clients wait. In PATTERN, * stands for any characters, ? stands for one, and
+\\ takes the next character literally; quote it for your shell. What locks.once() and locks.schedule()
+remember is listed only for a pattern that names it: '*@once:*'.
 
-On Redis this looks at every key of the database, a thousand at a time, and never blocks the server; the
-user of an ACL needs +scan for it. If there are more locks than --limit, or too many keys to look at
-within half of --store-timeout (10s here), it says so, and "complete" is false in the JSON.`,
+On Redis, this looks at every key of the database, a thousand at a time, and does not block the server; a
+user with an ACL needs +scan. If there are more locks than --limit, or too many keys to look at in half of
+--store-timeout (default 10s here), it says so, and "complete" is false in the JSON.`,
   examples: [
     'leasehold ls',
     "leasehold ls 'invoice:*'",
@@ -31,7 +34,7 @@ within half of --store-timeout (10s here), it says so, and "complete" is false i
   ],
   options: {
     ...STORE_OPTIONS,
-    limit: { type: 'string', value: 'N', help: 'how many locks at most: 1 to 10000. Default 1000' },
+    limit: { type: 'string', value: 'N', help: 'list at most N locks: 1 to 10000. Default 1000' },
   },
   words: [0, 1],
   run: (given) =>
@@ -43,7 +46,7 @@ within half of --store-timeout (10s here), it says so, and "complete" is false i
         return Exit.Ok
       }
       say(list.locks.length === 0 ? paint('dim', 'no lock is held') : tableOf(list.locks))
-      if (!list.complete) warn('these are not all: raise --limit, or --store-timeout, or narrow the pattern')
+      if (!list.complete) warn('these are not all locks: raise --limit or --store-timeout, or narrow the pattern')
       return Exit.Ok
     }),
 }

@@ -84,7 +84,7 @@ export class ProcessTable {
     }
     if (this.#isOlder(status)) return { ...status, runs: undefined, isRead: true }
     const before = last?.start === status.start ? last : undefined
-    // A process outside the run never gets its mark, so its environment is read once. To read all
+    // A process outside the run never gets its mark, so its environment is read once. Reading all
     // environments at each look takes twice as long as everything else.
     const isOther = before?.isRead && !before.runs?.includes(this.#command.run)
     if (before?.dead || isOther) return { ...before, ...status }

@@ -1,4 +1,4 @@
-// Taking a lock away from whoever holds it.
+// Takes a lock away from its holder.
 
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
@@ -11,15 +11,16 @@ import { paint, plain, say, sayJson } from './terminal'
 export const release: Command = {
   name: 'release',
   synopsis: 'KEY --force [options]',
-  summary: 'take a lock away from whoever holds it',
+  summary: 'take a lock away from its holder',
   details: `
-Ends every lease of the lock, and hands it to whoever is next. For when a holder hangs and you know that
-it does no harm: THIS BREAKS WHAT A LOCK PROMISES. The holder is not asked. It finds out at its next
-renewal, up to a third of its ttl later, and may go on with its work until then, beside the next holder.
-Only storage that checks the fence refuses it at once.
+Ends every lease of the lock, and hands the lock to the next waiter. Use it if a holder hangs and you know
+that it does no harm: THIS BREAKS WHAT A LOCK PROMISES. The holder is not asked. It finds out at its next
+renewal, up to a third of its ttl later, and may work at the same time as the next holder until then. Only
+storage that checks the fence refuses its writes at once.
 
-Shows who holds it and asks; --yes answers, and must, where there is no terminal. If somebody else holds
-it by then, nothing is done (exit code 75). Exit code 1 if nobody holds it, or the answer is no (or Ctrl-C).`,
+Shows the holders, and asks you first. Without a terminal, it needs --yes. If the lock has another holder
+when you answer, it changes nothing (exit code 75). Exit code 1: the lock is free, or your answer is no, which
+Ctrl-C and Ctrl-D mean, too.`,
   examples: ['leasehold release nightly --force', 'leasehold release nightly --force --yes --json'],
   options: {
     ...STORE_OPTIONS,
@@ -65,7 +66,7 @@ it by then, nothing is done (exit code 75). Exit code 1 if nobody holds it, or t
   },
 }
 
-/** Who ends the question with Ctrl-C or Ctrl-D has not said yes. */
+/** Ctrl-C and Ctrl-D end the question without a yes. */
 async function isSure(): Promise<boolean> {
   const question = createInterface({ input: process.stdin, output: process.stderr })
   const warning = 'Its holder may still be at work, and finds out only at its next renewal.'

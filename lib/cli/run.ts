@@ -20,12 +20,14 @@ interface Settings {
   readonly wait: number
   readonly once: boolean
   readonly maxHold: number | undefined
-  /** That somebody else has the lock is told by the exit code alone. */
+  /** True if only the exit code reports that another holder has the lock. */
   readonly quiet: boolean
   readonly grace: number
-  /** Tells what happens, to people who want to know or to programs; always beside the command's own output. */
+  /**
+   * Reports what happens on standard error, as text or as JSON, if --verbose or --json asks for it.
+   */
   tell(event: string, details: Record<string, unknown>, words: string): void
-  /** The same to people who did not ask. */
+  /** Reports it without these options, too. */
   warn(event: string, details: Record<string, unknown>, words: string): void
 }
 
@@ -65,22 +67,22 @@ no such command.`,
       type: 'string',
       short: 'w',
       value: 'TIME',
-      help: 'give up after so long, with exit code 75. Default: never',
+      help: 'give up after TIME, with exit code 75. Default: never',
     },
-    try: { type: 'boolean', help: 'do not wait at all: exit code 75 if somebody else has the lock' },
+    try: { type: 'boolean', help: 'do not wait at all: exit code 75 if another holder has the lock' },
     ttl: {
       type: 'string',
       value: 'TIME',
-      help: 'how long the lock outlives its machine, or leasehold and its guard. Default 10s',
+      help: 'how long the lock stays held if its machine is gone, or leasehold and its guard. Default 10s',
     },
-    'max-hold': { type: 'string', value: 'TIME', help: 'stop the command when it has held the lock for so long' },
+    'max-hold': { type: 'string', value: 'TIME', help: 'stop the command when it has held the lock for TIME' },
     grace: {
       type: 'string',
       value: 'TIME',
       help: 'time from SIGTERM to SIGKILL when stopping the command. Default 5s',
     },
-    verbose: { type: 'boolean', short: 'v', help: 'say on standard error what happens; --json: as one JSON a line' },
-    quiet: { type: 'boolean', short: 'q', help: 'say nothing if the lock was not to be had: the exit code 75 says it' },
+    verbose: { type: 'boolean', short: 'v', help: 'print on standard error what happens; --json: one object a line' },
+    quiet: { type: 'boolean', short: 'q', help: 'print nothing if another holder has the lock: exit code 75 says so' },
     ...STORE_OPTIONS,
   },
   words: [1, 1],
@@ -154,13 +156,13 @@ async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease
   try {
     if (!once) tell('waiting', {}, `waiting for ${plain(key)}`)
     const lease = once ? await acquirer.tryAcquire(key, options) : await acquirer.acquire(key, { ...options, wait })
-    if (lease === null) throw new CliError(Exit.Busy, `somebody else has ${JSON.stringify(key)}`)
+    if (lease === null) throw new CliError(Exit.Busy, `another holder has ${JSON.stringify(key)}; to wait, omit --try`)
     const waited = performance.now() - start
     tell('acquired', { fence: lease.fence, waited }, `acquired, fence ${lease.fence}, after ${formatDuration(waited)}`)
     return lease
   } catch (error) {
     if (ended === undefined) throw error
-    // Nothing was run: this process is all that there is to end.
+    // The command does not run yet, so only this process has to end.
     await locks.close()
     for (const off of stops) off()
     process.exitCode = endAlike({ code: null, signal: ended })
@@ -170,7 +172,7 @@ async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease
   }
 }
 
-/** Runs the command, and resolves when it is gone and the lock released. */
+/** Runs the command. Resolves when the command is gone and the lock is released. */
 async function runWith(lease: api.Lease, settings: Settings, options: api.LockClientOptions): Promise<End> {
   const { key, command, grace, maxHold, tell } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
@@ -211,13 +213,14 @@ async function runWith(lease: api.Lease, settings: Settings, options: api.LockCl
     clearTimeout(timer)
     process.off('uncaughtException', stop)
     lease.signal.removeEventListener('abort', lost)
-    // Nobody is served later than need be, whatever became of the command. What fails ends with the ttl.
+    // Release the lock also after an error, so that the next waiter gets it at once. If the release
+    // fails, the lock ends with its ttl.
     await lease.release().catch((error) => unreleased(error, settings))
   }
 }
 
 function unreleased(error: unknown, { warn }: Settings): void {
-  // The work is done: that the lock was lost in its last moment is no failure of the command.
+  // The command has ended. If the lock was lost in the last moment, the command has not failed.
   if (error instanceof LockLostError) return
   warn(
     'unreleased',

@@ -15,10 +15,10 @@ export const STORE_OPTIONS: Readonly<Record<string, OptionSpec>> = {
     short: 's',
     multiple: true,
     value: 'URL',
-    help: 'where the locks are; three times or more for a quorum. Default: LEASEHOLD_URL, REDIS_URL, a file of this user',
+    help: 'where the locks are; three times or more for a quorum. Default: LEASEHOLD_URL, REDIS_URL, or a file of this user',
   },
-  prefix: { type: 'string', value: 'TEXT', help: 'put before every key at the store. Default lock:' },
-  name: { type: 'string', value: 'NAME', help: 'who we are to others who look. Default HOST:PID' },
+  prefix: { type: 'string', value: 'TEXT', help: 'the prefix of every key at the store. Default lock:' },
+  name: { type: 'string', value: 'NAME', help: 'the name that others see for this holder. Default HOST:PID' },
   'store-timeout': { type: 'string', value: 'TIME', help: 'how long one call to the store may take. Default 1s' },
   'min-replicas': {
     type: 'string',
@@ -53,12 +53,12 @@ export function clientOptions(given: Given, more: api.LockClientOptions = {}): a
 /** Returns a client with these options. */
 export function openClient(options: api.LockClientOptions): LockClient {
   const locks = createLockClient(options) as LockClient
-  // What matters is told by the calls themselves.
+  // The calls themselves fail with the errors that matter.
   locks.on('error', () => {})
   return locks
 }
 
-/** Runs `work` with a client that is closed in the end. */
+/** Runs `work` with a client, and closes the client after that. */
 export async function withClient(
   given: Given,
   more: api.LockClientOptions,
@@ -72,7 +72,7 @@ export async function withClient(
   }
 }
 
-/** What the library takes up to 255 bytes of. */
+/** Returns the value of an option of which the library takes up to 255 bytes. */
 function short(given: Given, name: string): string | undefined {
   const value = text(given, name)
   if (Buffer.byteLength(value ?? '') > 255) throw new UsageError(`--${name} takes up to 255 bytes of UTF-8`)

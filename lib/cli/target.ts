@@ -9,21 +9,21 @@ import { type CommandId, isLater, type Member, membersOf } from './members'
 import { hidesProcesses, type ProcessStatus, ProcessTable, statusOf } from './process-table'
 
 /**
- * The least and the most time between two looks, in ms. Within these bounds, it is {@link REST}
- * times as long as a look, which takes long on a machine with thousands of processes. If these are
+ * The least and the most time between two looks, in ms. Between these bounds, a pause is {@link
+ * REST} times as long as a look: with thousands of processes, a look takes long. If these are
  * larger, the lock is free later; if they are smaller, the wait takes more of a processor.
  */
 const [LEAST, MOST] = [25, 200]
 const REST = 4
 /**
- * The time between two looks is at least this part of the time waited so far. If this is larger, the
- * lock is free later; if it is smaller, a long wait takes more of a processor.
+ * The time between two looks is at least this part of the time waited so far. If this is larger,
+ * the lock is free later; if it is smaller, a long wait takes more of a processor.
  */
 const LATER = 0.05
 /**
- * {@link LEAST} and {@link REST} while processes are being killed, for at most 2 s. If
- * these are larger, a chain of short processes is more likely to escape. If they are smaller,
- * killing takes more of a processor.
+ * The values of {@link LEAST} and {@link REST} while processes are being killed, which takes at
+ * most 2 s. If these are larger, a chain of short processes is more likely to escape. If they are
+ * smaller, killing takes more of a processor.
  */
 const [KILL_LEAST, KILL_REST] = [2, 1]
 /**
@@ -79,7 +79,8 @@ export class Target {
   }
 
   /**
-   * Waits until nothing of the target runs, for at most `limit` ms. Resolves with whether it is gone.
+   * Waits until nothing of the target runs, for at most `limit` ms. Resolves with whether it is
+   * gone.
    */
   isGoneWithin(limit: number): Promise<boolean> {
     return this.#gone(limit, false)
@@ -115,8 +116,8 @@ export class Target {
 
   /**
    * Sends SIGTERM to those of `members` that a signal to the command does not reach. `isReached`
-   * says which others have got a signal already. A nested leasehold passes the signal on to its
-   * command.
+   * says which others have got a signal already. Sends SIGCONT to all of them. Leaves out the
+   * command of a nested leasehold, which passes the signal on.
    */
   endOthers(members: readonly Member[], isReached: (member: Member) => boolean = () => false): void {
     const { pid, leads } = this.#command

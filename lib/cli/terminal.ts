@@ -1,4 +1,5 @@
-// Text for people: colours where they are seen, columns, and nothing that could steer the terminal.
+// Prints text for people: with colours on a terminal, in columns, and without characters that
+// control the terminal.
 
 import type { WriteStream } from 'node:tty'
 
@@ -6,7 +7,7 @@ type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow'
 
 const CODES: Readonly<Record<Style, number>> = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 }
 
-/** Whether `stream` is to have colours: see no-color.org. */
+/** Returns whether to print colours to `stream`: see no-color.org. */
 function hasColour(stream: { isTTY?: boolean }): boolean {
   if (process.env.NO_COLOR) return false
   return Boolean(process.env.FORCE_COLOR && process.env.FORCE_COLOR !== '0') || stream.isTTY === true
@@ -16,7 +17,7 @@ export function paint(style: Style, text: string, stream: { isTTY?: boolean } = 
   return hasColour(stream) ? `\u001b[${CODES[style]}m${text}\u001b[0m` : text
 }
 
-/** What somebody else has named, made harmless: a key could clear the screen. */
+/** Escapes control characters: otherwise, a key could clear the screen. */
 export function plain(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (letter) => {
@@ -24,7 +25,7 @@ export function plain(text: string): string {
   })
 }
 
-/** Rows below a head, in columns; `right` says which are numbers. */
+/** Returns a table. `right` lists the columns of numbers. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[], right: readonly number[]): string {
   const widths = head.map((word, i) => Math.max(word.length, ...rows.map((row) => (row[i] as string).length)))
   const line = (row: readonly string[]) =>
@@ -35,13 +36,13 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [paint('bold', line(head)), ...rows.map(line)].join('\n')
 }
 
-/** One line, of no more than fits. */
+/** Cuts a line to the width of the terminal. */
 export function cut(line: string, stream: WriteStream): string {
   const width = stream.columns || 80
   return line.length > width ? `${line.slice(0, width - 1)}…` : line
 }
 
-/** One JSON document, or one of the lines of them. */
+/** Prints one JSON document, or one line of several. */
 export function sayJson(value: unknown, stream: NodeJS.WritableStream = process.stdout): void {
   stream.write(`${JSON.stringify(value)}\n`)
 }
@@ -50,7 +51,7 @@ export function say(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** A word of `leasehold` itself beside the output of others. */
+/** Prints a message of `leasehold` itself to standard error, where the command may print, too. */
 export function warn(text: string): void {
   process.stderr.write(`leasehold: ${text}\n`)
 }

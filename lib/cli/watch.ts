@@ -1,4 +1,4 @@
-// Who holds what, as it changes.
+// Shows the held locks again and again.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../../index'
@@ -17,21 +17,21 @@ const CLEAR = '\u001b[H\u001b[J'
 export const watch: Command = {
   name: 'watch',
   synopsis: '[PATTERN] [options]',
-  summary: 'show the locks that are held, as it changes',
+  summary: 'show the locks that are held, again and again',
   details: `
-On a terminal a table that is drawn anew; else a line, or with --json a JSON object, for each lock that is
-found held, changes hands, or becomes free. It looks every --interval: what comes and goes between two
-looks is not seen. See leasehold ls --help for PATTERN.`,
+On a terminal, it redraws a table. Otherwise it prints a line, or with --json a JSON object, for each lock
+that is held, has changed hands, or is free. It looks every --interval, and does not see a lock that is held
+only between two looks. See leasehold ls --help for PATTERN.`,
   examples: ['leasehold watch', "leasehold watch 'deploy:*' --interval 200ms", 'leasehold watch --json >> locks.jsonl'],
   options: {
     interval: {
       type: 'string',
       short: 'i',
       value: 'TIME',
-      help: 'from one look to the next: 50ms or more. Default 1s',
+      help: 'time from one look to the next: 50ms or more. Default 1s',
     },
-    looks: { type: 'string', value: 'N', help: 'end after so many looks. Default: Ctrl-C ends it' },
-    limit: { type: 'string', value: 'N', help: 'how many locks at most: 1 to 10000. Default 1000' },
+    looks: { type: 'string', value: 'N', help: 'end after N looks. Default: Ctrl-C ends it' },
+    limit: { type: 'string', value: 'N', help: 'show at most N locks: 1 to 10000. Default 1000' },
     ...STORE_OPTIONS,
   },
   words: [0, 1],

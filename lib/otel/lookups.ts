@@ -4,7 +4,8 @@ import * as timers from 'node:timers'
 import type * as api from '../../index'
 import type { Waiter } from './holders'
 
-// Read them at load time: with a fake clock that stands still, an old answer would be used for ever.
+// Read them at load time: with a fake clock that stands still, an old answer would be used for
+// ever.
 const { clearTimeout, setTimeout } = timers
 
 /** How long an answer is kept at most, in ms. */

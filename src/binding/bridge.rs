@@ -133,8 +133,8 @@ impl Bridge {
         let wake =
             wake.build_threadsafe_function::<()>().callee_handled::<false>().weak::<true>().build_callback(
                 move |_| {
-                    // A worker thread that another thread ends runs no more JavaScript, but its event
-                    // loop waits for the work in Node's thread pool, and calls this.
+                    // A worker thread that another thread ends runs no more JavaScript, but its
+                    // event loop waits for the work in Node's thread pool, and calls this.
                     beating.beat(clock::now());
                     Ok(())
                 },
@@ -360,8 +360,8 @@ impl Bridge {
         self.engine.send(Message::Commands(vec![Command::ExcuseEnv { env: self.env }]));
     }
 
-    /// Ends all operations of this environment, and blocks for at most about `timeout` ms until its
-    /// leases are released. Call it in the `'exit'` event of the process.
+    /// Ends all operations of this environment, and blocks until its leases are released, for at
+    /// most about `timeout` ms. Call it in the `'exit'` event of the process.
     #[napi(catch_unwind)]
     pub fn release_all(&self, timeout: f64) {
         ending::end(self.engine, self.env, span(timeout));

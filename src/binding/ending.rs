@@ -26,19 +26,21 @@ use crate::engine::driver::{Engine, Message};
 /// their ttl.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How much longer than the engine an end waits for the engine's answer.
+/// How much longer than its patience an end waits for the engine, which answers when that time is
+/// over. If this is larger, an end without an engine takes longer. If it is smaller, an end misses
+/// the engine's answer on a busy machine.
 const SPARE: Duration = Duration::from_millis(50);
-/// The patience of an end that begins within [`PATIENCE`] after another one got no answer. Node ends
-/// the worker threads of a process one after the other, and each would wait for the same store. If
-/// this is larger, a process with many threads ends later. If it is smaller, a store that answers
-/// again misses more releases.
+/// The patience of an end that begins within [`PATIENCE`] after another one got no answer. Node
+/// ends the worker threads of a process one after the other, and each would wait for the same
+/// store. If this is larger, a process with many threads ends later. If it is smaller, a store that
+/// answers again misses more releases.
 const REST: Duration = Duration::from_millis(20);
 
 /// When an end last got no answer in time.
 static UNANSWERED: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Ends all operations of `env`, and waits for at most about `patience` until its leases are
-/// released.
+/// Ends all operations of `env`, and waits until its leases are released, for at most about
+/// `patience`.
 pub fn end(engine: &Engine, env: EnvId, patience: Duration) {
     forget(env);
     let unanswered = || UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,8 +115,8 @@ extern "C" fn end_all() {
     });
 }
 
-/// Returns false. When Windows calls the `atexit` functions of a DLL, it has already ended all other
-/// threads of the process, also the engine's.
+/// Returns false. When Windows calls the `atexit` functions of a DLL, it has already ended all
+/// other threads of the process, including the engine's.
 #[cfg(not(unix))]
 pub fn end_with_process(_: EnvId, _: &Arc<EnvOutbox>) -> bool {
     false

@@ -1,7 +1,7 @@
 //! The bridge to Node: the only module that says `napi`. It translates, and decides nothing.
 //!
 //! - [`bridge`]: the class that the TypeScript layer calls, one instance per JavaScript environment;
-//! - [`ending`]: the end of an environment, with its leases released;
+//! - [`ending`]: the end of an environment, and the release of its leases;
 //! - [`holder`]: what a store keeps of a holder: its name, and the trace that it is in;
 //! - [`operations`]: what it is asked for, as commands to the engine;
 //! - [`outbox`]: settlements on their way to JavaScript, and the wake that announces them;

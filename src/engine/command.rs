@@ -128,9 +128,9 @@ pub enum Command {
         /// How long to try.
         patience: Duration,
     },
-    /// JavaScript has ended in an environment, but work that it has begun may go on: in Node's thread
-    /// pool, for instance. Pending and later acquires are [`Outcome::Closed`]. The leases are renewed
-    /// until [`Command::CloseEnv`], and need no sign of life.
+    /// JavaScript has ended in an environment, but work that it has begun may go on, for example in
+    /// Node's thread pool. Pending and later acquires are [`Outcome::Closed`]. The leases are
+    /// renewed until [`Command::CloseEnv`], even if its thread does not answer.
     ExcuseEnv {
         /// Its number.
         env: EnvId,
@@ -338,7 +338,8 @@ impl Pulse {
         self.0.store(now.as_micros(), Ordering::Release);
     }
 
-    /// The thread answers no more, but its work goes on: from now on it counts as alive.
+    /// Notes that the thread does not answer any more although its work goes on. From now on, it
+    /// counts as alive.
     pub fn excuse(&self) {
         self.0.store(u64::MAX, Ordering::Release);
     }

@@ -36,8 +36,9 @@ pub trait Outbox: Send + Sync {
     fn deliver(&self, settled: Vec<Settlement>);
     /// Wakes the environment's thread, so that it takes them out, and its [`Pulse`] beats.
     fn wake(&self);
-    /// Wakes the environment's thread, also if it was woken before and has not taken them out: after
-    /// the end of its JavaScript, nothing takes them out any more, but its [`Pulse`] still beats.
+    /// Wakes the environment's thread, even if it was woken before and has not taken the
+    /// settlements out. After the end of its JavaScript, no code takes them out any more, but its
+    /// [`Pulse`] still beats.
     fn ping(&self);
 }
 

@@ -97,8 +97,8 @@ impl Fence {
     pub const LATEST_WALL_US: u64 = 7_258_118_400_000_000;
 
     /// The earliest wall clock that a server with a correct clock shows, in µs since 1970: the
-    /// beginning of the year 2020. If this is larger, fences of a server whose clock is slow are
-    /// refused. If it is smaller, fewer numbers that are no fences are noticed.
+    /// beginning of the year 2020. If this is larger, the fences of a server whose clock is slow
+    /// are refused. If it is smaller, fewer impossible fences are noticed.
     pub const EARLIEST_WALL_US: u64 = 1_577_836_800_000_000;
 
     /// A value below every fence. Stands for the last fence if there was none.

@@ -1,31 +1,33 @@
-//! What a store tells of a lock: its leases and its queue.
+//! Describes locks as stores report them: leases and queues.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::Fence;
 
-/// What a store tells of a held lock.
+/// Describes a held lock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockInfo {
     /// Whether all leases are shared ones.
     pub shared: bool,
     /// The leases, in the order of their fences; at least one.
     pub leases: Vec<LeaseInfo>,
-    /// Those who wait at the store, in their order. Of a process that hands a lock on among its own, one.
+    /// The waiters at the store, in their order. A process that passes the lock between its own
+    /// waiters counts as one waiter.
     pub waiters: Vec<WaiterInfo>,
 }
 
-/// What a store tells of one lease.
+/// Describes one lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseInfo {
-    /// The [mark](crate::lease::Token::mark) of the lease's token; `None` if another library holds the key. A
-    /// quorum recognizes the lease at each of its nodes by this mark.
+    /// The [mark](crate::lease::Token::mark) of the lease's token; `None` if another library holds
+    /// the key. A quorum recognizes the lease at each of its nodes by this mark.
     pub mark: Option<u32>,
     /// The holder's name; `None` if another library holds the key.
     pub holder: Option<Arc<str>>,
-    /// The lease's fence; `None` if another library holds the key. Also `None` if the lease was
-    /// handed to a waiter that has not taken it up yet, and is shared or the waiter could not be told.
+    /// The lease's fence; `None` if another library holds the key. Also `None` if a waiter was
+    /// handed the lease and has not taken it up yet, and the lease is shared or the notice could
+    /// not be sent.
     pub fence: Option<Fence>,
     /// When the lease ends unless it is renewed; `None` if it never does.
     pub remaining: Option<Duration>,
@@ -42,13 +44,13 @@ pub struct Servers {
     pub total: u32,
 }
 
-/// What a store tells of one waiter.
+/// Describes one waiter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaiterInfo {
-    /// Its name.
+    /// The waiter's name.
     pub holder: Arc<str>,
     /// Whether it waits for a shared lease.
     pub shared: bool,
-    /// For how long it has been waiting.
+    /// How long it has been waiting.
     pub age: Duration,
 }

@@ -46,9 +46,9 @@
 //!   the acquire of a lease that was renewed for more fences. After [`Reply::Busy`], [`Reply::Split`] and an error of the
 //!   kind [`StoreErrorKind::Quorum`] a token has had its day. After such an error of an acquire it releases at each
 //!   node by itself what the token may have there, again and again until the node has heard.
-//! - 4: a token that does not hold a lease may hold it again. An adoption first moves the lease
-//!   from the ticket to a token of its own, the [claim](Token::claim). An heir that gives way moves
-//!   the lease back to the ticket, and so does [`Request::GiveBack`].
+//! - 4: a token that has lost a lease may get it back. An adoption first moves the lease from the
+//!   ticket to a token of its own, the [claim](Token::claim). An heir that gives way moves the
+//!   lease back to the ticket, and so does [`Request::GiveBack`].
 //! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
 //!   nodes ([`Reply::Split`]).
 //! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no
@@ -96,9 +96,9 @@ pub const GRANT_FENCES: u32 = BLOCK;
 /// How long a waiter keeps its place without being heard of.
 pub const WAITER_LIFE: Duration = Duration::from_millis(2500);
 /// How long a node of a quorum refuses repairs of a lock that was broken. A request to break a lock
-/// reaches the nodes one after the other, but not later than the longest time-out of a request
-/// (60 s). If this is smaller, a lease may be repaired at the first nodes before the last ones have
-/// heard. If it is larger, the next leases of the lock are not repaired for longer.
+/// reaches the nodes one after the other, but within 60 s, the longest time-out of a request. If
+/// this is smaller, a lease may be repaired at the first nodes before the last ones have broken the
+/// lock. If it is larger, the next leases of the lock are without repairs for longer.
 pub const BROKEN_LIFE: Duration = Duration::from_secs(120);
 
 /// Asks for a lease.
@@ -122,9 +122,9 @@ pub struct Ask {
     /// that sees the end of a process may free the lease at once. A place in the queue always ends
     /// with its process.
     pub outlives_process: bool,
-    /// True if a [quorum](quorum) repairs a lease that it holds at other nodes. The node refuses the
-    /// repair if the lock was broken there in the last [`BROKEN_LIFE`]. A repair of a shared lease
-    /// does not stand in line behind the waiters.
+    /// True if a [quorum](quorum) repairs a lease that other nodes have renewed. The node refuses
+    /// the repair if the lock was broken there in the last [`BROKEN_LIFE`]. A repair of a shared
+    /// lease does not wait behind the waiters.
     pub repairs: bool,
 }
 
@@ -339,8 +339,7 @@ pub enum Reply {
     /// To [`Request::Acquire`]: some of a quorum's nodes granted it and too few did, and others have the rest of them. The
     /// token may hold something there, is to be released, and not to be used again.
     Split,
-    /// To [`Request::Adopt`] and [`Request::Move`]: the new owner has the lease, now or already
-    /// before.
+    /// To [`Request::Adopt`] and [`Request::Move`]: the new owner has the lease, or had it before.
     Adopted,
     /// To [`Request::Move`]: another heir [claims](Token::claim) the lease of the token.
     Claimed {

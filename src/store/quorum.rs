@@ -1,27 +1,30 @@
 //! A quorum: several independent stores, of which a majority makes a lease (Redis, "Distributed locks with Redis", the
 //! Redlock algorithm), with fences.
 //!
-//! - All nodes are asked at the same time, and what most of them say settles it: nobody waits for the slowest.
-//! - **Fences.** Each node answers with a fence of its own. The largest becomes the lease's fence, and is written back to the nodes,
-//!   guarded by the token ([`Request::Accept`]); only when most of them have accepted it the lease is granted. Two
-//!   leases share a node at which both fences were accepted while their lease was held there. So one came first there, and
-//!   the other one's node answered with a larger fence. No clock has a part in it, as long as nodes keep their data.
-//! - **Waiting.** Who waits stands in the queue of every node. A release hands it the lease at each, and it asks as soon as
-//!   most nodes have said so. If the nodes' queues disagree and nobody has a majority, everybody gives way after a time
-//!   of its own, the sooner the less it has ([`Reply::Split`]).
+//! - The quorum asks all nodes at the same time, and decides when most of them agree. It does not
+//!   wait for the slowest node.
+//! - **Fences.** Each node answers with a fence of its own. The largest becomes the lease's fence,
+//!   and is written back to the nodes, guarded by the token ([`Request::Accept`]); the lease is
+//!   granted only when most nodes have accepted this fence. Two leases share a node at which both
+//!   fences were accepted while their lease was held there. So one came first there, and the other
+//!   one's node answered with a larger fence. This needs no clock as long as nodes keep their data.
+//! - **Waiting.** A waiter stands in the queue of every node. After a release, each node hands it
+//!   the lease, and the waiter asks as soon as most nodes have said so. If the nodes' queues
+//!   disagree and no waiter has a majority, each of them gives way after a while
+//!   ([`Reply::Split`]). The waiter with the fewest nodes mostly does so first.
 //! - **Adoption.** An heir first claims most nodes with a fresh token. Then it asks the claimed
 //!   nodes to move the lease to its own token, and has the lease when most nodes have done so. If
 //!   several heirs have claimed some nodes each, only the heir with the smallest
 //!   [mark](crate::lease::Token::mark) keeps its nodes. The others give theirs back to the ticket
 //!   and try again.
 //! - **Repair.** After a majority has renewed a lease, the quorum asks the nodes that do not know
-//!   the lease to grant it again. They count from the next renewal on. `council/repairing.rs`
-//!   describes repairs, and why there are never two holders.
-//! - **Validity.** The engine counts a lease's deadline from before the first node was asked, so the time that it
-//!   took to ask them is not part of it.
-//! - A node that has lost its data does not know the lease any more and is not counted for it. That a node forgets a
-//!   lease and grants the lock anew is what no quorum survives: nodes have to keep their data (`appendfsync always`), or
-//!   stay away for the longest ttl after a crash.
+//!   the lease to grant it again. A node counts for the lease from the next renewal on.
+//!   `council/repairing.rs` describes repairs, and why there are never two holders.
+//! - **Validity.** The engine counts a lease's deadline from the time before the quorum asks the
+//!   first node. So the time that the nodes take to answer shortens the lease for its holder.
+//! - A node that has lost its data does not know the lease any more and is not counted for it. No
+//!   quorum survives a node that forgets a lease and grants the lock again: nodes have to keep
+//!   their data (`appendfsync always`), or stay away for the longest ttl after a crash.
 //!
 //! The modules:
 //!
@@ -69,33 +72,35 @@ use super::{Answer, Listener, Notice, Request, Store, StoreError, StoreErrorKind
 use crate::engine::clock;
 use crate::lease::Instant;
 
-/// The fewest nodes of a quorum: of two, none may fail.
+/// The fewest nodes of a quorum. With two nodes, none could fail.
 pub const FEWEST: usize = 3;
 /// The most nodes of a quorum.
 pub const MOST: usize = 63;
 
-/// How long a quorum that nobody uses any more waits for its nodes, and tries to give them the releases that they are
-/// owed. Then the ttl has to do it.
+/// How long a quorum that is not used any more waits for its nodes, and repeats the releases that
+/// they are owed. If this is smaller, more leases are left to their ttl. If it is larger, an unused
+/// quorum keeps its connections for longer.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A quorum of stores as a [`Store`]. It needs a local tokio runtime (or a `LocalSet` on one) with time.
 pub struct QuorumStore {
     nodes: Vec<Rc<dyn Store>>,
     council: RefCell<Council>,
-    /// Who waits for the answers to which batch.
+    /// The sender of the answers to each batch.
     waiting: RefCell<FxHashMap<u64, oneshot::Sender<Vec<Answer>>>>,
     last_batch: Cell<u64>,
     /// Whether [`QuorumStore::carry_out`] is about to run.
     carrying_out: Cell<bool>,
-    /// What is due next, and the task that sleeps until then.
+    /// The next instant at which something is due, and the task that sleeps until then.
     alarm: RefCell<Option<(Instant, JoinHandle<()>)>>,
     listener: OnceCell<Listener>,
-    /// Whoever closes it waits here until no node has an answer to give or a release to get.
+    /// Wakes `close` when no node has an answer to give or a release to get.
     idle: Notify,
 }
 
 impl QuorumStore {
-    /// The quorum of `nodes`, each with the name that messages call it; [`FEWEST`] to [`MOST`] of them.
+    /// Creates the quorum of `nodes`, each with its name in messages. There must be [`FEWEST`] to
+    /// [`MOST`] nodes.
     pub fn new(nodes: Vec<(Arc<str>, Rc<dyn Store>)>) -> Rc<Self> {
         let (names, nodes): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
         debug_assert!((FEWEST..=MOST).contains(&nodes.len()), "{} nodes", nodes.len());
@@ -120,8 +125,8 @@ impl QuorumStore {
         quorum
     }
 
-    /// Does what the council wants done when all that is ready has been said to it, so that what goes to the same node goes
-    /// together.
+    /// Does what the council wants done after all tasks that are ready have run, so that requests
+    /// for the same node go together.
     fn carry_out_soon(self: &Rc<Self>) {
         if !self.carrying_out.replace(true) {
             let quorum = self.clone();
@@ -140,8 +145,8 @@ impl QuorumStore {
             spawn_local(async move {
                 let answers =
                     AssertUnwindSafe(async move { store.execute(requests, timeout).await }).catch_unwind();
-                // A node that panics, or forgets somebody, is one that fails: whoever asked is to be answered, and so is what
-                // the node is owed.
+                // A node that panics, or leaves out an answer, counts as failed. So each request
+                // still gets an answer, and the node stays owed what it was owed.
                 let answers = answers.await.ok().filter(|answers| answers.len() == count);
                 let answers = answers.unwrap_or_else(|| {
                     let name = quorum.council.borrow().name(node);
@@ -155,7 +160,7 @@ impl QuorumStore {
         }
         for (batch, answers) in effects.answers {
             if let Some(waiting) = self.waiting.borrow_mut().remove(&batch) {
-                // Who does not wait any more needs no answer.
+                // A caller that does not wait any more needs no answer.
                 let _ = waiting.send(answers);
             }
         }

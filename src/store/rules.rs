@@ -200,7 +200,7 @@ impl Lock {
             return Reply::Acquired { fence: held.fence.expect("just set"), waiting: others };
         }
         let place = self.queue.iter().position(|waiting| waiting.token == ask.token);
-        // The holder of a shared lease was there before those who wait.
+        // The reader had its lease before these waiters came.
         let goes_before = ask.repairs && ask.mode.is_shared();
         if (goes_before || place.unwrap_or(self.queue.len()) == 0) && self.fits(ask.mode) {
             let fence = self.reserve(ask.fences, turn);

@@ -49,12 +49,13 @@ pub fn give_back(key: &Key, token: Token, used: Fence) -> Request {
     Request::Release { key: key.clone(), token, used: Some(used) }
 }
 
-/// Lets `heir` adopt a lease that it does not renew.
+/// Returns the request by which `heir` adopts a lease that it does not renew.
 pub fn adopt(key: &Key, token: Token, heir: Token, ttl_ms: u32) -> Request {
     adopt_with_fence(key, token, heir, ttl_ms, Fence(1))
 }
 
-/// Lets `heir` adopt a lease. A quorum gives its nodes the fence with the first renewal.
+/// Returns the request by which `heir` adopts a lease. A quorum gives the fence to its nodes with
+/// the first renewal.
 pub fn adopt_with_fence(key: &Key, token: Token, heir: Token, ttl_ms: u32, fence: Fence) -> Request {
     Request::Adopt {
         key: key.clone(),

@@ -1,4 +1,4 @@
-//! Replies that get out of step with their requests.
+//! Tests what a store does when replies get out of step with their requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

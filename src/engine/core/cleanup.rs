@@ -47,8 +47,8 @@ pub struct Leftover {
     pub store: StoreId,
     pub key: Key,
     pub token: Token,
-    /// The token of the ticket if `token` belongs to an heir whose adoption failed. Over a quorum
-    /// the lease goes back to the ticket.
+    /// The token of the ticket if `token` belongs to an heir whose adoption failed. A quorum gives
+    /// the lease back to the ticket.
     pub ticket: Option<Token>,
     /// When the lease has ended by itself at a store that works.
     pub until: Instant,

@@ -53,7 +53,8 @@ impl Core {
         }
     }
 
-    /// Lets acquires that failed at the store ask again, before their pauses end.
+    /// Lets acquires that failed at the store ask again at once, without waiting for the end of
+    /// their pauses.
     pub(super) fn look_after_an_outage(&mut self, store: StoreId) {
         let failed = self.tickets.iter().filter(|(_, ticket)| {
             ticket.wanted.store == store && !ticket.looking && matches!(ticket.last, LastLook::Failed(_))

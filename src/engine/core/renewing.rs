@@ -195,7 +195,7 @@ impl Core {
             Purpose::Detach => tenure.detaching = false,
         }
         match answer {
-            // Fences of a lease only grow, so this one belongs to another reply.
+            // The fences of a lease only grow, so this reply belongs to another request.
             Ok(Reply::Renewed { block: Some((first, _)) }) if first <= tenure.fence => {
                 let message = format!("the store answered a renewal with the old fence {}", first.0);
                 let error = StoreError::maybe_done(StoreErrorKind::Internal, message);

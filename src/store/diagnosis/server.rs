@@ -9,10 +9,11 @@ use crate::store::StoreErrorKind;
 /// How far a server's clock may be from ours before that is told: it is the least of what fences of different servers have in
 /// common.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
-/// Which part of a ttl a replica's clock may differ from its master's: the ttl divided by this. The
-/// engine renews a lease after a third of its ttl, and all leases after a failover, so at least
-/// this part of the ttl is left then. If this is smaller, a replica may become the master and end
-/// leases whose holders still work. If it is larger, harmless differences are reported.
+/// By how much a replica's clock may differ from its master's: by the ttl divided by this. The
+/// engine renews each lease after a third of its ttl, and all leases at once after a failover. So
+/// more than this part of the ttl is usually left when a replica becomes the master. If this is
+/// smaller, a replica may become the master and end leases whose holders still work. If it is
+/// larger, harmless differences are reported.
 const REPLICA_TOLERANCE: u32 = 10;
 /// A round trip is too slow when a ttl is less than so many of them: acquiring, renewing and trying again take a few each.
 const ROUND_TRIPS: u32 = 20;
@@ -98,8 +99,8 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
 }
 
 /// Returns a finding for each replica whose clock would shorten or prolong leases after a failover.
-/// The master's clock sets the time at which a lease ends. A replica that becomes the master ends
-/// the lease at that time by its own clock.
+/// The master sets the time at which a lease ends, by its own clock. A replica that becomes the
+/// master ends the lease at that time by its own clock.
 fn replica_clocks(server: &ServerFacts, ttl: Ttl) -> impl Iterator<Item = Finding> {
     let tolerance = ttl.as_duration() / REPLICA_TOLERANCE;
     let off = |ahead: i64| Duration::from_micros(ahead.unsigned_abs());

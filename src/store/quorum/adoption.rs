@@ -83,20 +83,20 @@ pub enum Stage {
     Over(Fate),
 }
 
-/// Says how an attempt ended. The end decides what becomes of the nodes that the attempt still has,
-/// or gets by a late answer.
+/// Says how an attempt ended. This decides what happens to the nodes that the attempt still has, or
+/// gets by a late answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
     /// The heir has the lease: claimed nodes pass to the heir.
     Won,
     /// Enough nodes say that the ticket is used up or has ended. Claimed nodes and the heir's nodes
-    /// go back to the ticket all the same: an heir that has given up may be about to give the other
-    /// nodes back to it, too.
+    /// still go back to the ticket: another heir may have given up, and may be giving its nodes
+    /// back to the ticket, too.
     Lost,
     /// The heir's lease was released, and so are the nodes that pass to the heir late.
     Released,
-    /// Another attempt may follow: claimed nodes go back to the ticket. Nodes that the heir has
-    /// already stay with the heir.
+    /// Another attempt may follow, so claimed nodes go back to the ticket. Nodes at which the heir
+    /// already has the lease stay with the heir.
     GaveWay,
     /// The caller gave up: claimed nodes and the heir's nodes go back to the ticket.
     GaveUp,
@@ -197,12 +197,12 @@ impl Adoption {
         }
     }
 
-    /// Takes the answer of a node to the claim. `is_stale` tells of a claim of another heir whether it
-    /// is too old.
+    /// Takes the answer of a node to the claim. `is_stale` says whether the answer is another
+    /// heir's claim that is too old.
     pub fn claimed(&mut self, node: usize, answer: Answer, is_stale: bool, nodes: &Nodes) -> Step {
         let answer = match (self.stale[node].take(), answer) {
-            // That claim is gone. Only the answer to an ordinary claim tells what has become of the
-            // ticket.
+            // The claim to take over is gone. Only the answer to an ordinary claim shows the state
+            // of the ticket.
             (Some(by), Ok(Reply::NotHeld(_))) => Ok(Reply::Claimed { by }),
             (_, Ok(Reply::Claimed { by })) => {
                 self.stale[node] = is_stale.then_some(by);
@@ -408,7 +408,8 @@ impl Adoption {
         heirs.into_iter().chain(claims)
     }
 
-    /// Returns what becomes of a lease of `token` after the end with `fate`.
+    /// Returns what a node is owed that holds the lease for `token` after the attempt ended with
+    /// `fate`.
     fn owed(&self, token: Token, fate: Fate) -> Owed {
         let to = match fate {
             Fate::Won => Some(self.who.heir),
@@ -436,8 +437,8 @@ impl Adoption {
         StoreError::maybe_done(StoreErrorKind::Quorum, message)
     }
 
-    /// Returns how long nodes that are asked at `now` may take. The first round may use half of the
-    /// time that is left, so that the second round has the other half.
+    /// Returns how long the nodes may take to answer if they are asked at `now`. The first round
+    /// may use half of the time that is left, so that the second round has the other half.
     pub fn timeout(&self, now: Instant) -> Duration {
         let left = self.deadline.since(now);
         if self.stage == Stage::Confirming { left } else { left / 2 }

@@ -13,7 +13,7 @@ use crate::lease::{Fence, Instant, Key, Mode, Token};
 /// searched again and again. If it is larger, expired leases take more memory.
 const PRUNE_FROM: usize = 256;
 
-/// Holds what a request has to say so that a node grants the lease again.
+/// Holds what a request must contain so that a node grants the lease again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
     pub key: Key,

@@ -1,4 +1,4 @@
-//! One request on its way through the nodes of a quorum: what they said, and what follows from it. Pure.
+//! Counts the answers of the nodes to one request, and decides what follows from them. Pure.
 
 mod accepting;
 mod obstacles;
@@ -17,7 +17,7 @@ use crate::lease::{Fence, Instant};
 use crate::mutants::{self, Mutant};
 use crate::store::{Absence, Answer, Ask, Reply, Request, StoreError};
 
-/// How many nodes there are, how they are called, and how many make a majority.
+/// Knows the names of the nodes, and how many of them make a majority.
 pub struct Nodes {
     pub names: Vec<Arc<str>>,
 }
@@ -48,38 +48,40 @@ pub struct Ballot {
     refused: u64,
     /// The nodes that had accepted the fence when a majority had accepted it, as bits.
     fenced: u64,
-    /// How many answers of nodes are still to come, of either round.
+    /// The number of answers that the nodes still have to give, in both rounds.
     pub awaited: usize,
 }
 
 enum Stage {
     Asking,
-    /// Too few nodes have granted the lock, and somebody else has others; until that instant they may still come. Or it is
-    /// decided, and the others may add what they know.
+    /// Too few nodes have granted the lock, and another client has other nodes: until that instant,
+    /// more nodes may still grant it. Or a majority has answered an inspection or a listing, and
+    /// until then the other nodes may answer, too.
     Holding(Instant),
     Accepting(Accepting),
     Settled {
-        /// What whoever grants the lease late is to accept.
+        /// The fences that a node which grants the lease late has to accept.
         fence: Option<(Fence, u32)>,
     },
 }
 
-/// What follows from an answer.
+/// Says what follows from an answer.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
     /// Nothing yet.
     Open,
-    /// It may wait for the other nodes, for a while.
+    /// The request may wait for the other nodes for a while.
     Hold,
-    /// These nodes are to accept the fence.
+    /// These nodes have to accept the fence.
     Accept { nodes: Vec<usize>, fence: Fence, count: u32 },
-    /// It is decided.
+    /// The request is decided.
     Settle(Answer),
 }
 
 impl Ballot {
     /// Creates the ballot of a request that goes to all nodes but the `spared` ones, as bits. At a
-    /// spared node, the waiter counts as the next one: the node has handed it the lock before.
+    /// spared node, the waiter counts as next in the queue, because the node has handed it the lock
+    /// before.
     pub fn new(request: Request, spared: u64, nodes: &Nodes) -> Self {
         let next = Reply::Queued { remaining: Some(Duration::ZERO), ahead: 0, told: true, by: None };
         let vote = |node: usize| (spared & 1 << node != 0).then(|| Ok(next.clone()));
@@ -93,12 +95,12 @@ impl Ballot {
         }
     }
 
-    /// Whether nobody waits for what follows from it.
+    /// Returns true if the request has its answer.
     pub fn is_settled(&self) -> bool {
         matches!(self.stage, Stage::Settled { .. })
     }
 
-    /// Until when it holds a minority, if it does.
+    /// Returns until when the request holds a minority, if it does.
     pub fn holds_until(&self) -> Option<Instant> {
         match self.stage {
             Stage::Holding(until) => Some(until),
@@ -106,7 +108,7 @@ impl Ballot {
         }
     }
 
-    /// Which nodes have granted it, as bits.
+    /// Returns the nodes that have granted the lease, as bits.
     pub fn granted(&self) -> u64 {
         let yes = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::Acquired { .. })));
         self.votes
@@ -148,32 +150,34 @@ impl Ballot {
         })
     }
 
-    /// Which nodes may have granted it without saying so.
+    /// Returns the nodes that may have granted the lease although their answers failed.
     pub fn doubtful(&self) -> impl Iterator<Item = usize> {
         let doubtful = |vote: &Option<Answer>| matches!(vote, Some(Err(error)) if error.maybe_done);
         self.votes.iter().enumerate().filter(move |(_, vote)| doubtful(vote)).map(|(node, _)| node)
     }
 
-    /// It may wait for the other nodes until then.
+    /// Lets the request wait for the other nodes until that instant.
     pub fn hold(&mut self, until: Instant) {
         self.stage = Stage::Holding(until);
     }
 
-    /// A node answered the request.
+    /// Handles a node's answer to the request.
     pub fn voted(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Verdict {
         self.votes[node] = Some(answer);
         match &mut self.stage {
             Stage::Asking | Stage::Holding(_) => self.decide(nodes),
             Stage::Accepting(round) => {
-                // Late, but it may still be one of the majority that accepts. Its own fence does not matter: those that were
-                // compared are a majority's already, and no later lease gets a smaller one there.
+                // The node granted the lease late, but it may still be in the majority that accepts
+                // the fence. Its own fence does not matter: the compared fences are those of a
+                // majority, and no later lease gets a smaller fence there.
                 let is_late = self.votes[node].as_ref().and_then(fence_of).is_some();
-                // Asked once more while it held a minority, one may have accepted by now.
+                // A node that was asked once more while the request held a minority may have
+                // accepted by now.
                 if is_late && round.said[node] != Said::Accepted {
                     round.said[node] = Said::Asked;
                 }
                 let accept = Verdict::Accept { nodes: vec![node], fence: round.fence, count: round.count };
-                // It may have been the last hope of a majority.
+                // Without this node, a majority may be impossible now.
                 match self.count_accepted(nodes) {
                     Verdict::Open if is_late => accept,
                     verdict => verdict,
@@ -202,7 +206,7 @@ impl Ballot {
         self.count_accepted(nodes)
     }
 
-    /// The time for which it may wait is over.
+    /// Ends the request, which has waited for long enough.
     pub fn give_way(&mut self, nodes: &Nodes) -> Verdict {
         match self.request {
             Request::Inspect { .. } | Request::List(_) => self.agreed(nodes),
@@ -218,7 +222,7 @@ impl Ballot {
     fn decide(&mut self, nodes: &Nodes) -> Verdict {
         let Tally { yes, no, failed, open } = self.tally();
         if let Request::Diagnose { ttl } = self.request {
-            // Everybody is heard.
+            // A diagnosis waits for all nodes.
             return match open {
                 0 => self.settle(Ok(Reply::Diagnosed(reports(nodes, &self.votes, ttl))), None),
                 _ => Verdict::Open,
@@ -227,7 +231,7 @@ impl Ballot {
         let (majority, veto) = (nodes.majority(), nodes.veto());
         if yes >= majority {
             return match (&self.request, &self.stage) {
-                // The others have until then to say what they know.
+                // Give the other nodes some time to answer, too.
                 (Request::Inspect { .. } | Request::List(_), Stage::Asking) if open > 0 => Verdict::Hold,
                 (Request::Inspect { .. } | Request::List(_), Stage::Holding(_)) if open > 0 => Verdict::Open,
                 _ => self.agreed(nodes),
@@ -241,13 +245,14 @@ impl Ballot {
             return self.settle(Err(error), None);
         }
         if no < veto && open > 0 {
-            // Whether it is the others or the failures that are in the way is not known yet.
+            // It is still open whether other clients or failures are in the way.
             return Verdict::Open;
         }
         match &self.request {
             Request::Acquire(ask) if yes > 0 => match (ask.place, &self.stage) {
                 (None, _) => self.give_way(nodes),
-                // What it was granted besides may go with what it will be handed.
+                // Nodes that have granted the lease may make a majority together with nodes that
+                // hand it over later.
                 (Some(_), Stage::Asking) if self.held_by(majority).is_some() => {
                     let answer = self.in_the_way(ask, nodes);
                     self.settle(Ok(answer), None)
@@ -278,7 +283,7 @@ impl Ballot {
         self.settle(Ok(Reply::NotHeld(absence)), None)
     }
 
-    /// A majority said yes.
+    /// Handles the yes of a majority.
     fn agreed(&mut self, nodes: &Nodes) -> Verdict {
         let said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
         let reply = match &self.request {

@@ -1,31 +1,31 @@
-//! Batches of which some requests are not settled. Pure.
+//! Keeps the batches that have open requests. Pure.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lease::{Instant, Key};
 use crate::store::{Answer, Request};
 
-/// A request that may be asked now, and where in its batch its answer belongs.
+/// A request that may be sent now, and its index in the batch.
 pub type Ready = (usize, Request);
 
 /// One batch.
 struct Batch {
     answers: Vec<Option<Answer>>,
     open: usize,
-    /// When all have to be answered.
+    /// When all requests have to be answered.
     deadline: Instant,
-    /// Those that have to wait for an earlier one on the same key: of what takes two rounds, the second would else come
-    /// after them.
+    /// The requests that have to wait for an earlier one on the same key. Otherwise, they would
+    /// overtake the second round of the earlier request.
     behind: Vec<Ready>,
 }
 
-/// What follows when a request is settled.
+/// Says what follows when a request is settled.
 pub enum Settled {
-    /// Its batch goes on.
+    /// The batch still has open requests, and none of them waited for this one.
     Open,
-    /// This one waited for it, and has until then.
+    /// This request waited for the settled one, and has until that instant.
     Next(Ready, Instant),
-    /// All of the batch is answered.
+    /// All requests of the batch are answered.
     Done(Vec<Answer>),
 }
 
@@ -34,7 +34,8 @@ pub enum Settled {
 pub struct Batches(FxHashMap<u64, Batch>);
 
 impl Batches {
-    /// Takes a batch in. Returns those of it that may be asked at once: the first on each key.
+    /// Adds a batch. Returns the requests that may be sent at once: the first one for each key, and
+    /// all without a key.
     pub fn begin(&mut self, id: u64, requests: Vec<Request>, deadline: Instant) -> Vec<Ready> {
         let answers: Vec<Option<Answer>> = vec![None; requests.len()];
         let mut keys = FxHashSet::default();
@@ -46,7 +47,7 @@ impl Batches {
         first
     }
 
-    /// A request of that batch is answered; `key` is what it was about.
+    /// Takes the answer to a request of that batch. `key` is the key of the request.
     pub fn settle(&mut self, id: u64, index: usize, key: Option<&Key>, answer: Answer) -> Settled {
         let Some(batch) = self.0.get_mut(&id) else { return Settled::Open };
         batch.answers[index] = Some(answer);

@@ -1,5 +1,5 @@
-//! All requests that a quorum is asked, on their way through its nodes. Pure: time comes in as an argument, and what is to
-//! be sent comes out, so that it is simulated as it runs.
+//! Coordinates all requests to a quorum. Pure: the caller passes in the time, and sends the calls
+//! that come out. So the simulation runs the same code.
 
 mod adopting;
 mod asking;
@@ -29,23 +29,26 @@ use super::rivals::Rivals;
 use crate::lease::{Fence, Instant, Key, Mode};
 use crate::store::{Answer, Ask, Notice, Reply, Request, StoreError, StoreErrorKind};
 
-/// How long at least, and at most, one waits for the rest of the nodes.
+/// The shortest time that a request waits for the rest of the nodes. If this is smaller, requests
+/// give up nodes that are about to answer. If it is larger, requests that lose take longer.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
-/// See [`SHORTEST_PATIENCE`].
+/// The longest time that a request waits for the rest of the nodes. If this is smaller, requests
+/// over a slow network give up nodes that are about to answer. If it is larger, a slow node delays
+/// requests for longer.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(50);
 /// How long a release or a move that is owed to a node may take.
 const DEBT_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub use super::post::Call;
 
-/// What a council wants done.
+/// Holds what the caller of a council has to do.
 #[derive(Default)]
 pub struct Effects {
-    /// What to send.
+    /// The calls to send.
     pub calls: Vec<Call>,
     /// The answers to batches.
     pub answers: Vec<(u64, Vec<Answer>)>,
-    /// What there is to tell.
+    /// The notices for the listener.
     pub notices: Vec<Notice>,
 }
 
@@ -57,7 +60,7 @@ pub struct Council {
     motions: FxHashMap<u64, Motion>,
     adoptions: FxHashMap<u64, Adoption>,
     rivals: Rivals,
-    /// Those that hold a minority.
+    /// The requests that hold a minority.
     holding: Vec<u64>,
     post: Post,
     /// Tokens with acquires that not all nodes have answered yet.
@@ -68,13 +71,13 @@ pub struct Council {
     debts: Debts,
     /// The last number given to a ballot.
     serial: u64,
-    /// How long it takes to hear of a majority, smoothed.
+    /// How long a majority takes to answer, smoothed.
     trip: Duration,
     effects: Effects,
 }
 
 impl Council {
-    /// A council of the nodes of those names, with the seed of its jitter.
+    /// Creates the council of the nodes with these names. `seed` is the seed of its jitter.
     pub fn new(names: Vec<Arc<str>>, seed: u64) -> Self {
         let count = names.len();
         Self {
@@ -97,12 +100,12 @@ impl Council {
         }
     }
 
-    /// What messages call that node.
+    /// Returns the name of the node in messages.
     pub fn name(&self, node: usize) -> Arc<str> {
         self.nodes.names[node].clone()
     }
 
-    /// Begins a batch: [`Effects::answers`] will have its answers, within `timeout`.
+    /// Begins a batch. [`Effects::answers`] contains its answers within `timeout`.
     pub fn submit(&mut self, now: Instant, batch: u64, requests: Vec<Request>, timeout: Duration) {
         for (index, request) in self.batches.begin(batch, requests, now + timeout) {
             self.propose(now, batch, index, request, timeout);
@@ -148,7 +151,7 @@ impl Council {
             }
             _ => {}
         }
-        // What may need a second round leaves it time.
+        // A request that may need a second round leaves time for it.
         let timeout = match &request {
             Request::Acquire(_) | Request::Renew { fences: 1.., .. } => timeout / 2,
             _ => timeout,
@@ -165,7 +168,7 @@ impl Council {
         self.motions.insert(id, Motion::new(ballot, batch, index, now, timeout));
     }
 
-    /// A node has answered a call.
+    /// Handles a node's answers to a call.
     pub fn answered(&mut self, now: Instant, call: u64, answers: Vec<Answer>) {
         let Some((node, tags, trusted)) = self.post.answered(call) else { return };
         debug_assert_eq!(tags.len(), answers.len(), "a node answers each request once");
@@ -211,7 +214,7 @@ impl Council {
                         self.debts.owe(now, node, &ask.key, ask.token, answer.is_err());
                     }
                     Err(error) if error.maybe_done => self.debts.doubt(now, node, ask.token),
-                    // Its look is over, and said that it waits.
+                    // The waiter's look has ended, and said that the client waits.
                     Ok(Reply::Acquired { .. }) if motion.ballot.is_settled() => {
                         let token = ask.token;
                         if !self.spare(now, id, 1 << node) {
@@ -363,21 +366,21 @@ impl Council {
         self.pay_debts(now);
     }
 
-    /// When [`Council::tick`] has something to do next.
+    /// Returns when [`Council::tick`] has something to do next.
     pub fn next_wake(&self) -> Option<Instant> {
         let holds = self.holding.iter().filter_map(|id| self.motions.get(id)?.ballot.holds_until()).min();
         let adoptions = self.adoptions.values().filter_map(Adoption::next_wake).min();
         [holds, adoptions, self.places.next_wake(), self.debts.next_wake()].into_iter().flatten().min()
     }
 
-    /// Takes what is to be done.
+    /// Takes what the caller has to do.
     pub fn take_effects(&mut self) -> Effects {
         let calls = self.post.take_calls();
         Effects { calls, ..std::mem::take(&mut self.effects) }
     }
 
-    /// Returns how many things still concern it: requests under way, waiters, and what nodes are
-    /// owed.
+    /// Returns how many things the council still has to care for: requests under way, waiters, and
+    /// what nodes are owed.
     pub fn concerns(&self) -> usize {
         self.motions.len() + self.adoptions.len() + self.repairs.len() + self.places.len() + self.debts.len()
     }
@@ -388,7 +391,7 @@ impl Council {
         open + self.debts.len() > 0
     }
 
-    /// How long to wait for the other nodes, after the first has said something.
+    /// Returns how long to wait for the other nodes after the first one has answered.
     fn patience(&self) -> Duration {
         (self.trip * 3).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)
     }
@@ -405,8 +408,8 @@ impl Council {
     }
 }
 
-/// Returns the request that each node gets for `request`. Nodes move what is given back to the
-/// ticket. A node that breaks a lock does not repair it for a while.
+/// Returns the request that each node gets for `request`. A lease that is given back moves to the
+/// ticket. A node that breaks a lock refuses repairs of that lock for a while.
 fn at_a_node(request: &Request) -> Request {
     match request.clone() {
         Request::GiveBack { key, token, ticket } => Request::Move { key, token, to: ticket, heir: ticket },

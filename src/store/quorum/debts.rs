@@ -1,9 +1,10 @@
 //! Keeps the releases and moves that nodes of a quorum still have to carry out. Pure.
 //!
 //! A quorum answers a release when most nodes have carried it out. The other nodes are asked again:
-//! until a node hears of the release, its lease keeps the lock from other clients until its ttl
-//! ends. A claim of an adoption that failed goes back to its ticket in the same way. If an earlier
-//! request for the token may still be on its way to a node, the node is asked several times.
+//! at a node that has not heard of the release, the lease keeps the lock from other clients until
+//! its ttl ends. The claims of an adoption that failed go back to its ticket in the same way. If an
+//! earlier request for the token may still be on its way to a node, the node is asked several
+//! times.
 
 use std::collections::VecDeque;
 use std::time::Duration;

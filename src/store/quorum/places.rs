@@ -1,15 +1,17 @@
-//! Who waits at the nodes of a quorum, and which of them were handed the lock at how many of the nodes. Pure.
+//! Tracks who waits at the nodes of a quorum, and which nodes have handed each waiter the lock.
+//! Pure.
 //!
-//! A release hands the lock on at each node by itself, and the first notice comes before the last node has been told. So
-//! whoever waits is called when most nodes have handed it the lock, or a little later.
+//! After a release, each node hands the lock to the next waiter by itself. The first notice arrives
+//! before the last node has received the release. So a waiter is called when most nodes have handed
+//! it the lock, or a little after the first notice.
 //!
-//! A node that was away may hand the lock to a waiter although another client holds most nodes. If
-//! the waiter's looks went to that node, each look would prolong the waiter's lease there, and the
-//! holder would never get the node back. So the looks *spare* the node: they do not ask it. The
-//! waiter's lease there ends, and the holder gets the node back. From the end of that lease on,
-//! each look inspects the node instead. When the holder has the node, the waiter asks it again. The
-//! waiter asks all nodes as soon as another node hands it the lock, or when that holder does not
-//! hold most nodes any more.
+//! A node that was away may hand the lock to a waiter although another client holds an exclusive
+//! lease at most nodes. If the waiter's looks went to that node, each look would prolong the
+//! waiter's lease there, and the holder would never get the node back. So the looks *spare* the
+//! node: they do not ask it. The waiter's lease there ends, and the holder gets the node back.
+//! After the end of that lease, each look inspects the node instead. When the holder has the node
+//! again, the waiter asks that node again. The waiter asks all nodes as soon as another node hands
+//! it the lock, or when that holder does not hold most nodes any more.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,61 +21,65 @@ use rustc_hash::FxHashMap;
 use crate::lease::{Instant, Token};
 use crate::store::WAITER_LIFE;
 
-/// How many of the numbers of a place's looks are known: a notice of a node that has missed the last ones tells an older.
+/// How many numbers of its last looks a place remembers. A node that has missed the last looks
+/// sends a notice with an older number. If this is smaller, such a notice is not recognized. If it
+/// is larger, waiters take more memory.
 const NUMBERS: usize = 4;
-/// How long somebody is remembered of whom nothing was heard.
+/// How long a silent waiter is remembered after its last look. If this is smaller, a notice for a
+/// slow waiter is not recognized. If it is larger, dead waiters take memory for longer.
 const LIFE: Duration = WAITER_LIFE.saturating_mul(4);
 
-/// One who waits.
+/// A waiter.
 struct Place {
     numbers: VecDeque<u64>,
     /// The look that is under way.
     ballot: Option<u64>,
     /// The look that began last.
     last: u64,
-    /// The nodes that have handed it the lock since its last look, as bits.
+    /// The nodes that have handed the waiter the lock since its last look, as bits.
     handed: u64,
     /// The nodes among these that the looks do not ask, as bits.
     spared: u64,
-    /// The mark of the holder that is to get the spared nodes back.
+    /// The mark of the holder that should get the spared nodes back.
     spared_for: u32,
     /// The time at which the waiter's own leases at the spared nodes have ended.
     spared_until: Instant,
-    /// When it is called although they are too few.
+    /// When the waiter is called although too few nodes have handed it the lock.
     call_at: Option<Instant>,
-    /// Whether it was called since its last look: the nodes that hand it the lock later are no news.
+    /// True if the waiter was called since its last look. Nodes that hand it the lock after that do
+    /// not call it again.
     called: bool,
-    /// The nodes that may have something of it since any look of it, as bits.
+    /// The nodes that may have a lease or a place of the waiter, as bits.
     touched: u64,
-    /// When it last looked.
+    /// When its last look began.
     looked: Instant,
 }
 
 impl Place {
-    /// Calls it, by the number of its last look.
+    /// Calls the waiter. Returns the number of its last look.
     fn call(&mut self) -> Option<u64> {
         (self.call_at, self.called) = (None, true);
         self.numbers.back().copied()
     }
 }
 
-/// What a notice leads to.
+/// Says what follows from a notice.
 #[derive(Debug, PartialEq)]
 pub enum Heard {
     /// Nothing, or nothing yet.
     Nothing,
     /// That look is under way and may ask the node again.
     Look(u64),
-    /// Whoever is called so is to look now.
+    /// The waiter with this number has to look now.
     Call(u64),
 }
 
-/// All who wait. See the module.
+/// Keeps all waiters. See the module.
 #[derive(Default)]
 pub struct Places {
     places: FxHashMap<Token, Place>,
     numbers: FxHashMap<u64, Token>,
-    /// When those are next forgotten of whom nothing was heard.
+    /// When silent waiters are forgotten next.
     sweep_at: Instant,
 }
 
@@ -113,7 +119,8 @@ impl Places {
         (place.spared, now >= place.spared_until)
     }
 
-    /// That look has ended with the token in the queue, and the lock granted to it at the nodes `granted`, too few.
+    /// Notes that the look `ballot` has ended: the token is in the queue, and too few nodes,
+    /// `granted`, have granted it the lock.
     pub fn queued(&mut self, now: Instant, token: Token, ballot: u64, granted: u64, patience: Duration) {
         let Some(place) = self.places.get_mut(&token).filter(|place| place.ballot == Some(ballot)) else {
             return;
@@ -162,7 +169,7 @@ impl Places {
         }
     }
 
-    /// A node has handed the lock to `token` after its look had ended.
+    /// Notes that a node has handed the lock to `token` after its look had ended.
     pub fn handed(
         &mut self,
         now: Instant,
@@ -186,7 +193,7 @@ impl Places {
         Heard::Nothing
     }
 
-    /// A node's notice: whoever is called `number` was handed the lock there.
+    /// Handles a notice of `node`: the node has handed the lock to the waiter with this number.
     pub fn noticed(
         &mut self,
         now: Instant,
@@ -201,24 +208,25 @@ impl Places {
         }
     }
 
-    /// The nodes that have handed `token` the lock since its last look began, as bits.
+    /// Returns the nodes that have handed `token` the lock since its last look began, as bits.
     pub fn handed_to(&self, token: Token) -> u64 {
         self.places.get(&token).map_or(0, |place| place.handed)
     }
 
-    /// `node` has, or may have, granted `token` the lock or taken it into its queue.
+    /// Notes that `node` may have granted `token` the lock or taken it into its queue.
     pub fn touched(&mut self, token: Token, node: usize) {
         if let Some(place) = self.places.get_mut(&token) {
             place.touched |= 1 << node;
         }
     }
 
-    /// The nodes that may have something of `token`, as bits, if it waits.
+    /// Returns the nodes that may have a lease or a place of `token`, as bits; none if it does not
+    /// wait.
     pub fn touched_by(&self, token: Token) -> u64 {
         self.places.get(&token).map_or(0, |place| place.touched)
     }
 
-    /// `token` does not wait any more.
+    /// Forgets `token`, which does not wait any more.
     pub fn forget(&mut self, token: Token) {
         if let Some(place) = self.places.remove(&token) {
             for number in &place.numbers {
@@ -227,7 +235,7 @@ impl Places {
         }
     }
 
-    /// Takes those who are to look now.
+    /// Returns the numbers of the waiters that have to look now.
     pub fn due(&mut self, now: Instant) -> Vec<u64> {
         let mut due = Vec::new();
         for place in self.places.values_mut() {
@@ -239,12 +247,12 @@ impl Places {
         due
     }
 
-    /// When somebody is due next.
+    /// Returns when the next waiter is due.
     pub fn next_wake(&self) -> Option<Instant> {
         self.places.values().filter_map(|place| place.call_at).min()
     }
 
-    /// How many are remembered.
+    /// Returns the number of waiters.
     pub fn len(&self) -> usize {
         self.places.len()
     }

@@ -1,4 +1,5 @@
-//! What is on its way to the nodes of a quorum and back. Requests for the same node that came up together go together. Pure.
+//! Keeps the calls that are on their way to the nodes of a quorum and back. Requests that go to the
+//! same node at the same time make one call. Pure.
 
 use std::time::Duration;
 
@@ -6,10 +7,10 @@ use rustc_hash::FxHashMap;
 
 use crate::store::Request;
 
-/// Requests to be sent to a node together.
+/// Requests that are sent to a node together.
 #[derive(Debug)]
 pub struct Call {
-    /// To be handed back with the answers.
+    /// The id of the call, to pass back with the answers.
     pub id: u64,
     /// Which node.
     pub node: usize,
@@ -19,12 +20,12 @@ pub struct Call {
     pub timeout: Duration,
 }
 
-/// What the answer to a request that was sent means.
+/// Says what the answer to a request means.
 #[derive(Clone, Copy)]
 pub enum Tag {
-    /// A vote on that motion.
+    /// The node's vote on that motion.
     Vote(u64),
-    /// Whether that motion's fence is accepted.
+    /// The node's answer to the fence of that motion.
     Accept(u64),
     /// The node's answer to the claim of that adoption.
     Claim(u64),
@@ -66,7 +67,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// Asks `node` with the others that it is about to be asked.
+    /// Adds a request to the next call to `node`.
     pub fn draft(&mut self, node: usize, timeout: Duration, request: Request, tag: Tag) {
         let fits = |draft: &&mut Draft| draft.node == node && draft.timeout == timeout;
         match self.drafts.iter_mut().find(fits) {
@@ -78,7 +79,7 @@ impl Post {
         }
     }
 
-    /// Asks `node` these by themselves, so that their answers are all there is.
+    /// Sends these requests to `node` in a call of their own.
     pub fn send_apart(&mut self, node: usize, timeout: Duration, requests: Vec<Request>, tag: Tag) {
         let tags = vec![tag; requests.len()];
         self.send(Draft { node, timeout, requests, tags });
@@ -97,7 +98,7 @@ impl Post {
         }
     }
 
-    /// Takes what is to be sent.
+    /// Takes the calls to send.
     pub fn take_calls(&mut self) -> Vec<Call> {
         for draft in std::mem::take(&mut self.drafts) {
             self.send(draft);

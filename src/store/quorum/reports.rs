@@ -1,11 +1,12 @@
-//! What a diagnosis of a quorum comes to: what is to be said of each node, as one of several, and of all together. Pure.
+//! Merges the diagnoses of the nodes of a quorum, and adds findings about all nodes together. Pure.
 
 use super::ballot::Nodes;
 use crate::lease::Ttl;
 use crate::store::diagnosis::{Facts, Finding, Level, Report};
 use crate::store::{Answer, Reply};
 
-/// The reports on all nodes that were asked, in the nodes' order; what concerns them all is said of the first.
+/// Returns the reports on all nodes that were asked, in the order of the nodes. Findings about all
+/// of them are in the first report.
 pub fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report> {
     let mut all = Vec::new();
     for (name, vote) in nodes.names.iter().zip(votes) {
@@ -23,7 +24,7 @@ pub fn reports(nodes: &Nodes, votes: &[Option<Answer>], ttl: Ttl) -> Vec<Report>
     }
     let about_all: Vec<Finding> = bare_majority(nodes, &all).into_iter().chain(even(nodes)).collect();
     forgive_minority(nodes, &mut all);
-    // After that: it is not a node that fails, and no other makes up for it.
+    // Do this last: two names of one server stay an error, because no other node makes up for that.
     accuse_twins(&mut all);
     if let Some(first) = all.first_mut() {
         first.findings.extend(about_all);
@@ -42,9 +43,10 @@ pub fn missing_leases(nodes: &Nodes, missing: &[usize], all: usize, reports: &mu
             continue;
         }
         let message = format!(
-            "{missing} of the {all} leases that this process holds are not at this server, because it was away or lost its \
-             data; until it has them, they outlive fewer failures of other servers; the next renewals give them back, after \
-             the clients that wait at this server have had their turn; do not restart another server before that"
+            "{missing} of the {all} leases that this process holds are not at this server: it was away, lost its data, or \
+             did not get the request in time; until it has them, they outlive fewer failures of other servers; the next \
+             renewals give them back, once the clients that wait at this server have been served there; do not restart \
+             another server before that"
         );
         report.findings.push(Finding::new(Level::Warning, "missing-leases", message));
     }
@@ -54,10 +56,10 @@ fn fails(report: &Report) -> bool {
     report.findings.iter().any(|found| found.level == Level::Error)
 }
 
-/// One node less is no quorum any more.
+/// Returns a finding if the failure of one more node would end the quorum.
 fn bare_majority(nodes: &Nodes, all: &[Report]) -> Option<Finding> {
     let failing: Vec<&str> = all.iter().filter(|report| fails(report)).map(|report| &*report.store).collect();
-    // The fewest that can be missing, and no more.
+    // As many nodes fail as may fail, and no more.
     if failing.is_empty() || failing.len() + 1 != nodes.veto() {
         return None;
     }
@@ -82,7 +84,7 @@ fn even(nodes: &Nodes) -> Option<Finding> {
     })
 }
 
-/// What keeps some nodes from being used keeps nobody from locks as long as the others are most of them.
+/// Turns errors of nodes into warnings if most nodes work: the quorum then still grants locks.
 fn forgive_minority(nodes: &Nodes, all: &mut [Report]) {
     let failing: Vec<&mut Report> = all.iter_mut().filter(|report| fails(report)).collect();
     if failing.len() >= nodes.veto() {
@@ -96,7 +98,8 @@ fn forgive_minority(nodes: &Nodes, all: &mut [Report]) {
     }
 }
 
-/// Nodes that are one server by two names, or two databases of it, are one vote that counts as two.
+/// Adds an error for nodes that are one server: by two names, or by two of its databases. The vote
+/// of that server would count twice.
 fn accuse_twins(all: &mut [Report]) {
     for later in 1..all.len() {
         let (before, rest) = all.split_at_mut(later);

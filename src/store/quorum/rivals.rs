@@ -1,4 +1,4 @@
-//! Remembers the claims of other heirs that stand at the nodes, to find those of dead heirs. Pure.
+//! Remembers the claims that other heirs have at the nodes, to find the claims of dead heirs. Pure.
 
 use std::time::Duration;
 
@@ -6,18 +6,20 @@ use rustc_hash::FxHashMap;
 
 use crate::lease::{Instant, Token};
 
-/// How long a claim is remembered that no node has told of again. If this is larger, more memory is
+/// How long a claim is remembered after a node last reported it. If this is larger, more memory is
 /// used. If it is smaller, an heir that seldom asks never finds out that a claim is too old.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// The number of claims from which on old ones are looked for.
+/// The number of claims at which old ones are removed. If this is smaller, all claims are searched
+/// more often. If it is larger, old claims take more memory.
 const MANY: usize = 64;
 
-/// Remembers when each claim was first and last heard of.
+/// Remembers when each claim was first and last reported.
 #[derive(Default)]
 pub struct Rivals(FxHashMap<Token, (Instant, Instant)>);
 
 impl Rivals {
-    /// Takes notice that a node told of `claim`. Returns how long the claim has stood, at least.
+    /// Notes that a node reported `claim`. Returns the time since the first report: the claim has
+    /// stood for at least that long.
     pub fn heard_of(&mut self, now: Instant, claim: Token) -> Duration {
         if self.0.len() >= MANY {
             self.0.retain(|_, (_, last)| now.since(*last) < REMEMBERED);

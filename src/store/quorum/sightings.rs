@@ -1,4 +1,4 @@
-//! What the nodes of a quorum say of locks, as one. Pure.
+//! Merges what the nodes of a quorum say about locks. Pure.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo> + Clone, total: usiz
     Some(info)
 }
 
-/// What a node says of a lock, if it is held there.
+/// Returns what a node says about a lock; `None` if the lock is not held there.
 pub fn inspected(reply: &Reply) -> Option<&LockInfo> {
     match reply {
         Reply::Inspected(info) => info.as_ref(),
@@ -37,7 +37,7 @@ pub fn inspected(reply: &Reply) -> Option<&LockInfo> {
     }
 }
 
-/// The listing of a node.
+/// Returns the listing of a node.
 pub fn listed(reply: &Reply) -> Option<&Listing> {
     match reply {
         Reply::Listed(listing) => Some(listing),

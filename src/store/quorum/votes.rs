@@ -1,4 +1,4 @@
-//! Why a quorum failed, in words and for programs.
+//! Describes why a quorum failed, in words and for programs.
 
 use std::sync::Arc;
 
@@ -6,17 +6,19 @@ use super::ballot::Nodes;
 use crate::store::breaker::NOT_ASKED;
 use crate::store::{Answer, Reply, Said, StoreError, StoreErrorKind, Vote};
 
-/// The error of a request for which too few nodes said yes; `needed` would have been enough.
+/// Returns the error of a request to which too few nodes said yes; `needed` nodes would have been
+/// enough.
 pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreError {
     let names = nodes.names.iter().cloned();
     let votes: Arc<[Vote]> =
         names.zip(answers).map(|(store, answer)| Vote { store, said: said(answer.as_ref()) }).collect();
-    // The same words for the same trouble, so that logs can count it: no figures that change from one time to the next. Nor is
-    // a node to blame that said no more than that somebody else has the lock.
+    // Use the same words for the same failure, without changing figures, so that logs can count it.
+    // Leave out nodes that only said that another client has the lock.
     let count = votes.len();
     let mut failed: Vec<_> = votes.iter().filter_map(failure).collect();
     if failed.len() < nodes.veto() {
-        // Where those are enough to explain it, nobody waited for the others, who may be well.
+        // If the failed nodes do not explain the error, name those that had not answered.
+        // Otherwise, the quorum did not wait for them, and they may be well.
         let unheard = votes.iter().filter(|vote| matches!(vote.said, Said::Unheard));
         failed.extend(unheard.map(|vote| format!("{} had not answered", vote.store)));
     }
@@ -31,7 +33,7 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
             _ => None,
         })
         .collect();
-    // What does not pass by itself and is enough to prevent a majority: then there is no use in trying again.
+    // If lasting failures are enough to prevent a majority, trying again does not help.
     let kind = match lasting.first() {
         Some(kind) if lasting.len() >= nodes.veto() => *kind,
         _ => StoreErrorKind::Quorum,
@@ -44,10 +46,10 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
     StoreError { kind, maybe_done, message: message.into(), votes }
 }
 
-/// Why a node did not say yes, if it could not.
+/// Returns why a node could not say yes, if it could not.
 fn failure(vote: &Vote) -> Option<String> {
     match &vote.said {
-        // What its breaker has to say would be said as often as there are servers.
+        // Leave out the breaker's part of the message, which would be repeated for each server.
         Said::Failed(_, message) => Some(message.strip_suffix(NOT_ASKED).unwrap_or(message).to_string()),
         Said::Missing => Some(format!("{} knows nothing of the lease", vote.store)),
         Said::Granted | Said::Busy | Said::Unheard => None,

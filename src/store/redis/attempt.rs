@@ -21,7 +21,7 @@ pub type Connecting = Shared<LocalBoxFuture<'static, Result<Rc<Link>, StoreError
 /// How long it may take; the batch after that begins another.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// Begins to connect, in a task of its own. The task runs for at most [`ATTEMPT`], also while no
+/// Begins to connect, in a task of its own. The task runs for at most [`ATTEMPT`], even if no
 /// caller waits for it. It is cancelled when the last clone of the result is dropped. `lookout`
 /// says where the master is, if sentinels name it.
 pub fn begin(address: RedisAddress, role: Role, lookout: Rc<Lookout>) -> Connecting {

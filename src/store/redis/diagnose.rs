@@ -136,9 +136,10 @@ fn replicas_in(info: &str) -> Vec<(String, u16)> {
     places.take(MOST_REPLICAS).collect()
 }
 
-/// Returns the address of the replica at `host` and `port`. The client connects to the replica by TLS
-/// if it connects to the `master` by TLS. Otherwise the password would go over a network in plain
-/// text. So if only this machine saw it so far, the replica does not get it.
+/// Returns the address of the replica at `host` and `port`. The client connects to the replica by
+/// TLS if it connects to the `master` by TLS. Without TLS, the password would go over a network in
+/// plain text. So if the password has not left this machine so far, a replica on another machine
+/// does not get it.
 fn at_replica(master: &RedisAddress, host: &str, port: u16) -> RedisAddress {
     let is_here =
         |host: &str| host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());

@@ -126,7 +126,7 @@ pub fn not_a_redis(address: &RedisAddress, sent: bool) -> StoreError {
 pub fn out_of_step(address: &RedisAddress) -> StoreError {
     let message = format!(
         "a reply of {address} does not fit its request: the replies are out of step, or the server's clock is \
-         before 2020; the connection is renewed"
+         before 2020; the client connects again; if this goes on, check the server's clock"
     );
     StoreError::maybe_done(StoreErrorKind::Unreachable, message)
 }

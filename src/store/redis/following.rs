@@ -1,5 +1,5 @@
-//! Follows failovers, for a store whose master is named by sentinels: which requests wait while a
-//! failover is under way, and what the store repeats at the new master.
+//! Follows failovers, for a store whose master is named by sentinels. Decides which requests wait
+//! while a failover is under way, and repeats releases at the new master.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,9 +25,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// gives up a slow master too early. A larger one delays the next attempt, and with it the
 /// renewals.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// The longest pause before the store repeats releases again that the new master did not answer. The
-/// pause begins with [`PAUSE`] and doubles. A smaller value sends more attempts to a master that is
-/// not up. A larger one frees the locks later.
+/// The longest pause before the store repeats releases again that the new master did not answer.
+/// The pause begins with [`PAUSE`] and doubles. A smaller value sends more attempts to a master
+/// that is not up. A larger one frees the locks later.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The most releases in one repeated batch. A smaller value takes more round trips. A larger one
 /// blocks the new master for longer at a time.
@@ -52,8 +52,8 @@ impl RedisStore {
         })
     }
 
-    /// Begins to listen to the sentinels, if there are some. Returns true if `link` leads to
-    /// another master than the connection before.
+    /// Begins to listen to the sentinels, if there are any. Returns true if `link` leads to another
+    /// master than the connection before.
     pub(super) fn follow(&self, link: &Link) -> bool {
         let (Endpoint::Master(sentinels), Some(server)) = (&self.address.endpoint, link.server()) else {
             return false;

@@ -97,8 +97,8 @@ impl Link {
         self.given_up.set(true);
     }
 
-    /// Notes that a reply did not fit its request. Later replies no longer count, and nothing more is
-    /// sent.
+    /// Notes that a reply did not fit its request. Later replies do not count any more, and nothing
+    /// more is sent.
     pub fn lose_step(&self) {
         self.out_of_step.set(true);
         self.given_up.set(true);

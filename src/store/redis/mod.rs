@@ -21,8 +21,9 @@
 //! - [`diagnose`]: what there is to know about the server;
 //! - [`fault`]: the server's errors in the contract's words;
 //! - [`sentinel`]: which server is the master;
-//! - [`following`]: which requests wait for the end of a failover, and which ones are repeated;
-//! - [`order`]: the order in which they go out, and [`releases`], the last releases, for the next master;
+//! - [`following`]: what happens to requests during and after a failover;
+//! - [`order`]: which requests wait for the end of a failover, and [`releases`]: the last releases,
+//!   to repeat them at the new master;
 //! - [`cluster`]: many such servers as one store.
 
 mod address;

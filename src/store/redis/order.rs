@@ -1,8 +1,8 @@
 //! Decides which requests of a batch wait for the end of a failover. Pure.
 //!
 //! A request that begins or prolongs a lease waits. A later request for the same token on the same
-//! lock waits, too, so that it does not come first: an acquire, and then the release that cleans up
-//! behind it. The release of another token does not wait, although it comes later in the batch: the
+//! lock waits, too: for example, the release that cleans up after an acquire must not overtake the
+//! acquire. The release of another token does not wait, although it comes later in the batch: the
 //! lock would stay taken for the whole failover.
 
 use rustc_hash::FxHashSet;

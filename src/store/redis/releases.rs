@@ -54,9 +54,9 @@ pub struct Releases {
 
 impl Releases {
     /// Remembers a release that was carried out at `now`, and forgets releases that are too old.
-    /// Only a new release makes old ones forgotten: the last releases before a server died are
-    /// needed when its successor is known, however long that takes. If `keep` is true, as during a
-    /// failover, forgets none because of its age.
+    /// Time alone removes none here: the last releases before a server died are needed when the new
+    /// master is known, however long that takes. If `keep` is true, as during a failover, forgets
+    /// none because of its age.
     pub fn add(&mut self, key: Key, token: Token, now: Instant, keep: bool) {
         while !keep && self.recent.front().is_some_and(|oldest| now.duration_since(oldest.at) > WINDOW) {
             let oldest = self.recent.pop_front();

@@ -1,8 +1,8 @@
 //! What the scripts reply, as answers.
 //!
-//! A reply may belong to another request, if the stream of replies has got out of step. So a number
-//! that can't be what it should be is no answer: a fence follows the server's clock, and nothing
-//! that is counted is negative. The connection ends then; see `run` in the parent module.
+//! If the stream of replies has got out of step, a reply may belong to another request. So this
+//! module rejects impossible numbers: a fence follows the server's clock, and no count is negative.
+//! The connection then ends; see `run` in the parent module.
 
 use std::time::Duration;
 

@@ -13,18 +13,20 @@
 //! lost. Then the store unlocks its owner's file, and the waiting stores go on. That also frees
 //! what it had in the old files, in case they come back.
 //!
-//! **Before a store is admitted, it writes nothing into files that others may use.** Between the
-//! opening of the database and that of its log, the names may come to lead to other files: an
+//! **Before a store is admitted, it writes nothing into files that others may use.** After the
+//! database is opened and before its log is opened, the names may begin to lead to other files: an
 //! operator may move the database away and back. So the store may have another store's log open,
 //! with a database of its own. It finds that out before it registers. Until then, it only reads,
 //! except that
 //!
-//! - SQLite may create an empty log, and may rebuild an index that no other store has open. An index
-//!   depends on its log alone.
+//! - SQLite may create an empty log, and may rebuild an index that no other store has open. An
+//!   index depends on its log alone.
 //! - The store may remove a log whose database is missing (`creation`). If another store has opened
-//!   that log meanwhile, it notices, and this store waits for it: they have different logs.
-//! - A new database is written under another name, and gets its own name when it is complete. SQLite
-//!   would write it in place, where its journal and its log might be those of another database.
+//!   that log meanwhile, that store notices the removal, and this store waits for it, because they
+//!   have different logs.
+//! - Where possible, a new database is written under another name, and gets its own name when it is
+//!   complete (`creation`). SQLite would write it in place, where its journal and its log might be
+//!   those of another database.
 //!
 //! A store that has had no leases or waiters in the files for a while closes them and records that.
 //! Nothing wakes it any more.

@@ -1,5 +1,5 @@
-//! Remembers which locks were broken as locks of a quorum: for a while, nothing repairs them in this
-//! file. See [`Ask::repairs`](super::super::Ask::repairs).
+//! Remembers which locks of a quorum were broken: for a while, this file does not grant repairs of
+//! them. See [`Ask::repairs`](super::super::Ask::repairs).
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 use uuid::Uuid;

@@ -2,10 +2,12 @@
 //!
 //! The file is complete before it has its name: it contains the layout, and its header says that it
 //! uses a log. SQLite would create the file empty, and would then write through a journal and a log
-//! that it finds by name. If an operator moves the database away and back meanwhile, they belong to
-//! that database: SQLite would write the layout over its rows, or restore its pages from a journal
-//! that is not its own. So the file is written under the name `PATH.new`, without a journal. It
-//! never replaces a file that has its name already.
+//! that it finds by name. If an operator moves the old database away and back meanwhile, the
+//! journal and the log may belong to the wrong database: SQLite would write the layout over the
+//! rows of the old one, or restore its pages from a foreign journal. So the new file is written
+//! under the name `PATH.new`, without a journal. It never replaces a file that already has the name
+//! `PATH`. On a network file system, and on systems without such a rename, the store creates an
+//! empty file, and SQLite completes it.
 
 use std::fs::File;
 use std::io;
@@ -29,7 +31,7 @@ pub fn create(path: &Path, place: &Place, deadline: Instant) -> Result<(), Troub
         Trouble::Broken(if is_full {
             failure::of_system(path, &error)
         } else {
-            // That one finds out which directory is in the way.
+            // `of_sqlite` finds out which directory is in the way.
             failure::of_sqlite(path, &session::cannot_open())
         })
     })
@@ -66,10 +68,11 @@ mod complete {
     use super::*;
     use crate::engine::clock;
 
-    /// How often to look whether another creator is done. That takes it some ms.
+    /// How often a creator checks whether another one is done, which takes some ms.
     const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-    /// The place in the header that says how to write and to read, and the bytes that mean a log.
+    /// The offset of the two bytes in SQLite's header that say how to write and to read the file,
+    /// and their values for a file with a log.
     const JOURNALS: (u64, [u8; 2]) = (18, [2, 2]);
 
     fn with_end(real: &Path, end: &str) -> PathBuf {
@@ -87,8 +90,8 @@ mod complete {
         let new = with_end(&place.real, ".new");
         let failed = |error| Trouble::Broken(failure::of_system(path, &error));
         loop {
-            // The lock is given up with the file, however this process ends. So the next creator
-            // uses the file that a killed one has left.
+            // The lock ends when the file is closed, even if this process is killed. So the next
+            // creator can use the file that a killed one has left.
             let Ok(file) = open(&new) else { return Ok(false) };
             match file.try_lock() {
                 Ok(()) => {}
@@ -110,7 +113,8 @@ mod complete {
             } else {
                 Ok(true)
             };
-            // Only now: a creator that waits for the lock must not find this file there.
+            // Remove the file while it is still locked: a creator that waits for the lock then
+            // finds that the file is gone, and opens a new one.
             if is_at(&file, &new) {
                 let _ = fs::remove_file(&new);
             }
@@ -154,11 +158,11 @@ mod complete {
         file.write_all_at(&bytes, at).and_then(|()| file.sync_all()).map_err(failed)
     }
 
-    /// Gives the file at `new` the name of the database, unless another file has it. Returns `false`
-    /// if the system has no such operation.
+    /// Gives the file at `new` the name of the database, unless another file has that name. Returns
+    /// `false` if the system has no such operation.
     fn publish(place: &Place, new: &Path) -> io::Result<bool> {
         // Without their database, an old log and an old journal are of no use. SQLite would apply
-        // them to the new one. The index goes with its log: it does not fit to a new log.
+        // them to the new one. The index goes with its log: it does not fit a new log.
         for end in ["-wal", "-shm", "-journal"] {
             let old = with_end(&place.real, end);
             if old.exists() && place.names.is_database_missing() {
@@ -180,7 +184,8 @@ mod complete {
 mod complete {
     use super::*;
 
-    /// Returns `false`: these systems can't give a file a name without replacing another.
+    /// Returns `false`: these systems can't rename a file without the risk of replacing another
+    /// one.
     pub fn create(_: &Path, _: &Place, _: Instant) -> Result<bool, Trouble> {
         Ok(false)
     }

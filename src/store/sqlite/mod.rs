@@ -14,6 +14,7 @@
 //! - `identity`: which files the names lead to;
 //! - `lock_file`: which clients share a store;
 //! - `creation`: a new lock file, complete before it has its name;
+//! - `breaks`: which locks were broken lately, if the file is a node of a quorum;
 //! - `admission`: when a store may use the files, and what happens when they are replaced;
 //! - `usage`: what this store has in the files;
 //! - `syscalls`, `probe`: locks that belong to the open file and not to the process;

@@ -177,7 +177,8 @@ impl<'a> Peers<'a> {
         self.graves
     }
 
-    /// Returns whether the process of `owner` lives; `None` if that is unknown, as for the nil owner.
+    /// Returns whether the process of `owner` lives; `None` if that is unknown, as for the nil
+    /// owner.
     pub fn is_alive(&mut self, owner: Uuid) -> Option<bool> {
         if owner.is_nil() {
             return None;

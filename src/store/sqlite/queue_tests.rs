@@ -21,7 +21,7 @@ fn release(key: &str, token: Token) -> Request {
     Request::Release { key: key.into(), token, used: None }
 }
 
-/// Returns some request of the store that uses the first `tokens`. The other store uses the second
+/// Returns a random request of the store that uses the first tokens. Another store uses the second
 /// ones. An heir becomes a token of the asking store.
 fn any_request([tokens, others]: [&mut Vec<Token>; 2]) -> Request {
     let key = ["a", "b"][fastrand::usize(..2)];

@@ -13,7 +13,7 @@ use super::super::thread::{Claim, Job};
 use super::*;
 use crate::lease::{Token, Ttl};
 
-/// How long a store tries that has to wait for another one.
+/// How long a store waits for another one.
 const BRIEFLY: Duration = Duration::from_millis(200);
 
 fn keeper(path: &Path) -> Keeper {
@@ -43,7 +43,7 @@ fn make_files(path: &Path) {
     keeper.end();
 }
 
-/// What two stores were answered that wanted the same lock.
+/// The answers to two stores that wanted the same lock.
 struct Outcome {
     /// The ends of the names of the files that the late store has opened, in order.
     opened: Vec<String>,

@@ -40,8 +40,8 @@ impl ProcessId {
         Self { pid: std::process::id(), namespace }
     }
 
-    /// Returns whether a process with this id runs, as far as this process can tell: false if it has
-    /// another pid namespace.
+    /// Returns whether a process with this id runs, as far as this process can tell: false if it
+    /// has another pid namespace.
     fn is_seen(self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
         let found = pid.map(rustix::process::test_kill_process);
@@ -85,8 +85,9 @@ impl Record {
     /// Returns whether the record was written into `file`; false if `file` is a copy.
     ///
     /// A file system may have another device number after a restart of its container, a reboot or a
-    /// mount. Then the inode and the time of creation tell. A snapshot of the file system has the
-    /// same ones, but the process that wrote into the original may still run.
+    /// mount. Then the inode and the time of creation identify the file. A snapshot of the file
+    /// system has the same ones, so they do not count while the process that wrote the record still
+    /// runs.
     pub fn is_of(&self, file: &File) -> bool {
         let (Some(own), Ok(id)) = (self.itself, FileId::of_open(file)) else { return false };
         let is_born = || self.born.is_some() && self.born == born(file);

@@ -31,8 +31,8 @@ pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 /// missing until a shared lease is taken up. `last` is the last fence that was reserved with the
 /// lease, 0 if none was. `wall_ends` is the wall clock at the end of a detached lease, in µs since
 /// 1970. `place` counts up in each queue. The one row in `fence` is the floor of all keys, so that
-/// a key leaves nothing behind. `broken` has the locks that were broken, if the file is a node of a
-/// quorum.
+/// a key leaves nothing behind. `broken` has the locks that were broken lately, if the file is a
+/// node of a quorum.
 const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS leases (
         key TEXT NOT NULL,
@@ -114,9 +114,10 @@ pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Writes the layout into the empty database behind `connection`, with a journal of the kind `mode`.
+/// Writes the layout into the empty database behind `connection`, with a journal of the kind
+/// `mode`.
 pub fn fill(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
-    // Before anything is written: later it could not be chosen any more.
+    // Choose this before the first write: later it can't be changed any more.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     journal(connection, mode)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -129,8 +130,8 @@ pub fn fill(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
     connection.execute_batch("COMMIT")
 }
 
-/// Chooses the journal. With "WAL", readers and one writer work at the same time; if the file system
-/// can't do that, SQLite keeps its classic journal.
+/// Chooses the journal. With "WAL", readers and one writer work at the same time; if the file
+/// system can't do that, SQLite keeps its classic journal.
 fn journal(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(()))
 }

@@ -103,8 +103,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the lock file at `path`, which leads to `place`. Returns `None` if the file is missing.
-    /// Waits for other processes until `deadline`.
+    /// Opens the lock file at `path`, which leads to `place`. Returns `None` if the file is
+    /// missing. Waits for other processes until `deadline`.
     pub fn open(path: &Path, place: &Place, deadline: Instant) -> Result<Option<Self>, Trouble> {
         clock::comparable().map_err(|incomparable| Trouble::Broken(unsupported(path, incomparable)))?;
         loop {

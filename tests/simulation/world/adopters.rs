@@ -1,7 +1,7 @@
 //! Simulates heirs in several processes that adopt one ticket at the same time, after the trouble
 //! has ended. Each process has its own distances to the nodes, and a minority of the nodes may be
-//! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it. If an heir dies, the
-//! others get the lease, or are told that the dead one had it.
+//! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it. If an heir dies,
+//! the others get the lease, or are told that the dead one had it.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const TTL: u32 = 20_000;
 /// How long strangers ask for the lock, and heirs may give up, before the outcome counts. A lease
 /// must also be acquired and detached within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How much later the outcome counts if an heir dies: its claims are taken over, and the others ask
-/// again after a pause.
+/// How much later the outcome counts if an heir dies. In this time, the other heirs take its claims
+/// over, and ask again after a pause.
 const MOURNING: Duration = Duration::from_secs(5);
 
 impl World {

@@ -1,9 +1,9 @@
-//! Tests repairs after the trouble. A process holds one lease, or two processes read together, while
-//! all nodes restart, a minority at a time, with or without their data. Other processes wait for the
-//! lock. Each node that is back gets each lease back soon, so the leases are held to the end. The
-//! next lease has a larger fence, although the clocks of nodes without their data do not help. Two
-//! kinds of leases must not come back: a lease that is broken at most nodes, and a lease that is
-//! released while a node is about to get it back.
+//! Tests repairs after the trouble. A process holds one lease, or two processes read together,
+//! while all nodes restart, a minority at a time, with or without their data. Other processes wait
+//! for the lock. Each node that is back gets each lease back soon, so the leases are held to the
+//! end. The next lease has a larger fence, although the clocks of nodes that lost their data stand
+//! still. Two kinds of leases must not come back: a lease that is broken at most nodes, and a lease
+//! that is released while a node is about to get it back.
 
 use std::time::Duration;
 

@@ -129,13 +129,13 @@ pub async fn a_reader_is_repaired_before_a_waiting_writer(place: &dyn Fixture) {
     assert!(matches!(reply, Reply::Busy { .. }), "an exclusive lease is not granted beside them: {reply:?}");
 }
 
-/// Asks for a lease as a quorum that repairs it.
+/// Returns the request by which a quorum repairs a lease at a node.
 fn repair(key: &Key, token: Token) -> Request {
     let ask = Ask::new(key.clone(), token, ttl(LONG), "holder".into());
     Request::Acquire(Ask { repairs: true, ..ask })
 }
 
-/// Breaks a lock as a quorum does it at its nodes.
+/// Returns the request by which a quorum breaks a lock at a node.
 fn break_as_node(key: &Key) -> Request {
     Request::Break { key: key.clone(), bars_repairs: true }
 }

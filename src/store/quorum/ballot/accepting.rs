@@ -1,4 +1,4 @@
-//! The second round of a lease: most nodes accept its fence.
+//! Runs the second round of a lease, in which most nodes accept its fence.
 
 use super::super::votes;
 use super::{Ballot, Nodes, Stage, Verdict};
@@ -11,13 +11,13 @@ pub(super) struct Accepting {
     pub(super) fence: Fence,
     pub(super) count: u32,
     waiting: u32,
-    /// What each node says of it that granted the lease.
+    /// The answer of each node that granted the lease.
     pub(super) said: Vec<Said>,
 }
 
 #[derive(Clone, PartialEq)]
 pub(super) enum Said {
-    /// It does not count.
+    /// The node has not granted the lease, so it is not asked.
     Nothing,
     Asked,
     Accepted,
@@ -47,7 +47,7 @@ impl Ballot {
         let fence = candidates.iter().flatten().map(|(fence, _)| *fence).max().unwrap_or(Fence(0));
         let waiting = candidates.iter().flatten().map(|(_, waiting)| *waiting).max().unwrap_or(0);
         let said = candidates.iter().map(|candidate| match candidate {
-            // It has given that very fence away, and none that is larger.
+            // The node chose this fence itself, and has given no larger one.
             Some((first, _)) if *first == fence => Said::Accepted,
             Some(_) if mutants::is(Mutant::FenceNotWrittenBack) => Said::Accepted,
             Some(_) => Said::Asked,
@@ -59,7 +59,7 @@ impl Ballot {
         self.stage = Stage::Accepting(Accepting { fence, count, waiting, said });
         match self.count_accepted(nodes) {
             Verdict::Open => Verdict::Accept { nodes: asked, fence, count },
-            // Nobody needs to be asked: all have the same fence.
+            // No node needs to be asked: a majority has chosen this fence.
             settled => settled,
         }
     }
@@ -69,7 +69,7 @@ impl Ballot {
         let how_many = |what: Said| round.said.iter().filter(|said| **said == what).count();
         let (accepted, asked) = (how_many(Said::Accepted), how_many(Said::Asked));
         let (fence, count, waiting) = (round.fence, round.count, round.waiting);
-        // Who has not voted yet may still become one of them.
+        // A node that has not voted yet may still accept.
         let late = self.votes.iter().filter(|vote| vote.is_none()).count();
         if accepted >= nodes.majority() {
             let has = round.said.iter().enumerate().filter(|(_, said)| **said == Said::Accepted);
@@ -87,7 +87,7 @@ impl Ballot {
         for (vote, what) in said.iter_mut().zip(&round.said) {
             match what {
                 Said::Refused(answer) => *vote = Some(answer.clone()),
-                // It granted the lease too late to have a say in the fence.
+                // The node granted the lease, but was not asked to accept the fence.
                 Said::Nothing if vote.as_ref().and_then(fence_of).is_some() => *vote = None,
                 _ => {}
             }
@@ -97,7 +97,7 @@ impl Ballot {
     }
 }
 
-/// The first fence that the answer brings, and how many wait.
+/// Returns the first fence in the answer, and the number of waiters.
 pub(super) fn fence_of(answer: &Answer) -> Option<(Fence, u32)> {
     match answer {
         Ok(Reply::Acquired { fence, waiting }) => Some((*fence, *waiting)),

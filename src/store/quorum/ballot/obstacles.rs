@@ -1,4 +1,4 @@
-//! Tells what is in the way of an acquire.
+//! Finds out which leases and waiters are in the way of an acquire.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use super::{Ballot, Nodes};
 use crate::store::{Answer, Ask, Reply};
 
 impl Ballot {
-    /// Which nodes said that it is next when a lease ends that has no more than `left`, and how much that was.
+    /// Returns the nodes at which the waiter is next in the queue and the lease in its way ends
+    /// within `left`, each with the time that is left of that lease.
     pub fn ending(&self, left: Duration) -> impl Iterator<Item = (usize, Duration)> {
         self.votes.iter().enumerate().filter_map(move |(node, vote)| match vote {
             Some(Ok(Reply::Queued { remaining: Some(ends), ahead: 0, .. })) if *ends <= left => {
@@ -27,7 +28,7 @@ impl Ballot {
         holders.iter().copied().find(|holder| of(*holder) >= majority)
     }
 
-    /// What is in the way of an acquire of which too few nodes say yes.
+    /// Returns the reply to an acquire that too few nodes have granted.
     pub(super) fn in_the_way(&self, ask: &Ask, nodes: &Nodes) -> Reply {
         let mut ends = Vec::new();
         let mut places = Vec::new();
@@ -43,7 +44,7 @@ impl Ballot {
                 _ => {}
             }
         }
-        // When so many will have become free as are needed; never sorts last.
+        // Sort by when each node becomes free, to find when enough of them are. Never sorts last.
         ends.sort_by_key(|end| (end.is_none(), *end));
         places.sort_unstable();
         let needed = nodes.majority() - (self.granted().count_ones() as usize).min(nodes.majority() - 1);

@@ -4,7 +4,7 @@ use super::Ballot;
 use crate::mutants::{self, Mutant};
 use crate::store::{Absence, Answer, Reply};
 
-/// What a node's answer comes to.
+/// Says how a node's answer counts.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Voice {
     Yes,

@@ -5,7 +5,8 @@
 //! ticket, and begin again after a random pause. The pause grows with each attempt.
 //!
 //! An heir gives its claims back when its request ends. So a claim that stands for longer than a
-//! request may take belongs to a dead heir, or to one that can't reach the node. It is taken over.
+//! request may take belongs to a dead heir, or to an heir that can't reach the node. Other heirs
+//! take such a claim over.
 
 use std::time::Duration;
 
@@ -19,16 +20,16 @@ use crate::lease::{Instant, Token};
 use crate::store::{Answer, Reply, Request};
 
 /// The longest pause before an heir that gave way begins again, and before an heir asks the nodes
-/// of other heirs again. If this is larger, a ticket whose other heirs are gone stays unused for
-/// longer. If it is smaller, heirs disturb each other over a slow network.
+/// of other heirs again. If this is larger, a ticket stays unused for longer after its other heirs
+/// have died. If it is smaller, heirs disturb each other over a slow network.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How often these pauses double at most. If this is larger, heirs pause for longer than a fast
 /// network needs. If it is smaller, heirs disturb each other over a slow network.
 const MOST_DOUBLINGS: u32 = 5;
-/// How long the claim of another heir stands before it is taken over, in times that this heir's
-/// request may take. If this is larger, an heir that died during its adoption blocks the ticket for
-/// longer. If it is smaller, heirs whose requests may take longer lose their claims, and begin
-/// again.
+/// How long the claim of another heir may stand before this heir takes it over, as a multiple of
+/// the time that this heir's request may take. If this is larger, an heir that died during its
+/// adoption blocks the ticket for longer. If it is smaller, heirs whose requests may take longer
+/// lose their claims, and begin again.
 const STALE: f64 = 1.5;
 
 impl Council {
@@ -195,7 +196,7 @@ impl Council {
     fn give_way(&mut self, now: Instant, id: u64) {
         let (patience, share) = (self.patience(), 1.0 + self.rng.f64());
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
-        // In this time the heir with the smallest mark can hear from all nodes.
+        // In this time, all nodes can answer the heir with the smallest mark.
         let pause = patience.max(now.since(adoption.asked)) * (1 << adoption.before.min(MOST_DOUBLINGS));
         let next = adoption.next(&self.nodes, now + pause.mul_f64(share).min(LONGEST_PAUSE));
         let owed = adoption.end(Fate::GaveWay);
@@ -212,8 +213,8 @@ impl Council {
         if fate == Fate::Won {
             let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = who.clone();
             let terms = Terms { key, mode, holder, outlives_process, fences: (fence, 1) };
-            // The heir gets no new fence. A node may have been repaired for the ticket and not have
-            // accepted the lease's fence yet, so no node counts as having it.
+            // The heir gets no new fence. A node that was repaired for the ticket may not have
+            // accepted the lease's fence yet. So no node counts as having accepted it.
             let decision = Decision { ballot: id, nodes, fenced: Some(0), asked, ttl: ttl.as_duration() };
             self.backers.granted(now, heir, decision, terms);
         }

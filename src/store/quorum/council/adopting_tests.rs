@@ -1,5 +1,5 @@
-//! Tests adoptions by several heirs over the same nodes. Each heir has a council of its own, and
-//! its own distances to the nodes.
+//! Tests adoptions by several heirs over the same nodes. Each heir has its own council, and its own
+//! distances to the nodes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -445,7 +445,7 @@ fn the_same_heir_may_try_again_when_its_second_round_got_no_answer() {
         sites.grant(ticket, Mode::Exclusive);
         sites.adopt(0, 1, ticket, heir);
         sites.live(after);
-        // The messages of the heir arrive, but the answers that are on their way are lost.
+        // The requests of the heir arrive, but the answers that are on their way are lost.
         let lost: Vec<u64> =
             sites.parcels.iter().filter(|(_, p)| matches!(p, Parcel::Answer(..))).map(|p| *p.0).collect();
         for serial in lost {

@@ -5,28 +5,29 @@
 //! failures that are far apart in time would then add up to the loss of the majority.
 //!
 //! After a majority has renewed a lease, the quorum sends two requests to each node that answered
-//! [`Absence::Missing`]: an acquire with the same token and, right behind that, a request to accept
-//! the lease's fence. A reader's lease is also repaired at a node that answered
-//! [`Absence::Taken`], because other readers may have the lock there. The acquire asks for no place
-//! in the queue. So the node refuses it if another client's lease excludes this one, or if the lease
-//! is exclusive and a client waits there. The next renewal then asks the node again. A repaired node
-//! counts from the next renewal on, because only a node that answers a renewal is counted for it. If
-//! every node knows the lease, the quorum sends nothing.
+//! [`Absence::Missing`]: an acquire with the same token and, right after it, a request to accept
+//! the lease's fence. A reader's lease is also repaired at a node that answered [`Absence::Taken`],
+//! because other readers may have the lock there. The acquire asks for no place in the queue. So
+//! the node refuses it if another client's lease excludes this one, or if the lease is exclusive
+//! and a client waits there. After the next renewal, the quorum asks the node again. A repaired
+//! node counts from the next renewal on, because only a node that answers a renewal is counted for
+//! it. If every node knows the lease, the quorum sends nothing.
 //!
 //! **Why there are never two holders.** A holder uses its lease from the answer to a grant or a
 //! renewal until one ttl after it sent that request, less the drift. The holder ignores an answer
-//! that arrives later. With that answer, a majority of the nodes has said that it has the token,
-//! and each of them keeps the token for a ttl from when it was asked. So **while a holder uses its
+//! that arrives later. For that answer, a majority of the nodes has said that they have the token,
+//! and each of them keeps the token for one ttl after it was asked. So **while a holder uses its
 //! lease, most nodes have its token.** Two holders would share a node that has both tokens, and no
 //! node grants two exclusive leases. It makes no difference whether a node got the token by the
 //! acquire or by a repair. But nothing may take the token from a node while the holder uses the
 //! lease. So the quorum does not undo a repair that was not answered while the lease lives: a
 //! renewal may have counted the node in the meantime.
 //!
-//! **What a late repair does.** Its request may arrive after the lease has ended. The node then has
-//! a token that no holder uses. The node belongs to a minority, so it is in the way of others for
-//! at most one ttl. The release of a token goes to all nodes. It goes a second time to each node
-//! that answers a repair after the release, and to each node that did not answer a repair.
+//! **What a late repair does.** The request of a repair may arrive after the lease has ended. The
+//! node then has a token that no holder uses. The node is one of a minority, so other clients can
+//! still get the lock from the majority. At this node, the token is in their way for at most one
+//! ttl. The release of a token goes to all nodes. It goes a second time to each node that answers a
+//! repair after the release, and to each node that did not answer a repair.
 //!
 //! **Why fences grow.** Any two leases of a lock share a node that accepted the fence of each lease
 //! while that lease was held. A repaired node may replace a node that forgot the lease, but it has
@@ -40,18 +41,19 @@
 //! because the lease lives on.
 //!
 //! **Why a broken lock stays broken.** A request to break a lock reaches the nodes one after the
-//! other. In between, most nodes may still renew the lease. A repair would then bring it back to the
-//! first nodes, and it could outlive the break. So a node that breaks a lock refuses all repairs of
-//! it for [`BROKEN_LIFE`](crate::store::BROKEN_LIFE), which is longer than any request may take. The break succeeds when most
-//! nodes have answered. From then on, the lease has a minority: each of these nodes has dropped it
-//! and does not take it back. So no renewal succeeds any more, and without a renewal there is no
-//! repair. A node that knew no lease refuses repairs, too. The next leases of the lock are not
-//! repaired at these nodes for that time either, which makes them less robust, but not wrong.
+//! other. In between, most nodes may still renew the lease. A repair would then bring it back to
+//! the first nodes, and it could outlive the break. So a node that breaks a lock refuses all
+//! repairs of it for [`BROKEN_LIFE`](crate::store::BROKEN_LIFE), which is longer than any request
+//! may take. The break succeeds when most nodes have answered. From then on, only a minority has
+//! the lease: each of the nodes that answered has dropped it and does not take it back. So no
+//! renewal succeeds any more, and without a renewal there is no repair. A node that knew no lease
+//! refuses repairs, too. The next leases of the lock are not repaired at these nodes for that time
+//! either, which makes them less robust, but not wrong.
 //!
 //! **How a node comes back from a waiter.** A node that was away may hand the lock to its first
 //! waiter before a repair. That waiter has too few nodes for a lease, but each of its requests
-//! would prolong what it has at the node. So a waiter does not ask its own nodes while another
-//! client holds most nodes: see [`Places`](super::super::places::Places).
+//! would prolong what it has at the node. So a waiter does not ask these nodes while another client
+//! holds an exclusive lease at most nodes: see [`Places`](super::super::places::Places).
 
 use super::super::post::Tag;
 use super::super::repairs::Repair;

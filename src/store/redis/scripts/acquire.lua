@@ -1,7 +1,8 @@
--- Grants leases of one kind. KEYS: the locks, then their fence keys; ARGV: the ttl and the fence keys' life in ms, the
--- holder's name, how many leases may be held at a time (0: an exclusive one), how many fences are wanted, the channel
--- that takes notices (- for none; "repair" for acquires that repair leases of a quorum), a token for each lock, and, if those who are not granted theirs are to wait, a
--- number for each.
+-- Grants leases of one kind. KEYS: the locks, then their fence keys; ARGV: the ttl and the fence
+-- keys' life in ms, the holder's name, how many leases may be held at a time (0: an exclusive one),
+-- how many fences are wanted, the channel that takes notices (- for none, "repair" if the acquires
+-- repair leases of a quorum), a token for each lock, and, if the requests that are not granted
+-- wait, a number for each lock.
 -- Answers one value for each: the fence if granted and nobody waits; else a list of the fence and how many do; if not
 -- granted, a number, -1 when what is in the way never ends, else -2 - the ms until it does; for one who waits, a list
 -- of that number, how many stand before it, and the first 8 digits of the exclusive holder's token; or the server's error.

@@ -1,7 +1,8 @@
--- Ends leases, and the places in the queue of those who wait; where a token is empty or *, every lease of the lock. After a *, the lock is not repaired for a while. KEYS: the locks, then their queues, or, of a lock by
--- itself, its fence key; ARGV: a token for each.
--- Answers one value for each: 1 if the token held the lock, 0 if nobody did, -1 if somebody else does; or the server's
--- error.
+-- Ends leases, and places in the queue. If a token is empty or *, ends every lease of the lock.
+-- After a *, the lock is not repaired for a while. KEYS: the locks, then their queues, or, for a
+-- single lock, its fence key; ARGV: a token for each lock.
+-- Answers one value for each: 1 if the token held the lock, 0 if no token did, -1 if another token
+-- does; or the server's error.
 --
 -- As long as nobody waits, a lease that is ended is a key that is deleted. MGET and not GET, because to it what is no
 -- string is nothing: the rules look closer at whatever does not belong to the token. A lock by itself comes with its fence

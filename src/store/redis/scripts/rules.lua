@@ -225,11 +225,12 @@ local function with_queue(fence, waiting)
   return waiting > 0 and { fence, waiting } or fence
 end
 
--- ask: ttl, life (of the fence), name, most (0: exclusive), count (of fences), channel, and whether it repairs a lease.
+-- ask: ttl, life (of the fence), name, most (0: exclusive), count (of fences), channel, and whether
+-- it repairs a lease.
 function rules.acquire(lock, side, token, number, ask)
   local s = look(lock, side)
   if ask.repairs and call('EXISTS', s.broken) == 1 then return -2 end
-  -- The holder of a shared lease was there before those who wait.
+  -- The reader had its lease before these waiters came.
   local is_next = hand_on(s, token) or ask.repairs and ask.most > 0
   local held = holds(s, token)
   if held or is_next and fits(s, ask.most) then
@@ -306,8 +307,8 @@ function rules.renew(lock, side, token, ttl, life, count)
   return { first, note(s, top, back + top - last, whose or '-', name or '', life) }
 end
 
--- An empty token and a *, which nobody has, stand for all who hold the lock: it is broken. A * also keeps the lock from
--- being repaired.
+-- No client has an empty token or a *. They stand for all holders of the lock, and break it. A *
+-- also keeps the lock from being repaired for BROKEN_LIFE.
 function rules.release(lock, side, token)
   local s = look(lock, side)
   local all = token == '' or token == '*'
@@ -345,7 +346,7 @@ local function claimed(s, ticket)
   end
 end
 
--- other: only for a move: a token that keeps the lease if it owns the lease already.
+-- other: given only for a move: a token that keeps the lease if it has the lease already.
 function rules.adopt(lock, side, token, heir, ttl, life, name, other)
   local s = look(lock, side)
   hand_on(s, nil)

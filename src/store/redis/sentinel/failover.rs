@@ -25,10 +25,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a failover counts as under way after the last sign of the sentinel that leads it.
-/// Sentinels tell each other of a new master every 2 s, and a leader that has promoted a replica may
-/// die before it tells. If this is smaller than that, clients use the old master again before
-/// another sentinel names the new one, and two clients may hold a lock. If it is larger, no locks
-/// are granted for longer when a sentinel dies during a failover.
+/// Sentinels tell each other of a new master every 2 s, and a leader that has promoted a replica
+/// may die before it tells. If this is less than 2 s, clients use the old master again before
+/// another sentinel names the new one, and two clients may hold a lock. If it is larger, clients
+/// get no leases for a longer time after a sentinel died during a failover.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// The channels on which a sentinel tells of a failover, other than [`SWITCH`].

@@ -1,5 +1,5 @@
-//! Keeps what a store and the tasks that listen to its sentinels know of the master: where it is,
-//! and whether a failover is under way.
+//! Keeps what a store and the tasks that listen to its sentinels know about the master: where it
+//! is, and whether a failover is under way.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::super::address::Endpoint;
 use super::failover::Failover;
 
-/// How long a replaced master stays ruled out when a sentinel still names it. Sentinels tell each
+/// How long the client ignores a sentinel that still names the replaced master. Sentinels tell each
 /// other of a new master every 2 s. If this is smaller, clients return to the old master because
 /// one sentinel is late. If it is larger, clients take longer to find a server that is the master
 /// again if they missed the event.

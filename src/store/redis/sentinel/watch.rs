@@ -1,8 +1,8 @@
 //! Listens to the sentinels, to hear of a failover at once.
 //!
-//! Otherwise a client would use a replaced master until that server dies, refuses a request, or
-//! hangs for a while. A replaced master that is cut off from the others may go on granting leases,
-//! and the new master would not know them.
+//! If the client did not listen, it would use a replaced master until that server dies, refuses a
+//! request, or hangs for a while. A replaced master that is cut off from the others may go on
+//! granting leases, and the new master would not know them.
 //!
 //! The client listens to every sentinel that the URL or another sentinel names, with one connection
 //! for each. Only the sentinel that leads a failover tells of its beginning, and any sentinel may
@@ -125,7 +125,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             if !self.is_heard {
                 self.shared.roster.borrow_mut().failed(self.number);
             }
-            // The failover that it told of last still counts until its time is over.
+            // A failover that the sentinel reported still counts until its time is over.
             (self.heard_elected, self.looks) = (false, 0);
             pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
             sleep(pause).await;
@@ -212,8 +212,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         Some(())
     }
 
-    /// Lets the client listen to the sentinel at that host and port, too, unless it is heard already
-    /// by its `id`. The sentinel at `node` has told of it.
+    /// Lets the client listen to the sentinel at that host and port, too, unless the client already
+    /// listens to a sentinel with this `id`. The sentinel at `node` has reported it.
     fn found(&self, node: &RedisAddress, id: Option<&str>, host: &str, port: u16) {
         if id.is_none_or(|id| !self.shared.heard.borrow().contains_key(id)) {
             let _ = self.shared.found.send(node.at(host, port));
