@@ -18,4 +18,13 @@ describe('sqlite: a small file system', { timeout: 120_000, skip: noSmallFileSys
       t.diagnostic(`the log has ${log} bytes`)
     })
   }
+
+  test('5m: the log leaves room for a database that grows', async (t) => {
+    const folder = temporaryFolder(t)
+    const options = { store: `sqlite:${join(folder, 'locks.db')}`, turns: 10_000, everyOnce: 50, atOnce: 4 }
+    const child = startChild(t, 'turns.mjs', options, { launcher: onSmallFileSystem(folder, '5m') })
+    const { turns, error, log } = await child.next('done', 60_000)
+    assert.deepEqual([turns, error], [10_000, undefined])
+    assert.ok(log < 2_000_000, `the log has ${log} bytes`)
+  })
 })
