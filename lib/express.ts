@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type * as api from '../index'
 import type { LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
 import { badValue, checkFunction } from './arguments'
-import { LockLostError } from './errors'
+import { isLockError } from './errors'
 import { handlerEnd } from './http/handler-end'
 import { lossOf } from './http/loss'
 import { headersOf, PROBLEM, problemOf } from './http/refusal'
@@ -49,7 +49,7 @@ export function lockRequest(
     } catch (error) {
       // The handler has run, so it answers the request. The lease's signal and the client's 'lost'
       // event have reported the loss.
-      if (!(error instanceof LockLostError && hasServed)) throw error
+      if (!(isLost(error) && hasServed)) throw error
     }
   }
 
@@ -89,11 +89,15 @@ export function lockRequest(
       await serve(request, response, once, end)
     } catch (error) {
       // It is too late for an answer; the lease's signal and the client's 'lost' event have told who wants to know.
-      if (error instanceof LockLostError && end.signal.aborted) return
+      if (isLost(error) && end.signal.aborted) return
       if (hasPassed || next === undefined) throw error
       next(error)
     }
   }
+}
+
+function isLost(error: unknown): boolean {
+  return isLockError(error) && error.code === 'ERR_LOCK_LOST'
 }
 
 /** What runs under the lock of a middleware: whatever comes next. */

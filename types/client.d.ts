@@ -248,7 +248,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
 
   /**
    * Looks at the store and tells in plain words what may go wrong with locks there, for leases of the client's `ttl`. A store
-   * that can't be reached or used is a finding, not an error. Reads settings and asks for the time a few times; changes nothing.
+   * that can't be reached or used is a finding, not an error. Reads settings and asks for the time a few times; changes no lock.
    *
    * @throws {LockClosedError}
    * @example
