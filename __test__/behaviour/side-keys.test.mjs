@@ -153,7 +153,7 @@ describe('side keys: redis', { timeout: 120_000 }, () => {
 
   test('list() tells of locks whose names are like side keys, and of no side key', async (t) => {
     const locks = open(t, (await startRedis(t)).url(), { prefix: '' })
-    const keys = ['{app}:order:5:queue', 'a}b', 'order:5', '{}:fence', '{42}:x{42}:alive'].sort()
+    const keys = ['{app}:order:5:queue', 'a}b', 'order:5', '{}:fence', 'x{42}', '{42}:x{43}:alive'].sort()
     for (const key of keys) await locks.acquire(key)
     const held = await locks.list()
     assert.deepEqual(held.locks.map(({ key }) => key).sort(), keys)
