@@ -20,7 +20,7 @@ export function checkerOf(prefix: string): Checker {
 
 function isSideKey(): TypeError {
   return badValue(
-    'With the prefix of its client, the "key" argument has the form of "{LOCK}:fence": under such a name a Redis ' +
-      'server keeps data of the lock LOCK. Use another key, or another prefix',
+    'The "key" argument, with the prefix of its client, names a key in which a Redis store keeps data of another lock, ' +
+      'such as "{LOCK}:fence". Use another key, or another prefix',
   )
 }

@@ -22,8 +22,9 @@
 //! 5. By 1 and 2, a name can be the side key of one lock only. [`lock_beside`] finds that lock and
 //!    maps it again. If the result is the name, it is a side key, and clients refuse it as a key.
 //!
-//! All versions must map in the same way, because a lock's waiters and fences are known by its side
-//! keys alone. Version 0.1.0 is the first that tells locks with a `}` but no hash tag from others.
+//! All versions must map in the same way, because they find a lock's waiters and its last fence by
+//! its side keys alone. Builds from before 0.1.0 mapped a lock with a `}` but no hash tag to
+//! `{LOCK}`, which may be the stem of a lock with a hash tag.
 //!
 //! [hash tag]: super::cluster::hash_tag
 
