@@ -27,6 +27,7 @@ export interface Host extends Owner {
   readonly source: Source
   /** Throws if the client was closed. */
   checkOpen(key?: string): void
+  /** Throws if one of the keys is the name of a side key. */
   readonly checkNames: Checker
 }
 

@@ -18,10 +18,7 @@ use std::time::Duration;
 pub use instant::Instant;
 pub use state::{LeaseState, LossReason, Phase};
 
-/// The name of a lock as the store sees it: the client's prefix and the user's key. It is not empty,
-/// has no NUL in it, and is no [side key](crate::store::redis::lock_beside) of another lock. The
-/// TypeScript layer refuses other keys for every store, so that a key that works at one store works
-/// at all of them.
+/// The name of a lock as the store sees it: the client's prefix and the user's key.
 pub type Key = Arc<str>;
 
 /// The unguessable value that proves ownership of a lease at the store (a version 4 UUID).
