@@ -360,7 +360,11 @@ export interface LockClientOptions {
    * replica any more. A request waits for replicas for up to half of its time-out.
    */
   minReplicas?: number | undefined
-  /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
+  /**
+   * Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. If it is empty or
+   * begins with `{`, a key is refused (`ERR_INVALID_ARG_VALUE`) that would name a key in which a
+   * Redis store keeps data of another lock, such as `{LOCK}:fence`.
+   */
   prefix?: string | undefined
   /**
    * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds:

@@ -3,6 +3,10 @@
 //! A store grants, renews and ends leases, in batches. The engine is its only caller, on one thread,
 //! so a store needs no locks of its own; it must only never block that thread.
 //!
+//! A key is not empty, and is not a side key: a name in which a Redis store keeps data of another lock
+//! (see [`redis::lock_beside`]). The TypeScript layer refuses such keys for every store, so that a key
+//! that works with one store works with every other.
+//!
 //! **What every store promises** (and `tests/store_contract/` asks of each):
 //!
 //! 1. *Exclusion.* While a lease of a key lives (its ttl has not run out since it was granted or last
