@@ -192,7 +192,8 @@ console.log(`\nRedis: ${redis}`)
 // On two cores, more than three at a time would only make each other late.
 const shared = stepOfNode('tests that share the machine', together, 3)
 await Promise.all([shared, stepOfNode('tests that wait beside them', beside, 1, { beside: shared })])
-await stepOfNode('tests that mostly wait', waiting, 3)
+// They leave more than half of two cores idle with three at a time.
+await stepOfNode('tests that mostly wait', waiting, 5)
 await stepOfNode('tests that break servers', breaking, 2)
 await stepOfNode('tests that run alone', alone, 1)
 

@@ -178,9 +178,9 @@ export interface Finding {
   /**
    * Which it is, for programs: `eviction`, `nearly-full`, `persistence`, `clock`, `replica-clock`,
    * `slow`, `notices`, `clients`, `too-few-replicas`, `no-spare-replica`, `replicas`, `old`,
-   * `unchecked`, `process-only`, `host-only`, `network-filesystem`; of a quorum `bare-majority`,
-   * `even`, `missing-leases`, `same-server`; or a {@link StoreUnavailableReason}. There may be
-   * others in later versions.
+   * `unchecked`, `process-only`, `host-only`, `network-filesystem`, `exposed`; of a quorum
+   * `bare-majority`, `even`, `missing-leases`, `same-server`; or a {@link StoreUnavailableReason}.
+   * There may be others in later versions.
    */
   code: string
   /** For people: what it is, what it may lead to, and what to do about it. */

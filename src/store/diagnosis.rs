@@ -83,6 +83,8 @@ pub enum Facts {
     Host {
         /// Its name.
         network: Option<&'static str>,
+        /// How other users can get at the file, if they can.
+        exposure: Option<Exposure>,
     },
     /// It is a server.
     Server(Box<ServerFacts>),
@@ -93,6 +95,36 @@ pub enum Facts {
         /// For people.
         message: Arc<str>,
     },
+}
+
+/// How other users of the machine can get at a lock file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exposure {
+    /// The mode of the file, if other users may read or write it.
+    pub file_mode: Option<u32>,
+    /// The mode of the file's directory, if every user may write there.
+    pub directory_mode: Option<u32>,
+}
+
+impl Exposure {
+    fn finding(self) -> Finding {
+        let file = self.file_mode.map(|mode| {
+            format!(
+                "other users may open the lock file (its mode is {mode:04o}), so they can keep it locked and stop all                  locks: unless they are to use it, run chmod 600 on it and on its -wal and -shm"
+            )
+        });
+        let directory = self.directory_mode.map(|mode| {
+            format!(
+                "every user may write the lock file's directory (its mode is {mode:04o}), and put files there that \
+                 break the locks: move the lock file to a private directory"
+            )
+        });
+        let is_open_to_all =
+            self.directory_mode.is_some() || self.file_mode.is_some_and(|mode| mode & 0o006 != 0);
+        let level = if is_open_to_all { Level::Warning } else { Level::Info };
+        let message: Vec<_> = [file, directory].into_iter().flatten().collect();
+        Finding::new(level, "exposed", message.join("; "))
+    }
 }
 
 /// What is known of a server; `None` where it would not tell.
@@ -173,20 +205,29 @@ pub fn findings(facts: &Facts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
             let message = "locks in memory exclude only this process and its worker threads";
             vec![Finding::new(Level::Info, "process-only", message)]
         }
-        Facts::Host { network: None } => {
-            vec![Finding::new(Level::Info, "host-only", "locks in a file exclude only processes of one host")]
-        }
-        Facts::Host { network: Some(name) } => {
-            let message = format!(
-                "the lock file lies on a network filesystem ({name}), where SQLite's locks do not hold: move it to a local disk, \
-                 or use a server if several hosts are to exclude each other"
-            );
-            vec![Finding::new(Level::Error, "network-filesystem", message)]
+        Facts::Host { network, exposure } => {
+            let mut findings = vec![place(*network)];
+            findings.extend(exposure.map(Exposure::finding));
+            findings
         }
         Facts::Unusable { kind, message } => {
             vec![Finding::new(Level::Error, kind.name(), message.to_string())]
         }
         Facts::Server(server) => server::findings(server, ttl, quorum),
+    }
+}
+
+/// Returns what follows from the file system of a lock file.
+fn place(network: Option<&str>) -> Finding {
+    match network {
+        None => Finding::new(Level::Info, "host-only", "locks in a file exclude only processes of one host"),
+        Some(name) => {
+            let message = format!(
+                "the lock file lies on a network filesystem ({name}), where SQLite's locks do not hold: move it to a local disk, \
+                 or use a server if several hosts are to exclude each other"
+            );
+            Finding::new(Level::Error, "network-filesystem", message)
+        }
     }
 }
 

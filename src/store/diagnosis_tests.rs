@@ -201,14 +201,35 @@ fn what_else_there_is_has_a_code_of_its_own() {
 #[test]
 fn places_without_a_server_say_how_far_they_reach_and_unusable_ones_why_they_are() {
     let of = |facts| findings(&facts, ttl(10_000), false).remove(0);
+    let host = |network| Facts::Host { network, exposure: None };
     assert_eq!(of(Facts::Process).code, "process-only");
-    assert_eq!(of(Facts::Host { network: None }).code, "host-only");
-    let nfs = of(Facts::Host { network: Some("NFS") });
+    assert_eq!(of(host(None)).code, "host-only");
+    let nfs = of(host(Some("NFS")));
     assert_eq!((nfs.level, nfs.code), (Level::Error, "network-filesystem"));
     let gone = StoreError::not_done(StoreErrorKind::Denied, "no entry");
     let report = Report::unusable("redis://x", &gone);
     assert_eq!(report.findings, [Finding::new(Level::Error, "denied", "no entry")]);
     assert!(!report.is_silence());
+}
+
+#[test]
+fn a_lock_file_that_other_users_can_get_at_is_told_with_the_modes() {
+    let of = |file_mode, directory_mode| {
+        let exposure = Some(Exposure { file_mode, directory_mode });
+        let mut found = findings(&Facts::Host { network: None, exposure }, ttl(10_000), false);
+        assert_eq!((found.len(), found[0].code, found[1].code), (2, "host-only", "exposed"));
+        found.remove(1)
+    };
+    assert_eq!(of(Some(0o660), None).level, Level::Info, "a group of users is meant");
+    for (file, directory, told) in [
+        (Some(0o644), None, &["0644", "chmod 600"][..]),
+        (None, Some(0o1777), &["1777", "private directory"]),
+        (Some(0o666), Some(0o777), &["0666", "0777"]),
+    ] {
+        let finding = of(file, directory);
+        assert_eq!(finding.level, Level::Warning);
+        assert!(told.iter().all(|part| finding.message.contains(part)), "{}", finding.message);
+    }
 }
 
 #[test]

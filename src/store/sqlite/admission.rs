@@ -47,8 +47,12 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::super::{Acknowledgement, Notice, StoreError, StoreErrorKind};
-use super::owner::{self, Owner};
+use super::owner::Owner;
+#[cfg(not(unix))]
+use super::owner::prepare;
 use super::owners::{self, Obstacle};
+#[cfg(unix)]
+use super::rights::{self, prepare};
 use super::session::{Place, Session, Trouble};
 use super::thread::{Keeper, WATCH_PATIENCE};
 use super::watch::Watch;
@@ -89,6 +93,9 @@ impl Keeper {
         if elsewhere || self.used.as_ref().is_some_and(|used| !used.are_named()) {
             return Err(Trouble::Moved);
         }
+        #[cfg(unix)]
+        rights::check(&place.owners, place.real.metadata().ok().as_ref())
+            .map_err(|error| Trouble::Broken(failure::of_system(&place.owners, &error)))?;
         // Wait before opening: opening a database without its log creates a new log, which disturbs
         // the stores that use the moved one.
         let mut is_missing = false;
@@ -134,7 +141,7 @@ impl Keeper {
                     io::ErrorKind::NotFound => Trouble::Moved,
                     _ => Trouble::Broken(failure::of_system(&place.real, &error)),
                 })?;
-                let made = owner::prepare(&place.owners, &database);
+                let made = prepare(&place.owners, &database);
                 none.insert(made.and_then(|()| Owner::create(&place.owners, &database)).map_err(failed)?)
             }
         };

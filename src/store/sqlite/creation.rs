@@ -14,6 +14,8 @@ use std::io;
 use std::path::Path;
 
 use super::failure;
+#[cfg(unix)]
+use super::rights;
 use super::session::{self, Place, Trouble};
 use crate::lease::Instant;
 
@@ -42,16 +44,12 @@ fn create_empty(real: &Path) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, MODE);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, rights::NEW_FILE);
     match options.open(real) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         opened => opened.map(drop),
     }
 }
-
-/// The mode of the files that SQLite creates, limited by the umask.
-#[cfg(unix)]
-const MODE: u32 = 0o644;
 
 #[cfg(all(unix, any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 mod complete {
@@ -125,7 +123,7 @@ mod complete {
     /// Opens the file at `new` for writing, and creates it if it is missing.
     fn open(new: &Path) -> io::Result<File> {
         let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).mode(MODE);
+        options.read(true).write(true).create(true).truncate(false).mode(rights::NEW_FILE);
         options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
         let file = options.open(new)?;
         let found = file.metadata()?;

@@ -38,6 +38,10 @@ pub fn of_sqlite(path: &Path, error: &Error) -> StoreError {
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
             return unusable(path, error);
         }
+        Some(ErrorCode::SystemIoFailure) if path.metadata().is_ok_and(|found| !found.is_file()) => {
+            let message = format!("the lock file {} is not a regular file", path.display());
+            return StoreError::not_done(StoreErrorKind::Unsupported, message);
+        }
         Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => StoreErrorKind::Unreachable,
         _ => StoreErrorKind::Internal,
     };

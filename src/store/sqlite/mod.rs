@@ -24,6 +24,7 @@
 //! - `kernel`: whether other kernels use the file;
 //! - `network`: the kind of file system that the file is on;
 //! - `directory`: where the default file lies, and when it is refused;
+//! - `rights`: what other users may do with the files;
 //! - `failure`: SQLite's errors in the contract's words.
 //!
 //! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host
@@ -80,6 +81,8 @@ mod peers;
 mod probe;
 #[cfg(unix)]
 mod record;
+#[cfg(unix)]
+mod rights;
 mod room;
 mod rows;
 mod schema;
@@ -169,7 +172,14 @@ impl SqliteStore {
     fn report(&self, ttl: Ttl, answered: &Answer) -> Report {
         let name = format!("sqlite:{}", self.path.display());
         match answered {
-            Ok(_) => Report::new(name, Facts::Host { network: network::name_of(&self.path) }, ttl, false),
+            Ok(_) => {
+                let network = network::name_of(&self.path);
+                #[cfg(unix)]
+                let exposure = rights::exposure(&self.path);
+                #[cfg(not(unix))]
+                let exposure = None;
+                Report::new(name, Facts::Host { network, exposure }, ttl, false)
+            }
             Err(error) => Report::unusable(name, error),
         }
     }

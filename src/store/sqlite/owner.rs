@@ -16,6 +16,8 @@ use uuid::Uuid;
 use super::identity::FileIds;
 #[cfg(unix)]
 use super::record::{self, Record};
+#[cfg(unix)]
+use super::rights;
 
 /// The ids of the owners that this copy of the library has made.
 static OWN: Mutex<Option<FxHashSet<Uuid>>> = Mutex::new(None);
@@ -44,7 +46,11 @@ impl Owner {
             let id = Uuid::new_v4();
             let path = file_of(directory, id);
             // Handles of Rust's own are never inherited by child processes.
-            let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, rights::NEW_FILE);
+            let file = options.open(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
                 // Another store is testing the lock at this moment. No lease names the file yet.
@@ -60,7 +66,10 @@ impl Owner {
             own().get_or_insert_default().insert(id);
             let owner = Self { id, path, file };
             // If this fails, other users can't read the file, and their stores wait for its owner.
-            let _ = share(&owner.file, database, 0o666);
+            #[cfg(unix)]
+            let _ = rights::share(&owner.file, database, 0o666);
+            #[cfg(not(unix))]
+            let _ = database;
             match owner.say(None).and_then(|()| owner.is_in_place()) {
                 Ok(true) => return Ok(owner),
                 // Another program has deleted or moved the file.
@@ -165,40 +174,11 @@ fn same_file(_: &fs::Metadata, _: &fs::Metadata) -> bool {
     true
 }
 
-/// Creates the directory of the owners of `database` if it is missing. Users who may use the
-/// database may use the directory, too.
-pub fn prepare(directory: &Path, database: &Metadata) -> io::Result<()> {
-    match fs::create_dir(directory) {
-        #[cfg(unix)]
-        Ok(()) => share(&File::open(directory)?, database, 0o777),
-        #[cfg(not(unix))]
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Gives `file` the user, the group and the mode of `database`, limited to the bits in `most`.
-/// Users who may read a directory may also enter it.
-#[cfg(unix)]
-fn share(file: &File, database: &Metadata, most: u32) -> io::Result<()> {
-    use std::fs::Permissions;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
-
-    let found = file.metadata()?;
-    let (user, group) = (database.uid(), database.gid());
-    if (found.uid(), found.gid()) != (user, group) {
-        // Only root may change the user. Other users may only set a group of their own. If the
-        // database has another group, only the mode is copied.
-        let user = rustix::process::geteuid().is_root().then_some(user);
-        let _ = fchown(file, user, Some(group));
-    }
-    let mode = database.mode() & 0o666;
-    file.set_permissions(Permissions::from_mode((mode | (mode & 0o444) >> 2) & most))
-}
-
-/// Does nothing: files have the rights of their directory here.
+/// Creates the directory of the owners if it is missing. It gets the rights of its directory here.
 #[cfg(not(unix))]
-fn share(_: &File, _: &Metadata, _: u32) -> io::Result<()> {
-    Ok(())
+pub fn prepare(directory: &Path, _: &Metadata) -> io::Result<()> {
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -1,0 +1,138 @@
+// Tests the rights of other users to the files of the embedded store.
+
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { chmodSync, chownSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { atEnd } from '../support/endings.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+
+const skip = process.platform === 'win32' && 'files have no mode there'
+
+function openClient(t, path) {
+  const locks = createLockClient(`sqlite:${path}`)
+  atEnd(t, () => locks.close())
+  return locks
+}
+
+/** Returns the modes of all files below `folder` whose names begin with locks.db. */
+function modesBelow(folder) {
+  const names = readdirSync(folder, { recursive: true })
+  return new Map(names.map((name) => [name, statSync(join(folder, name)).mode & 0o777]))
+}
+
+/** Runs `work` with another umask, which all threads of the process have. */
+async function withUmask(mask, work) {
+  const before = process.umask(mask)
+  try {
+    return await work()
+  } finally {
+    process.umask(before)
+  }
+}
+
+describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
+  for (const mask of [0o000, 0o022, 0o077]) {
+    test(`with the umask ${mask.toString(8)} no other user may open a new file`, async (t) => {
+      const folder = temporaryFolder(t)
+      const path = join(folder, 'locks.db')
+      const modes = await withUmask(mask, async () => {
+        const lease = await openClient(t, path).acquire('a')
+        assert.ok(lease.isHeld)
+        return modesBelow(folder)
+      })
+      assert.ok(modes.size >= 5, [...modes.keys()].join(' '))
+      for (const [name, mode] of modes) {
+        assert.equal(mode.toString(8), name === 'locks.db.owners' ? '700' : '600', name)
+      }
+    })
+  }
+
+  test('a file that its owner shares with a group stays shared', async (t) => {
+    const folder = temporaryFolder(t)
+    const path = join(folder, 'locks.db')
+    writeFileSync(path, '')
+    chmodSync(path, 0o660)
+    const modes = await withUmask(0o077, async () => {
+      await openClient(t, path).acquire('a')
+      return modesBelow(folder)
+    })
+    for (const [name, mode] of modes) {
+      assert.equal(mode.toString(8), name === 'locks.db.owners' ? '770' : '660', name)
+    }
+  })
+
+  const inTheWay = {
+    'a FIFO': [/not a directory/, (path) => execFileSync('mkfifo', [path])],
+    'a file': [/not a directory/, (path) => writeFileSync(path, '')],
+    'a link': [
+      /symbolic link/,
+      (path, folder) => {
+        mkdirSync(join(folder, 'elsewhere'))
+        symlinkSync(join(folder, 'elsewhere'), path)
+      },
+    ],
+    "somebody else's": [
+      /belongs to another user \(12345\)/,
+      (path) => {
+        mkdirSync(path)
+        chownSync(path, 12_345, 12_345)
+      },
+    ],
+  }
+  for (const [what, [reason, make]] of Object.entries(inTheWay)) {
+    const cannot = what === "somebody else's" && process.getuid?.() !== 0 && 'only root can give a directory away'
+    test(`the directory of the owners is refused if it is ${what}`, { skip: cannot }, async (t) => {
+      const folder = temporaryFolder(t)
+      const path = join(folder, 'locks.db')
+      make(`${path}.owners`, folder)
+      await assert.rejects(openClient(t, path).acquire('a', { wait: 200 }), (error) => {
+        assert.deepEqual([error.code, error.reason], ['ERR_STORE_UNAVAILABLE', 'denied'], error.message)
+        assert.match(error.message, reason)
+        assert.ok(error.message.includes(`${path}.owners`), error.message)
+        return true
+      })
+      if (what === 'a link') assert.deepEqual(readdirSync(join(folder, 'elsewhere')), [])
+    })
+  }
+
+  test('a directory of the owners that others may write is closed to them', async (t) => {
+    const path = join(temporaryFolder(t), 'locks.db')
+    mkdirSync(`${path}.owners`)
+    chmodSync(`${path}.owners`, 0o777)
+    await openClient(t, path).acquire('a')
+    assert.equal((statSync(`${path}.owners`).mode & 0o777).toString(8), '700')
+  })
+
+  for (const end of ['', '-wal', '-shm', '-journal', '.new']) {
+    test(`a FIFO in the place of locks.db${end} blocks nothing`, async (t) => {
+      const path = join(temporaryFolder(t), 'locks.db')
+      execFileSync('mkfifo', [`${path}${end}`])
+      const locks = openClient(t, path)
+      if (end) return assert.ok((await locks.acquire('a', { wait: 5_000 })).isHeld)
+      await assert.rejects(locks.acquire('a', { wait: 200 }), (error) => {
+        assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+        assert.match(error.message, /is not a regular file/)
+        return true
+      })
+    })
+  }
+
+  test('diagnose tells what other users may open', async (t) => {
+    const folder = temporaryFolder(t)
+    const path = join(folder, 'locks.db')
+    const locks = openClient(t, path)
+    const exposed = async () => {
+      const { findings } = await locks.diagnose()
+      return findings.filter(({ code }) => code === 'exposed')
+    }
+    assert.deepEqual(await exposed(), [])
+    chmodSync(path, 0o644)
+    chmodSync(folder, 0o1777)
+    const [{ level, message }] = await exposed()
+    assert.equal(level, 'warning')
+    assert.match(message, /0644.*1777/)
+  })
+})
