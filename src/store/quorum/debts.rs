@@ -94,7 +94,7 @@ struct Debt {
     until: Instant,
     /// The pauses before it is paid again.
     again: &'static [Duration],
-    /// True if a request for it was sent.
+    /// True if a request for this debt was sent.
     sent: bool,
 }
 
@@ -268,8 +268,8 @@ impl Account {
             _ => (pause, [].as_slice()),
         };
         if !self.owed.insert(token) {
-            // A token has one debt, and the last word counts. A request that is on its way may come
-            // too early, so it is repeated.
+            // A token has only one debt, and the newest one counts. A request that is on its way
+            // may arrive too early, so it is repeated.
             if let Some(debt) = self.debts.iter_mut().find(|debt| debt.owed.token == token) {
                 let is_new = debt.owed != owed;
                 if is_straggler {

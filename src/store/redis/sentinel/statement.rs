@@ -1,8 +1,8 @@
-//! What a sentinel answers when it is asked for the master and for a failover. Pure.
+//! Reads what a sentinel answers when the client asks about the master and about a failover. Pure.
 
 use std::collections::HashMap;
 
-/// How far the failover is that a sentinel leads.
+/// Says how far a sentinel is with a failover that it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The sentinel leads no failover, or it has promoted a replica.
@@ -18,7 +18,7 @@ pub enum Stage {
 pub struct Statement {
     /// The host and port of the master.
     pub master: (String, u16),
-    /// The epoch of the sentinel's configuration, if the sentinel tells it.
+    /// The epoch of the sentinel's configuration, if the sentinel names it.
     pub epoch: Option<u64>,
     pub stage: Stage,
 }
@@ -60,7 +60,7 @@ mod tests {
         for state in ["select_slave", "send_slaveof_noone", "wait_promotion"] {
             assert_eq!(read(7000, &in_state(state)).stage, Stage::Elected, "{state}");
         }
-        // A sentinel that tells no state.
+        // This sentinel does not name a state.
         assert_eq!(read(7000, &in_state("")).stage, Stage::Tried);
         let quiet = [("port", "7000"), ("flags", "master"), ("config-epoch", "4")];
         assert_eq!(read(7000, &quiet).stage, Stage::None);
