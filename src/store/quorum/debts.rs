@@ -49,9 +49,9 @@ pub struct Owed {
     pub token: Token,
     /// The token that gets the lease; `None` for a release.
     pub to: Option<Token>,
-    /// True if the token `to` does not hold the lease any more. The node has to release it after the
-    /// move. This also finds a lease that another heir has claimed, which a release of `token` would
-    /// not find.
+    /// True if the token `to` does not hold the lease any more. The node has to release `to` after
+    /// the move. This also finds a lease that another heir has claimed, which a release of `token`
+    /// would not find.
     pub release: bool,
     /// True if `token` is a used ticket. Other heirs may give the node back to the ticket a little
     /// later.
@@ -185,8 +185,8 @@ impl Debts {
         }
     }
 
-    /// Takes what `node` answered to the debts that were due, before [`Debts::paid`]. If another heir
-    /// has claimed a lease, the node is owed the same move from that claim.
+    /// Processes what `node` answered to the debts that were due. Call it before [`Debts::paid`].
+    /// If another heir has claimed a lease, the node is owed the same move from that claim.
     pub fn said(&mut self, now: Instant, node: usize, said: &[Said]) {
         let account = &mut self.accounts[node];
         let mut follow = Vec::new();

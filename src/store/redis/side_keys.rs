@@ -5,17 +5,18 @@
 //! prefix) is
 //!
 //! - `{LOCK}` if the lock has no `}`: `{lock:a}:fence`;
-//! - else `{TAG}:LOCK`, where TAG is the lock's [hash tag]: `{b}:lock:a{b}c:fence`. If a lock has a
-//!   `}`, but no hash tag, TAG is the number that [`tag_in`] returns for the lock's slot:
+//! - otherwise `{TAG}:LOCK`, where TAG is the lock's [hash tag]: `{b}:lock:a{b}c:fence`. If a lock
+//!   has a `}`, but no hash tag, TAG is the number that [`tag_in`] returns for the lock's slot:
 //!   `{1977}:lock:a}b:fence`.
 //!
-//! **No two locks share a side key, no lock is a side key, and a side key lies in its lock's slot.**
+//! **No two locks share a side key, no lock is a side key, and a side key lies in its lock's
+//! slot.**
 //!
 //! 1. A word begins with its only `:`. So the last `:` of a side key divides it into stem and word.
 //! 2. Neither a TAG nor a lock without `}` has a `}`. So the first `}` of a stem is the one after
 //!    TAG or LOCK. If this `}` ends the stem, LOCK is before it. Otherwise, `:LOCK` follows.
-//! 3. So a side key names one lock and one word: different locks, or different words, have different
-//!    side keys.
+//! 3. So a side key names one lock and one word: different locks, or different words, have
+//!    different side keys.
 //! 4. Redis Cluster hashes the text between the first `{` of a key and the next `}`, unless that
 //!    text is empty ("Redis cluster specification", hash tags). In a side key, this is TAG, or a
 //!    LOCK without `}`; neither is empty. Redis Cluster hashes a lock by its hash tag if it has

@@ -1,8 +1,8 @@
 //! Simulates heirs in several processes that adopt one ticket at the same time, after the trouble
 //! has ended. Each process has its own distances to the nodes, and a minority of the nodes may be
 //! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it. If an heir dies,
-//! the others get the lease, or are told that the dead one had it. When all nodes are back, the heir
-//! gets all of them, and its release leaves nothing behind.
+//! the others get the lease, or are told that the dead one had it. When all nodes are back, the
+//! heir gets all of them, and its release leaves nothing behind.
 
 use std::time::Duration;
 

@@ -47,8 +47,8 @@ use crate::lease::Instant;
 use crate::mutants::{self, Mutant};
 
 impl Council {
-    /// Owes `node` the move from the used ticket to the heir, if the lease that the request `id` has
-    /// renewed was adopted.
+    /// Owes `node` the move from the used ticket to the heir, if the lease that the request `id`
+    /// has renewed was adopted.
     pub(super) fn move_ticket(&mut self, now: Instant, id: u64, node: usize) {
         let Some(motion) = self.motions.get(&id) else { return };
         let Some((heir, _)) = motion.ballot.request.lease() else { return };

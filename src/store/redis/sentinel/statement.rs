@@ -24,8 +24,8 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Reads the replies to `SENTINEL get-master-addr-by-name` and `SENTINEL MASTER`. The latter may
-    /// be missing, because a user may not have the right to it.
+    /// Reads the replies to `SENTINEL get-master-addr-by-name` and `SENTINEL MASTER`. The latter
+    /// may be missing, because a user may not have the right to it.
     pub fn read(master: (String, u16), details: Option<&HashMap<String, String>>) -> Self {
         let told = |field| details.and_then(|details| details.get(field)).map_or("", String::as_str);
         let is_in_failover = told("flags").split(',').any(|flag| flag == "failover_in_progress");

@@ -6,7 +6,8 @@
 //! grant counts.
 //!
 //! After the leader has promoted a replica, it names the new master about a second before the other
-//! sentinels do. The sentinels number their configurations: the one with the largest epoch is right.
+//! sentinels do. The sentinels number their configurations: the one with the largest epoch is
+//! right.
 
 /// A server that a sentinel named as the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +108,8 @@ impl Survey {
         !self.sentinels.iter().any(is_missing)
     }
 
-    /// Returns the server that is certainly the master instead of ours: a sentinel names it, and its
-    /// epoch is larger than that of our master.
+    /// Returns the server that is certainly the master instead of ours: a sentinel names it, and
+    /// its epoch is larger than that of our master.
     pub fn newer(&self) -> Option<&Claim> {
         let other = self.other.as_ref()?;
         let is_newer = match self.epoch {

@@ -37,8 +37,8 @@ use super::survey::Claim;
 use super::{ANSWER, say};
 
 /// How long the client tries to reach a sentinel and to subscribe there before grants count without
-/// its answer. If this is smaller, a client on a busy machine may miss a failover that is under way.
-/// If it is larger, a sentinel whose machine is gone delays the first lease of each client for
+/// its answer. If this is smaller, a client on a busy machine may miss a failover that is under
+/// way. If it is larger, a sentinel whose machine is gone delays the first lease of each client for
 /// longer.
 const SUBSCRIPTION: Duration = Duration::from_millis(500);
 /// The pause between two questions to a sentinel, and the first pause before the client connects to
@@ -153,8 +153,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             // A failover that the sentinel reported still counts until its time is over.
             (self.heard_elected, self.looks) = (false, 0);
             if self.is_heard && began.elapsed() >= PAUSE {
-                // Most likely only the connection is gone, so the sentinel may begin a failover now.
-                // The client subscribes again at once, and grants wait for that.
+                // Most likely only the connection is gone, so the sentinel may begin a failover
+                // now. The client subscribes again at once, and grants wait for that.
                 self.lookout.survey(|survey| survey.expect(self.number, None));
                 continue;
             }
