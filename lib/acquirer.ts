@@ -27,7 +27,7 @@ export interface Host extends Owner {
   readonly source: Source
   /** Throws if the client was closed. */
   checkOpen(key?: string): void
-  /** Throws if one of the keys is the name of a side key. */
+  /** Throws if a key, with the client's prefix, names a side key. */
   readonly checkNames: Checker
 }
 
@@ -56,13 +56,13 @@ export class Acquirer {
     this.#sectionDefaults = { ...defaults, flags: defaults.flags | Flag.Section }
   }
 
-  /** Throws if `given` is not the key of a lock. */
+  /** Throws if `given` can't be the key of a lock. */
   checkKey(given: unknown): void {
     checkKey(given)
     this.#host.checkNames(given)
   }
 
-  /** Returns one key, or several as {@link checkKeys} does. Throws if one of them is not the key of a lock. */
+  /** Returns `given` as {@link checkKeys} does. Throws if a key can't be the key of a lock. */
   #checkKeys(given: unknown): string | readonly string[] {
     const keys = checkKeys(given)
     this.#host.checkNames(keys)

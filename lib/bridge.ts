@@ -63,7 +63,7 @@ export class Bridge {
     this.#drain = drain
   }
 
-  /** Returns true if `name`, a prefix and a key, is a side key of a lock. */
+  /** Returns true if `name` (a prefix and a key) is a side key of a lock. */
   isSideKey(name: string): boolean {
     return this.#native.isSideKey(name)
   }

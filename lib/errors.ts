@@ -162,15 +162,15 @@ export function closed(key?: string): LockClosedError {
 }
 
 /**
- * Returns whether `error` is an error of this library. A client of another copy of the library (a
- * second installed version, a bundler) rejects with classes of its own, so the code tells.
+ * Returns true if `error` is an error of this library. A client of another copy of the library (a
+ * second installed version, or a bundled one) rejects with other classes, so this compares codes.
  */
 export function isLockError(error: unknown): error is LockError {
   try {
     if (error instanceof LockError) return true
     return types.isNativeError(error) && CODE.test(String((error as { code?: unknown }).code))
   } catch {
-    // A getter of the error throws, or it is a proxy that does.
+    // A getter of the error throws, or the error is a proxy that throws.
     return false
   }
 }

@@ -32,8 +32,8 @@ const MAX_SLEEP = 5_000
 const SET_BACK = 60_000
 /**
  * How long {@link Schedule.stop} waits for the store to remember a tick after its job has ended, in
- * ms. If this is larger, a store that is down delays the end of a process; if it is smaller, the
- * process may end although the store would have remembered the tick a moment later.
+ * ms. If this is larger, a store that is down delays the end of the process for longer. If it is
+ * smaller, the process may end just before a slow store remembers the tick.
  */
 const MARKING = 2_000
 /** What any instant makes no longer key than. */

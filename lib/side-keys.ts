@@ -1,15 +1,15 @@
-// Refuses keys that can't be locks, because a Redis store would keep data of another lock there. This
-// holds for all stores, so that a key that works with one store works with every other.
+// Refuses keys that can't be locks, because a Redis store keeps data of another lock under that
+// name. This holds for all stores, so that a key that works with one store works with every other.
 
 import { badValue } from './arguments'
 import { bridge } from './native'
 
-/** Throws if one of the keys, with the prefix of the client, is a side key. */
+/** Throws if a key, with the client's prefix, names a side key. */
 export type Checker = (keys: string | readonly string[]) => void
 
 /** Returns the checker for clients with `prefix`. See src/store/redis/side_keys.rs. */
 export function checkerOf(prefix: string): Checker {
-  // All side keys begin with a brace.
+  // All side keys begin with `{`, so with any other prefix no key can name one.
   if (prefix !== '' && !prefix.startsWith('{')) return () => {}
   const check = (key: string) => {
     const name = prefix + key

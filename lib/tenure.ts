@@ -19,13 +19,13 @@ export interface Work {
   report(error: unknown): void
 }
 
-/** Returns whether work rejects with `error` because its signal has aborted or its lease has ended. */
+/** Returns true if work rejects with `error` because its signal aborted or its lease ended. */
 function isEnding(error: unknown): boolean {
   try {
     const { name, code } = Object(error) as { name?: unknown; code?: unknown }
     return name === 'AbortError' || ENDED.includes(code)
   } catch {
-    // A getter of the error throws, or it is a proxy that does.
+    // A getter of the error throws, or the error is a proxy that throws.
     return false
   }
 }

@@ -4,7 +4,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import * as timers from 'node:timers'
 
-// Read them at load time: with a fake clock that stands still, stop() would wait for the store.
+// Read the timers at load time. With a fake clock that stands still, stop() would otherwise wait
+// for the store without a limit.
 const { clearTimeout, setTimeout } = timers
 
 /** In which job the caller is. On Node 20 it makes every promise of the process slower, and so every lock: only while a job runs. */
@@ -17,7 +18,7 @@ export class Turn {
   /** Resolves when it has ended, or waits for other turns itself. */
   readonly left: Promise<void>
   #leave: () => void = () => {}
-  /** Resolves when its job has ended, although the store may not have been told yet. */
+  /** Resolves when the job has ended. The store may not remember the tick yet. */
   readonly #worked: Promise<void>
   #end: () => void = () => {}
   #isOver = false
@@ -53,17 +54,20 @@ export class Turn {
     }
   }
 
-  /** Notes that its job has ended. */
+  /** Notes that the job has ended. */
   worked(): void {
     this.#end()
   }
 
-  /** Resolves when it has ended, or `ms` after the end of its job. */
+  /** Resolves when the turn has ended, or `ms` milliseconds after the end of its job. */
   overWithin(ms: number): Promise<void> {
     return this.#within(this.over, ms)
   }
 
-  /** Resolves when it has ended or waits for other turns itself, or `ms` after the end of its job. */
+  /**
+   * Resolves when the turn has ended or itself waits for other turns, or `ms` milliseconds after
+   * the end of its job.
+   */
   leftWithin(ms: number): Promise<void> {
     return this.#within(this.left, ms)
   }

@@ -1,7 +1,7 @@
-// Asks for known vulnerabilities in what the package is built from: `npm audit` for what users install
-// with it, `cargo audit` for the crates in the addon. Fails if there are any. Where a database can't be
-// reached, or cargo-audit is not installed, says so and passes: a machine without the internet has to
-// be able to build.
+// Checks the dependencies for known vulnerabilities: `npm audit` checks what users install with the
+// package, `cargo audit` checks the crates in the addon. Fails if there are any. If a database
+// can't be reached, or cargo-audit is not installed, the script says so and passes, so that a
+// machine without internet access can build.
 
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -14,7 +14,7 @@ const CHECKS = [
   {
     name: 'npm audit',
     command: ['npm', 'audit', '--omit=dev', '--audit-level=moderate', '--json'],
-    // Without an answer, npm prints an object with `error`.
+    // If the database does not answer, npm prints an object with `error`.
     hasAnswered: ({ metadata }) => metadata?.vulnerabilities !== undefined,
     found: ({ vulnerabilities }) =>
       Object.values(vulnerabilities)
@@ -40,7 +40,7 @@ for (const { name, command, hasAnswered, found } of CHECKS) {
     continue
   }
   const problems = found(report)
-  console.log(`${name}: ${problems.length === 0 ? 'nothing is known' : problems.join('\n  ')}`)
+  console.log(`${name}: ${problems.length === 0 ? 'no known vulnerabilities' : problems.join('\n  ')}`)
   if (problems.length > 0) process.exitCode = 1
 }
 

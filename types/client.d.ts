@@ -340,7 +340,7 @@ export interface LockClientOptions {
   /** Redis password, if it is not in the URL. Another than there is refused. */
   password?: string | undefined
   /**
-   * The certificates for a store that is reached by TLS (`rediss://`, `rediss-sentinel://`): those
+   * The certificates for a store that is reached over TLS (`rediss://`, `rediss-sentinel://`): those
    * to trust, and those to present.
    */
   tls?: TlsOptions | undefined
@@ -361,9 +361,9 @@ export interface LockClientOptions {
    */
   minReplicas?: number | undefined
   /**
-   * Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. If it is empty or
-   * begins with `{`, a key is refused (`ERR_INVALID_ARG_VALUE`) that would name a key in which a
-   * Redis store keeps data of another lock, such as `{LOCK}:fence`.
+   * The text that the client puts before every key at the store. Up to 255 bytes of UTF-8, default
+   * `lock:`. If the prefix is empty or begins with `{`, methods refuse a key that names data of
+   * another lock in Redis, such as `{LOCK}:fence` (`ERR_INVALID_ARG_VALUE`).
    */
   prefix?: string | undefined
   /**

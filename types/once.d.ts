@@ -71,10 +71,14 @@ export interface Schedule extends Emitter<ScheduleEvents> {
   /** The tick that is waited for; `null` if it is stopped, or there is none any more. */
   readonly next: Date | null
   /**
-   * Asks for no more ticks, and resolves when what runs here has ended and the store remembers its tick. If the store is down, it
-   * resolves 2000 ms after the end of the job, and the client goes on trying until the drain of {@link LockClient.close} ends. Never
-   * rejects. Other processes go on. Called by the job itself (or by what it has begun) it does not wait for that run, which goes on, with its lock, until the job has ended. Called by
-   * any job it waits for the other runs, but for those that do the same, here or at another schedule.
+   * Asks for no more ticks. Resolves when the jobs that run in this process have ended and the store
+   * remembers their ticks. If the store is down, `stop()` resolves 2000 ms after the jobs have ended,
+   * and the client keeps trying until the drain of {@link LockClient.close} ends. Never rejects. Other
+   * processes go on.
+   *
+   * If a job (or anything that it has started) calls `stop()`, the call does not wait for that job's
+   * run. The run goes on, with its lock, until the job has ended. The call waits for the other runs,
+   * except those that also wait in `stop()`, here or at another schedule.
    */
   stop(): Promise<void>
   /** {@link stop}, for `await using`. */

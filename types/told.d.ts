@@ -65,8 +65,8 @@ export interface LeaseInfo {
     /** How many servers the quorum has. */
     total: number
     /**
-     * How many of the other servers did not answer in time: within 1 s after most of the servers,
-     * and within `storeTimeout`. Missing if all servers answered.
+     * How many servers did not answer in time: within `storeTimeout`, and within 1 s after most of
+     * the servers had answered. Missing if all servers answered.
      */
     unheard?: number
   }

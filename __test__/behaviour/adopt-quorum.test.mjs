@@ -97,7 +97,7 @@ test('the heir gets the servers of the heirs that lost, and its release frees al
     const ticket = await (await stranger.acquire(key)).detach()
     const outcomes = await Promise.allSettled([first.adopt(ticket), second.adopt(ticket)])
     const [lease] = outcomes.filter(({ status }) => status === 'fulfilled').map(({ value }) => value)
-    // This takes less time than the heir takes to renew its lease.
+    // The heir gets the servers before its first renewal, which is due after a third of 20 s.
     await until(`round ${round}: all servers to have one token`, async () => new Set(await tokens()).size === 1, 5_000)
     if (round % 2) await lease.renew()
     assert.equal(await lease.release(), true)
@@ -105,7 +105,7 @@ test('the heir gets the servers of the heirs that lost, and its release frees al
   }
 })
 
-test('the heir gets a server that was away during the adoption, and then a server may fail', async (t) => {
+test('the heir gets a server that was away during the adoption, and then another server may fail', async (t) => {
   const servers = await Promise.all([0, 1, 2].map(() => startRedis(t, { keep: true })))
   const locks = createLockClient({ store: servers.map((server) => server.url()), ttl: 3_000 })
   atEnd(t, () => locks.close())

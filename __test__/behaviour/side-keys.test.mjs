@@ -1,4 +1,5 @@
-// Redis stores keep side keys for each lock. No two locks share a side key, and no lock is one.
+// Redis stores keep side keys for each lock. No two locks share a side key, and no lock can have
+// the name of a side key.
 
 import assert from 'node:assert/strict'
 import { EventEmitter, once } from 'node:events'
@@ -11,7 +12,7 @@ import { overStores } from '../support/stores.mjs'
 
 const WORDS = ['fence', 'queue', 'alive', 'waiters', 'holders', 'broken']
 
-/** [the prefix, a key that is no lock's name: with the prefix it is a side key of the last, the other lock's key] */
+/** Lists [prefix, a key that names a side key, the key of the lock that has this side key]. */
 const SIDE_KEYS = [
   ...WORDS.map((word) => ['', `{invoice:7}:${word}`, 'invoice:7']),
   ...WORDS.map((word) => ['{app}:', `{app}:order:5:${word}`, 'order:5']),
@@ -21,7 +22,7 @@ const SIDE_KEYS = [
   ['', '{19354}:{}x:alive', '{}x'],
 ]
 
-/** Keys that only look like those, each with its prefix. */
+/** Lists [prefix, a key that only looks like a side key]. */
 const LOOKALIKES = [
   ['lock:', '{lock:x}:fence'],
   ['', '{app}:order:5:queue'],
@@ -40,7 +41,7 @@ const ticketOf = (key) => {
   return Buffer.from(JSON.stringify({ v: 1, key, token, fence: 7, ttl: 1_000, most: 0 })).toString('base64url')
 }
 
-/** How each method is asked for the lock `key`. */
+/** Each function calls one method with the key of a lock. */
 const METHODS = {
   acquire: (locks, key) => locks.acquire(key),
   'acquire with retry': (locks, key) => locks.acquire(key, { retry: true }),
@@ -68,7 +69,7 @@ overStores('side keys', (store) => {
     }
   })
 
-  test('a key that only looks like one is a lock', async (t) => {
+  test('a key that only looks like a side key is a lock', async (t) => {
     for (const [prefix, key] of LOOKALIKES) {
       const lease = await store.client(t, { prefix }).tryAcquire(key)
       assert.ok(lease, `${prefix}${key}`)
@@ -85,7 +86,7 @@ test('every method that takes a key refuses one that names a side key', async (t
   }
   const options = { store: 'memory:side-keys', prefix: '', key: '{invoice:7}:fence', startWork() {} }
   assert.throws(() => createLockWorker(options), refused)
-  // The mark of once() is a key of its own, made of the key and the id.
+  // once() marks its id under a key that it makes of the key and the id.
   await assert.rejects(
     locks.once('{x}:{x}', ':fence', () => assert.fail('it was run')),
     refused,
@@ -99,11 +100,11 @@ describe('side keys: redis', { timeout: 120_000 }, () => {
     return locks
   }
 
-  /** When a client is in line for `key`. */
+  /** Resolves when one client waits for `key`. */
   const queued = (locks, key) =>
     until(`a waiter for ${key}`, async () => (await locks.inspect(key))?.waiters.length === 1, 5_000)
 
-  test('a release of one lock hands no waiter of another lock a lease', async (t) => {
+  test('a release of one lock hands no lease to a waiter of another lock', async (t) => {
     const url = (await startRedis(t)).url()
     const [a, b, c] = [open(t, url), open(t, url), open(t, url)]
     const [key, other] = ['account:{lock:account:x}', 'account:x}:lock:account:{lock:account:x']
@@ -123,7 +124,7 @@ describe('side keys: redis', { timeout: 120_000 }, () => {
       const second = b.withLock(key, section)
       await queued(b, key)
       await lease.release()
-      // A notice to the waiter comes over its connection before this answer does.
+      // A notice would reach the waiter over the same connection before this answer.
       const info = await b.inspect(key)
       assert.equal(inside, 1, `${inside} inside in round ${round}`)
       assert.equal(info.waiters.length, 1)
@@ -137,7 +138,7 @@ describe('side keys: redis', { timeout: 120_000 }, () => {
     ['', 'invoice:7', '{invoice:7}:queue'],
     ['', 'invoice:7', '{invoice:7}:fence'],
   ]) {
-    test(`whatever is asked for ${side}, a waiter for ${key} gets its lock (prefix '${prefix}')`, async (t) => {
+    test(`a request for ${side} does not keep a waiter for ${key} from its lock (prefix '${prefix}')`, async (t) => {
       const url = (await startRedis(t)).url()
       const [a, b, c] = [open(t, url, { prefix }), open(t, url, { prefix }), open(t, url, { prefix })]
       const outcome = await c.tryAcquire(side).catch((error) => error)
@@ -151,7 +152,7 @@ describe('side keys: redis', { timeout: 120_000 }, () => {
     })
   }
 
-  test('list() tells of locks whose names are like side keys, and of no side key', async (t) => {
+  test('list() returns locks whose names look like side keys, but no side keys', async (t) => {
     const locks = open(t, (await startRedis(t)).url(), { prefix: '' })
     const keys = ['{app}:order:5:queue', 'a}b', 'order:5', '{}:fence', 'x{42}', '{42}:x{43}:alive'].sort()
     for (const key of keys) await locks.acquire(key)

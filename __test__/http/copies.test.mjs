@@ -1,4 +1,4 @@
-// leasehold/express and leasehold/remix with a client that another copy of the package has made, such
+// Tests leasehold/express and leasehold/remix with a client from another copy of the package, such
 // as a second installed version.
 
 import assert from 'node:assert/strict'
@@ -15,7 +15,7 @@ import { temporaryFolder } from '../support/servers.mjs'
 const KEY = 'key'
 
 describe('a client of another copy of the package', { timeout: 60_000 }, () => {
-  test('a busy lock is 423, and a closed client is 503', async (t) => {
+  test('a busy lock is answered with 423, and a closed client with 503', async (t) => {
     const { createLockClient } = createRequire(import.meta.url)(copyPackage(temporaryFolder(t), '0.0.1'))
     const locks = createLockClient({ store: `memory:${randomUUID()}` })
     atEnd(t, () => locks.close())

@@ -1,5 +1,5 @@
-// The workflows run code of others only in a version that was looked at, and known vulnerabilities are
-// found where their databases can be reached.
+// Tests that the workflows pin the actions and packages that they run, and that the script
+// check-advisories fails if a database lists a vulnerability.
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -16,7 +16,7 @@ const read = (name) => readFileSync(join(WORKFLOWS, name), 'utf8')
 
 describe('workflows', () => {
   for (const name of readdirSync(WORKFLOWS).filter((name) => name.endsWith('.yml'))) {
-    test(`${name} pins its actions by commit and has no rights that it does not need`, () => {
+    test(`${name} pins its actions by commit and has only the rights that it needs`, () => {
       const text = read(name)
       const used = [...text.matchAll(/uses: (.*)/g)].map(([, action]) => action)
       assert.ok(used.length > 0)
@@ -26,7 +26,7 @@ describe('workflows', () => {
     })
   }
 
-  test('release.yml publishes in an environment of its own, with the only right to write', () => {
+  test('release.yml publishes in its own environment, and only that job has a right to write', () => {
     const [before, publish] = read('release.yml').split(/^ {2}publish:$/m)
     assert.match(publish, /^ {4}environment: npm$/m)
     assert.match(publish, /^ {6}id-token: write$/m)
@@ -34,14 +34,14 @@ describe('workflows', () => {
     assert.doesNotMatch(before, /secrets\./)
   })
 
-  test('what comes from PyPI has a hash', () => {
+  test('pip checks the hash of each package', () => {
     const script = readFileSync(join(ROOT, 'scripts', 'build-linux.sh'), 'utf8')
     for (const [line] of script.matchAll(/.*pip install.*/g)) assert.match(line, /--require-hashes/)
   })
 })
 
 describe('check-advisories', () => {
-  /** Runs the script with an `npm` that prints `report`, and a cargo without `audit`. */
+  /** Runs the script with an `npm` that prints `report`, and a `cargo` without `audit`. */
   function check(t, report) {
     const folder = temporaryFolder(t)
     for (const [name, script] of [
@@ -59,7 +59,7 @@ describe('check-advisories', () => {
 
   const metadata = { vulnerabilities: { total: 1 } }
 
-  test('a vulnerability fails', (t) => {
+  test('a vulnerability fails the check', (t) => {
     const vulnerabilities = { x: { name: 'x', severity: 'high', range: '<2' } }
     assert.deepEqual(check(t, { metadata, vulnerabilities }), {
       status: 1,
@@ -67,7 +67,7 @@ describe('check-advisories', () => {
     })
   })
 
-  test('a database that does not answer does not', (t) => {
+  test('a database that does not answer does not fail the check', (t) => {
     const { status, stdout } = check(t, { message: '405 Method Not Allowed', error: {} })
     assert.equal(status, 0)
     assert.match(stdout, /^npm audit: not checked \(405 Method Not Allowed\)$/m)

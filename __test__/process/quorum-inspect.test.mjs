@@ -1,5 +1,5 @@
-// What inspect(), list() and the command line tell about a lease over a quorum: at how many servers
-// it stands, also if some servers are farther away than others, silent, or gone.
+// Tests what inspect(), list() and the command line tell about a lease of a quorum: how many
+// servers have it, even if some servers are farther away than others, or do not answer.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -33,7 +33,7 @@ async function startHeld(t) {
   return { servers, relays, urls, locks }
 }
 
-/** Returns what inspect() and list() tell about the servers, several times. */
+/** Calls inspect() and list() several times. Returns what they tell about the servers. */
 async function looks(locks) {
   const told = []
   for (let i = 0; i < LOOKS; i++) {
@@ -51,7 +51,7 @@ describe('process: what a quorum tells about a lease', { timeout: 120_000 }, () 
       const told = await looks(locks)
       // On a busy machine, a server may really answer too late.
       const counted = told.filter(({ held, unheard = 0 }) => held + unheard === 5)
-      assert.deepEqual(counted, told, 'no server that did not answer counts as one without the lease')
+      assert.deepEqual(counted, told, 'a server that did not answer does not count as one without the lease')
       const complete = told.filter(({ held }) => held === 5)
       assert.ok(complete.length > told.length / 2, JSON.stringify(told))
       await until('the command line to count all servers', async () => {
@@ -61,7 +61,7 @@ describe('process: what a quorum tells about a lease', { timeout: 120_000 }, () 
     })
   }
 
-  test('a server that does not answer is told as such, and soon costs no time any more', async (t) => {
+  test('a server that does not answer is reported, and soon the calls no longer wait for it', async (t) => {
     const { relays, urls, locks } = await startHeld(t)
     relays[4].bar()
     const { ms, value } = await timed(() => locks.inspect(KEY))
@@ -74,7 +74,7 @@ describe('process: what a quorum tells about a lease', { timeout: 120_000 }, () 
       return locks.stats().stores[4].state === 'open'
     })
     const quick = await timed(() => looks(locks))
-    assert.ok(quick.ms < STORE_TIMEOUT, `nobody waits for a server that is known to be away: ${quick.ms} ms`)
+    assert.ok(quick.ms < STORE_TIMEOUT, `the calls do not wait for a server that is known to be away: ${quick.ms} ms`)
   })
 
   test('inspect() and list() hold up no other call', async (t) => {

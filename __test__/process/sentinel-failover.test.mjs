@@ -1,5 +1,5 @@
-// Processes see a planned failover, or start during one: no lease that is granted meanwhile is lost,
-// and locks are available again soon.
+// Tests processes that see a planned failover, or start during one: no lease that is granted
+// meanwhile is lost, and locks are available again soon.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -78,7 +78,7 @@ describe('process: planned failover', { timeout: 120_000 }, () => {
     })
   }
 
-  test('a subscription that is lost just before the failover is made again in time', async (t) => {
+  test('a client that loses its subscription just before the failover subscribes again in time', async (t) => {
     const system = await startSentinels(t)
     const settings = { store: system.url(), client: { minReplicas: 1 }, count: 400 }
     const { outcome, overlaps, worst, tenures, wrong } = await streamThrough(t, settings, async () => {

@@ -93,7 +93,7 @@ describe('sqlite: a folder that is mounted twice', { timeout: 60_000, skip: noBi
     assert.equal((await second.ask('tryAcquire', { key: 'k' })).held, false)
   })
 
-  test('a single file that is mounted is refused, because its log is not shared', async (t) => {
+  test('a file that is mounted without its directory is refused, because its log is not shared', async (t) => {
     const folders = [temporaryFolder(t), temporaryFolder(t)]
     const [here, there] = folders.map((folder) => join(folder, 'locks.db'))
     const first = startChild(t, 'client.mjs', { store: `sqlite:${here}` })

@@ -1,4 +1,5 @@
-// Tests a lock file on a file system that is smaller than SQLite's longest log.
+// Tests a lock file whose log could fill the file system, or exceed a process's limit for file
+// sizes.
 
 import assert from 'node:assert/strict'
 import { existsSync, statSync } from 'node:fs'
@@ -33,10 +34,10 @@ describe('sqlite: a small file system', { timeout: 120_000, skip: noSmallFileSys
 describe('sqlite: a log that others write to', { timeout: 120_000 }, () => {
   const startTurns = (t, store, options, launcher) => startChild(t, 'turns.mjs', { store, ...options }, { launcher })
 
-  test('it stays short, although several processes lock all the time', async (t) => {
+  test('the log stays short, although several processes lock all the time', async (t) => {
     const path = join(temporaryFolder(t), 'locks.db')
     const options = { turns: 10_000, atOnce: 2, wait: 30_000 }
-    // The limit of the log is a quarter of this, 2 MB.
+    // 16 384 blocks of 512 bytes are 8 MB. The log may take a quarter of that, 2 MB.
     const limited = ['/bin/sh', '-c', 'ulimit -f 16384 && exec "$@"', 'sh']
     const children = [1, 2, 3, 4, 5, 6].map(() => startTurns(t, `sqlite:${path}`, options, limited))
     let longest = 0
@@ -53,7 +54,7 @@ describe('sqlite: a log that others write to', { timeout: 120_000 }, () => {
     assert.ok(longest < 6e6, `the log had ${longest} bytes`)
   })
 
-  test('a process with a limit for files is served beside one without', { skip: !existsSync('/bin/sh') }, async (t) => {
+  test('a process with a file size limit works next to one without', { skip: !existsSync('/bin/sh') }, async (t) => {
     const path = join(temporaryFolder(t), 'locks.db')
     const free = startTurns(t, `sqlite:${path}`, { turns: 1_000, stays: true })
     const { log } = await free.next('done', 60_000)

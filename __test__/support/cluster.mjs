@@ -156,7 +156,7 @@ export async function startCluster(t, { replicas = true, nodeTimeout = 1_000, ar
   const own = ['--cluster-enabled', 'yes', '--cluster-node-timeout', nodeTimeout]
   // Whoever was a master's replica stays it, and may follow it however old its copy is.
   own.push('--cluster-allow-replica-migration', 'no', '--cluster-replica-validity-factor', 0)
-  // Else they tell those who come by TLS the way to where others speak without.
+  // Without this setting, the nodes tell clients that connect over TLS the ports without TLS.
   if (settings.tls) own.push('--tls-cluster', 'yes')
   const nodes = []
   for (let i = 0; i < (replicas ? 2 * MASTERS : MASTERS); i++) {

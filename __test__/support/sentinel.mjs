@@ -50,8 +50,8 @@ class SentinelSystem {
   }
 
   /**
-   * Lets the first sentinel make another the master, as an administrator does: { master, ms }. Calls
-   * `begun` when the sentinel has begun.
+   * Makes the first sentinel promote a replica, as an administrator does. Calls `begun` when the
+   * sentinel has begun. Returns { master, ms }.
    */
   async failOver(begun = () => {}) {
     const old = await this.master()

@@ -101,7 +101,7 @@ overStores('worker', (store) => {
     assert.equal(ended, true)
   })
 
-  test('work that ends with an error whose properties throw keeps neither the worker nor the lock', async (t) => {
+  test('if work rejects with an error whose properties throw, the worker still stops and releases the lock', async (t) => {
     const hostile = Object.defineProperty(new Error('hostile'), 'code', {
       get() {
         throw new Error('a getter')

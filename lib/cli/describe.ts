@@ -43,7 +43,7 @@ export function tellable<T extends api.LockInfo>({ waiting: _, ...info }: T): Om
   return info
 }
 
-/** Returns at how many servers of a quorum the lease stands; nothing for other stores. */
+/** Returns how many servers of a quorum have the lease. Returns '' for other stores. */
 function serversOf({ servers }: api.LeaseInfo): string {
   if (!servers) return ''
   const { held, total, unheard } = servers

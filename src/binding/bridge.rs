@@ -38,7 +38,7 @@ pub struct ClientOptions {
     pub username: Option<String>,
     /// The password, if the URL has none.
     pub password: Option<String>,
-    /// For a store that is reached by TLS.
+    /// For a store that is reached over TLS.
     pub tls: Option<TlsOptions>,
     /// Who we are at sentinels.
     pub sentinel_username: Option<String>,
@@ -171,7 +171,7 @@ impl Bridge {
         })
     }
 
-    /// Returns true if `name`, a prefix and a key, is a side key of a lock. Then it can't be a lock.
+    /// Returns true if `name` (a prefix and a key) is a side key. Then no lock can have this name.
     #[napi(catch_unwind)]
     pub fn is_side_key(&self, name: String) -> bool {
         names::is_side_key(&name)

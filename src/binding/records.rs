@@ -131,9 +131,9 @@ fn kind_number(kind: StoreErrorKind) -> f64 {
 }
 
 /// Describes a lock as JSON: `{ shared, leases: [{ holder, fence, remaining, servers?: { held,
-/// total, unheard? }, trace? }], waiters: [{ holder, shared, age, trace? }], waiting }`. Unknown values are
-/// `null`, but an unknown `trace` or `servers` is missing, and so is `unheard` if it is 0. Times are in ms. `waiting` counts the
-/// waiters of this process.
+/// total, unheard? }, trace? }], waiters: [{ holder, shared, age, trace? }], waiting }`. Unknown
+/// values are `null`. An unknown `trace` or `servers`, and an `unheard` of 0, are missing. Times
+/// are in ms. `waiting` counts the waiters of this process.
 fn describe(info: &LockInfo, waiting: usize) -> Value {
     let leases: Vec<_> = info.leases.iter().map(describe_lease).collect();
     let waiters: Vec<_> = info.waiters.iter().map(describe_waiter).collect();

@@ -11,7 +11,7 @@ pub struct Access {
     pub username: Option<String>,
     /// The password, if the URL has none, or this one.
     pub password: Option<String>,
-    /// For stores that are reached by TLS: whom to trust, and who we are.
+    /// For stores that are reached over TLS: whom to trust, and who we are.
     pub tls: Option<Tls>,
     /// Who we are at sentinels, if they ask.
     pub sentinel_username: Option<String>,

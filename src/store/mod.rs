@@ -3,9 +3,9 @@
 //! A store grants, renews and ends leases, in batches. The engine is its only caller, on one thread,
 //! so a store needs no locks of its own; it must only never block that thread.
 //!
-//! A key is not empty, and is not a side key: a name in which a Redis store keeps data of another lock
-//! (see [`names`]). The TypeScript layer refuses such keys for every store, so that a key
-//! that works with one store works with every other.
+//! A key is not empty, and it is not a side key: a name under which a Redis store keeps data of
+//! another lock (see [`names`]). The TypeScript layer refuses such keys for every store, so that a
+//! key that works with one store works with every other.
 //!
 //! **What every store promises** (and `tests/store_contract/` asks of each):
 //!
@@ -438,9 +438,11 @@ pub trait Store {
         timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>>;
 
-    /// Which requests of a batch are answered by whom: a number for each, the same for those that may share a batch. The
-    /// engine makes a batch of each part, so that one that is slow does not hold up the answers of the others. `None`, also
-    /// as long as a store does not know: all of them may. Requests that change one key have one number.
+    /// Divides a batch into parts. Returns a number for each request: requests with the same number
+    /// may share a batch. The engine makes a batch of each part, so that a slow part does not hold
+    /// up the answers of the others. Requests that change the same key have the same number.
+    /// Returns `None` if all requests may share a batch, or while the store does not know which
+    /// may.
     fn parts(&self, _batch: &[Request]) -> Option<Vec<u32>> {
         None
     }

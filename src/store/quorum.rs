@@ -16,7 +16,8 @@
 //!   nodes to move the lease to its own token, and has the lease when most nodes have done so. If
 //!   several heirs have claimed some nodes each, only the heir with the smallest
 //!   [mark](crate::lease::Token::mark) keeps its nodes. The others give theirs back to the ticket
-//!   and try again. The heir that has adopted gets the other nodes as soon as they can be reached.
+//!   and try again. The heir that adopted the lease gets the other nodes when they can be
+//!   reached.
 //! - **Repair.** After a majority has renewed a lease, the quorum asks the nodes that do not know
 //!   the lease to grant it again. A node counts for the lease from the next renewal on.
 //!   `council/repairing.rs` describes repairs, and why there are never two holders.
@@ -243,7 +244,7 @@ impl Store for QuorumStore {
     }
 }
 
-/// Returns true if the answer has to wait for the answers of all nodes.
+/// Returns true if the answer to `request` has to wait for the answers of all nodes.
 fn asks_all_nodes(request: &Request) -> bool {
     matches!(request, Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. })
 }

@@ -1,4 +1,4 @@
-//! What a lock keeps beside it is its own, whatever its name.
+//! Tests that no two locks share a side key, whatever their names are.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use leasehold::store::{Absence, Reply};
 use crate::ask::{Notices, acquire, all, ask, fence, granted, lock, queue, queued, release, run, share};
 use crate::server::Server;
 
-/// Locks of which each once had the side keys of the other.
+/// Two locks that once had the same side keys.
 const PAIR: [&str; 2] = ["lock:account:{lock:account:x}", "lock:account:x}:lock:account:{lock:account:x"];
 
 #[test]
-fn a_release_hands_no_waiter_of_another_lock_a_lease() {
+fn a_release_hands_no_lease_to_a_waiter_of_another_lock() {
     run(async {
         for held in [true, false] {
             let server = Server::start(&[]);
@@ -30,7 +30,7 @@ fn a_release_hands_no_waiter_of_another_lock_a_lease() {
             assert_eq!(ask(&holder, release(other, second)).await, expected);
             // A notice would come over the same connection before this answer.
             assert_eq!(queued(ask(&waiter, queue(one, next, 7)).await), (0, true));
-            assert!(told.more().is_empty(), "it is told that it has what {first} holds");
+            assert!(told.more().is_empty(), "the waiter was told that it has the lock, but {first} holds it");
             assert_eq!(server.command(&["GET", one]), first.to_string());
             assert_eq!(server.command(&["EXISTS", other]), "0");
             assert_eq!(ask(&holder, release(one, first)).await, Reply::Released);
@@ -39,7 +39,7 @@ fn a_release_hands_no_waiter_of_another_lock_a_lease() {
     });
 }
 
-/// So many keys lie at the server as the locks need, if no two of them share one.
+/// Counts the keys at the server: if no two locks share a key, there are as many as the locks need.
 #[test]
 fn no_two_of_many_locks_share_a_key() {
     run(async {

@@ -48,8 +48,8 @@ pub struct Tenure {
     pub(super) reserving: bool,
     /// Whether it is being detached: whatever renewed it meanwhile would take it back.
     pub(super) detaching: bool,
-    /// Whether the holder has asked to detach it, so that it outlives the client. Then the end of the
-    /// client does not release it: the store may have carried out a request that has failed here.
+    /// True if the holder has asked to detach the lease. Then the end of the client does not
+    /// release it: the store may have detached the lease although the request failed here.
     pub(super) outlives: bool,
     /// Whether the lease was [adopted](super::adopting).
     pub(super) adopted: bool,

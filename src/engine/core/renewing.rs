@@ -199,8 +199,8 @@ impl Core {
             // The fences of a lease only grow, so this reply belongs to another request.
             Ok(Reply::Renewed { block: Some((first, _)) }) if first <= tenure.fence => {
                 let message = format!(
-                    "the store answered the renewal of \"{}\" with the old fence {}, as if it were another request; \
-                     if this happens again, look for a proxy in between that mixes up replies",
+                    "the store answered the renewal of \"{}\" with the old fence {}, so the reply is to another \
+                     request; if this happens again, look for a proxy that mixes up replies",
                     tenure.key, first.0
                 );
                 let error = StoreError::maybe_done(StoreErrorKind::Internal, message);

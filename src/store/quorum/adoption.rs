@@ -17,8 +17,8 @@
 //! adopt, even if the first one still lives: a node whose claim was taken over refuses the second
 //! round of the first heir, and a node that has carried the second round out has no claim any more.
 //!
-//! When an heir has adopted, the other nodes may still have the ticket, or the claims of other
-//! heirs. `council/used_tickets.rs` describes how the heir gets these nodes, too.
+//! After an heir has adopted the lease, the other nodes may still have the ticket, or the claims of
+//! other heirs. `council/used_tickets.rs` describes how the heir gets these nodes, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,8 +90,8 @@ pub enum Stage {
 /// gets by a late answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
-    /// The heir has the lease: claimed nodes pass to the heir, and so do nodes that have the ticket
-    /// or the claim of another heir.
+    /// The heir has the lease: it gets the claimed nodes, and the nodes that have the ticket or the
+    /// claim of another heir.
     Won,
     /// Enough nodes say that the ticket is used up or has ended. Claimed nodes and the heir's nodes
     /// still go back to the ticket: another heir may have given up, and may be giving its nodes
@@ -465,7 +465,7 @@ impl Adoption {
     }
 }
 
-/// Returns true if the ticket, and the claims to it, pass to the heir after that fate.
+/// Returns true if the heir gets the ticket, and the claims to it, after `fate`.
 fn passes_to_heir(fate: Fate) -> bool {
     fate == Fate::Won && !mutants::is(Mutant::TicketLeftBehind)
 }

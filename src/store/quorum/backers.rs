@@ -113,7 +113,7 @@ impl Backers {
         let Decision { ballot, nodes, fenced, asked, ttl } = decision;
         (backed.nodes, backed.ballot, backed.until) = (nodes, ballot, now + ttl);
         backed.valid_until = backed.valid_until.max(asked + ttl);
-        // A node can have a reader's lease and the ticket.
+        // A node can have a reader's lease and the ticket at the same time.
         if !backed.terms.mode.is_shared() {
             backed.ticketed &= !nodes;
         }

@@ -156,8 +156,8 @@ impl Ballot {
         self.votes.iter().enumerate().filter(move |(_, vote)| doubtful(vote)).map(|(node, _)| node)
     }
 
-    /// Returns true if the answer says at how many nodes a lease stands. Such a request waits for
-    /// the nodes that have not answered when a majority has.
+    /// Returns true if the answer says how many nodes have a lease. After a majority has answered,
+    /// such a request waits for the other nodes.
     pub fn counts_nodes(&self) -> bool {
         matches!(self.request, Request::Inspect { .. } | Request::List(_))
     }

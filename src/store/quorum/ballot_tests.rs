@@ -257,7 +257,7 @@ fn an_inspection_waits_for_all_nodes_and_says_how_many_did_not_answer() {
     assert_eq!(begun([shows(50), shows(40)]).voted(2, shows(40), &nodes), told(40, 3, 0), "most");
     let larger = begun([shows(40), shows(50)]).voted(2, failed(), &nodes);
     assert_eq!(larger, told(50, 2, 1), "the larger of as many");
-    assert_eq!(begun([shows(40), shows(50)]).give_way(&nodes), told(50, 2, 1), "it was not heard");
+    assert_eq!(begun([shows(40), shows(50)]).give_way(&nodes), told(50, 2, 1), "the node did not answer");
     assert_eq!(begun([shows(40), shows(50)]).voted(2, nobody(), &nodes), told(50, 2, 0));
     assert_eq!(after(3, inspect(), vec![nobody(), shows(4), nobody()]), Verdict::Settle(nobody()));
     assert_eq!(after(3, inspect(), vec![nobody(), nobody()]), Verdict::Settle(nobody()));

@@ -49,9 +49,9 @@ pub struct Owed {
     pub token: Token,
     /// The token that gets the lease; `None` for a release.
     pub to: Option<Token>,
-    /// True if the token `to` does not hold the lease any more. The node has to release it after the
-    /// move. This also finds a lease that another heir has claimed, which a release of `token` would
-    /// not find.
+    /// True if the token `to` does not hold the lease any more. The node has to release `to` after
+    /// the move. This also finds a lease that another heir has claimed, which a release of `token`
+    /// would not find.
     pub release: bool,
     /// True if `token` is a used ticket. Other heirs may give the node back to the ticket a little
     /// later.
@@ -94,7 +94,7 @@ struct Debt {
     until: Instant,
     /// The pauses before it is paid again.
     again: &'static [Duration],
-    /// True if a request for it was sent.
+    /// True if a request for this debt was sent.
     sent: bool,
 }
 
@@ -185,8 +185,8 @@ impl Debts {
         }
     }
 
-    /// Takes what `node` answered to the debts that were due, before [`Debts::paid`]. If another heir
-    /// has claimed a lease, the node is owed the same move from that claim.
+    /// Processes what `node` answered to the debts that were due. Call it before [`Debts::paid`].
+    /// If another heir has claimed a lease, the node is owed the same move from that claim.
     pub fn said(&mut self, now: Instant, node: usize, said: &[Said]) {
         let account = &mut self.accounts[node];
         let mut follow = Vec::new();
@@ -268,8 +268,8 @@ impl Account {
             _ => (pause, [].as_slice()),
         };
         if !self.owed.insert(token) {
-            // A token has one debt, and the last word counts. A request that is on its way may come
-            // too early, so it is repeated.
+            // A token has only one debt, and the newest one counts. A request that is on its way
+            // may arrive too early, so it is repeated.
             if let Some(debt) = self.debts.iter_mut().find(|debt| debt.owed.token == token) {
                 let is_new = debt.owed != owed;
                 if is_straggler {

@@ -132,7 +132,7 @@ fn no_more_is_owed_to_a_node_than_it_can_ever_be_paid() {
     assert!(!due(&mut debts, 50).contains(&first), "the oldest goes");
 }
 
-/// Pays what is due at `ms`, as [`due`]. Returns it; the node says `said` to each debt.
+/// Pays the debts that are due at `ms`, and returns them. The node answers `said` to each debt.
 fn pay(debts: &mut Debts, ms: u64, said: impl Fn() -> Said) -> Vec<Owed> {
     let mut due = debts.due(at(ms));
     assert!(due.len() <= 1, "{due:?}");

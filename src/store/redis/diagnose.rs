@@ -136,9 +136,9 @@ fn replicas_in(info: &str) -> Vec<(String, u16)> {
     places.take(MOST_REPLICAS).collect()
 }
 
-/// Returns the address of the replica at `host` and `port`. The client connects to the replica by
-/// TLS if it connects to the `master` by TLS. Without TLS, the password would go over a network in
-/// plain text. So if the password has not left this machine so far, a replica on another machine
+/// Returns the address of the replica at `host` and `port`. The client connects to the replica over
+/// TLS if it connects to the `master` over TLS. Without TLS, the password would go over a network
+/// in plain text. So if the password has not left this machine so far, a replica on another machine
 /// does not get it.
 fn at_replica(master: &RedisAddress, host: &str, port: u16) -> RedisAddress {
     let is_here =
@@ -272,7 +272,7 @@ mod tests {
             assert!(!knows(url, "10.0.0.7") && knows(url, "127.0.0.1"), "{url}");
         }
         assert!(knows("redis://:hunter2@10.0.0.1", "10.0.0.7"));
-        assert!(knows("rediss://:hunter2@127.0.0.1", "10.0.0.7"), "by TLS");
+        assert!(knows("rediss://:hunter2@127.0.0.1", "10.0.0.7"), "over TLS");
     }
 
     #[test]

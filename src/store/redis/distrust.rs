@@ -70,7 +70,7 @@ fn not_secure(address: &RedisAddress, error: &TlsError) -> StoreError {
     let what = match kind {
         StoreErrorKind::Untrusted => "can't be trusted",
         StoreErrorKind::Denied => "does not trust us",
-        _ => "can't be spoken to by TLS",
+        _ => "can't be reached over TLS",
     };
     StoreError::not_done(kind, format!("{address} {what}: {why}"))
 }

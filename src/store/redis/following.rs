@@ -54,7 +54,7 @@ impl RedisStore {
     }
 
     /// Begins to listen to the sentinels, if there are any and the store does not listen yet. This
-    /// takes about as long as to connect to the master, so the store does both at once.
+    /// takes about as long as connecting to the master, so the store does both at once.
     pub(super) fn listen_to_sentinels(&self) {
         let Endpoint::Master(sentinels) = &self.address.endpoint else { return };
         if self.listens.replace(true) {
@@ -70,8 +70,8 @@ impl RedisStore {
         self.tasks.borrow_mut().spawn_local(watch.run(switched));
     }
 
-    /// Notes to which master `link` leads. Returns true if it is another one than that of the
-    /// connection before.
+    /// Notes which master `link` leads to. Returns true if the connection before led to another
+    /// master.
     pub(super) fn follow(&self, link: &Link) -> bool {
         link.server().is_some_and(|server| self.lookout.connected(&server.endpoint))
     }
@@ -207,8 +207,8 @@ impl RedisStore {
     }
 
     /// Sends a batch to the server. If a failover began or ended meanwhile, turns each grant into
-    /// an error: the new master may not know the lease. So no grant counts before the sentinels have
-    /// said that none is under way. Remembers the releases.
+    /// an error: the new master may not know the lease. For the same reason, no grant counts before
+    /// the sentinels have said whether a failover is under way. Remembers the releases.
     async fn run_and_check(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
         let switches = self.lookout.switches();
         let mut answers: Vec<Answer> =
@@ -262,8 +262,8 @@ impl RedisStore {
     }
 
     /// Returns the listener for the notices of a connection. While a failover is or may be under
-    /// way, it removes the fence from a notice. Without the fence, a waiter that is handed a lease has to
-    /// ask for it, and the answer shows whether the lease counts.
+    /// way, the listener removes the fence from a notice. Without the fence, a waiter that is
+    /// handed a lease has to ask for it, and the answer shows whether the lease counts.
     pub(super) fn listener_of_link(&self, listener: &Listener) -> Listener {
         if !self.has_sentinels() {
             return listener.clone();

@@ -9,12 +9,12 @@
 //! Notices come over the same connection, as pushes of RESP3 on a channel that is the connection's own.
 //!
 //! - [`address`]: where it is, and [`url`], how that is written;
-//! - [`dial`]: the way to the server, by TLS if need be, and [`distrust`], why there is none;
+//! - [`dial`]: the way to the server, also over TLS, and [`distrust`], why connecting failed;
 //! - [`connect`]: a connection that is fit for locks, and [`attempt`], one try to have one;
 //! - [`greeting`]: the first words on it;
 //! - [`link`]: the connection in use, and when to give it up;
 //! - [`notices`]: what comes over it unasked;
-//! - [`scripts`]: what the server runs, and [`side_keys`], which keys it is given beside a lock;
+//! - [`scripts`]: what the server runs, and [`side_keys`], which other keys belong to a lock;
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
 //! - [`listing`]: which locks there are;

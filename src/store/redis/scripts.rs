@@ -1,4 +1,4 @@
-//! The Lua scripts that every change of a lock is.
+//! The Lua scripts that the server runs to change a lock: one script for each change.
 
 use std::sync::LazyLock;
 use std::time::Duration;

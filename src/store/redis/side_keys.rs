@@ -1,30 +1,33 @@
-//! The map from a lock to its side keys: the keys at the server that keep what else is known of the
-//! lock.
+//! Maps a lock to its side keys: the keys at the server that keep the lock's other data, such as
+//! its last fence and its queue.
 //!
-//! A side key is a stem and a [word](WORDS). The stem of a LOCK (its whole name, with the prefix) is
+//! A side key consists of a stem and a [word](WORDS). The stem of a LOCK (its whole name, with the
+//! prefix) is
 //!
 //! - `{LOCK}` if the lock has no `}`: `{lock:a}:fence`;
-//! - else `{TAG}:LOCK`, where TAG is the lock's [hash tag]: `{b}:lock:a{b}c:fence`. If a lock has a
-//!   `}`, but no hash tag, TAG is the number that [`tag_in`] names for the lock's slot:
+//! - otherwise `{TAG}:LOCK`, where TAG is the lock's [hash tag]: `{b}:lock:a{b}c:fence`. If a lock
+//!   has a `}`, but no hash tag, TAG is the number that [`tag_in`] returns for the lock's slot:
 //!   `{1977}:lock:a}b:fence`.
 //!
-//! **No two locks share a side key, no lock is a side key, and a side key lies in its lock's slot.**
+//! **No two locks share a side key, no lock is a side key, and a side key lies in its lock's
+//! slot.**
 //!
 //! 1. A word begins with its only `:`. So the last `:` of a side key divides it into stem and word.
-//! 2. Neither a TAG nor a lock without `}` has a `}`. So the first `}` of a stem is the one behind
-//!    TAG or LOCK. If it ends the stem, LOCK stands before it. If not, `:LOCK` follows.
-//! 3. So a side key names one lock and one word: different locks, or different words, have different
-//!    side keys.
-//! 4. Redis Cluster hashes what stands between the first `{` of a key and the next `}`, unless
-//!    nothing does ("Redis cluster specification", hash tags). In a side key, that is TAG, or a LOCK
-//!    without `}`. A lock is not empty. It is hashed by its hash tag if it has one, else as a whole,
-//!    and the number of [`tag_in`] has the same slot.
-//! 5. By 1 and 2, a name can be the side key of one lock only. [`lock_beside`] finds that lock and
-//!    maps it again. If the result is the name, it is a side key, and clients refuse it as a key.
+//! 2. Neither a TAG nor a lock without `}` has a `}`. So the first `}` of a stem is the one after
+//!    TAG or LOCK. If this `}` ends the stem, LOCK is before it. Otherwise, `:LOCK` follows.
+//! 3. So a side key names one lock and one word: different locks, or different words, have
+//!    different side keys.
+//! 4. Redis Cluster hashes the text between the first `{` of a key and the next `}`, unless that
+//!    text is empty ("Redis cluster specification", hash tags). In a side key, this is TAG, or a
+//!    LOCK without `}`; neither is empty. Redis Cluster hashes a lock by its hash tag if it has
+//!    one, and otherwise as a whole. The number that [`tag_in`] returns has the same slot.
+//! 5. Because of 1 and 2, a name can be the side key of only one lock. [`lock_beside`] finds that
+//!    lock and maps it again. If the result is the name, the name is a side key, and clients refuse
+//!    the name as a key.
 //!
-//! All versions must map in the same way, because they find a lock's waiters and its last fence by
-//! its side keys alone. Builds from before 0.1.0 mapped a lock with a `}` but no hash tag to
-//! `{LOCK}`, which may be the stem of a lock with a hash tag.
+//! All versions must map in the same way, because they find a lock's waiters and its last fence
+//! only by the names of its side keys. Builds from before 0.1.0 mapped a lock with a `}` but no
+//! hash tag to `{LOCK}`, which may be the stem of a lock with a hash tag.
 //!
 //! [hash tag]: super::cluster::hash_tag
 
@@ -32,15 +35,15 @@ use std::borrow::Cow;
 
 use super::cluster::{hash_tag, slot_of, tag_in};
 
-/// How side keys end. `scripts/rules.lua` says what each is for.
+/// The words that side keys end with. `scripts/rules.lua` says what each of them is for.
 pub const WORDS: [&str; 6] = [":fence", ":queue", ":alive", ":waiters", ":holders", ":broken"];
 
 /// The side keys that scripts are given. The scripts make the names of the others from these.
 #[derive(Clone, Copy)]
 pub enum Side {
-    /// What is known of the fences.
+    /// The last fence, and the client that got it.
     Fence,
-    /// Who waits.
+    /// The tokens that wait.
     Queue,
 }
 
@@ -54,7 +57,7 @@ pub fn side_key(lock: &str, side: Side) -> [Cow<'_, str>; 5] {
     ["{".into(), tag_of(lock), divider.into(), rest.into(), word.into()]
 }
 
-/// Returns what stands between the braces of the stem.
+/// Returns the text between the braces of the stem.
 fn tag_of(lock: &str) -> Cow<'_, str> {
     match hash_tag(lock) {
         Some(tag) => tag.into(),
@@ -63,7 +66,7 @@ fn tag_of(lock: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the lock that has `name` as a side key, or `None` if no lock has.
+/// Returns the lock that has `name` as a side key, or `None` if there is none.
 pub fn lock_beside(name: &str) -> Option<&str> {
     let inner = name.strip_prefix('{')?;
     let stem = WORDS.iter().find_map(|word| inner.strip_suffix(word))?;

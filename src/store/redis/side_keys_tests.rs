@@ -2,14 +2,14 @@ use std::collections::HashMap;
 
 use super::*;
 
-/// The side key of `lock` with that word.
+/// Returns the side key of `lock` that ends with `word`.
 fn named(lock: &str, word: &str) -> String {
     let fence = side_key(lock, Side::Fence).concat();
     fence.strip_suffix(":fence").unwrap().to_owned() + word
 }
 
-/// Generates names of locks, among them names of side keys, and names that only differ in where a
-/// brace or a colon stands.
+/// Generates names of locks, among them names of side keys, and names that differ only in the place
+/// of a brace or a colon.
 struct Names {
     random: fastrand::Rng,
     last: Vec<String>,
@@ -29,11 +29,11 @@ impl Names {
         let known = self.random.choice(&self.last).unwrap().clone();
         let word = self.random.choice(WORDS).unwrap();
         let name = match self.random.u8(..8) {
-            // A side key of another lock, and what some map might take for one.
+            // A side key of another lock, and names that a wrong map could take for one.
             0 => named(&known, word),
             1 => format!("{{{known}}}{word}"),
             2 => format!("{{{}}}:{known}{word}", self.random.choice(Self::PIECES).unwrap()),
-            // The lock whose stem in braces is the stem of `known`, had it no rule for its brace.
+            // The lock that would share the stem of `known` if every stem were `{LOCK}`.
             3 => named(&known, "").trim_start_matches('{').trim_end_matches('}').to_owned(),
             4 => format!("lock:{known}"),
             _ => {
@@ -112,7 +112,7 @@ fn no_two_locks_share_a_side_key_and_none_is_one() {
 }
 
 #[test]
-fn a_name_that_is_only_like_a_side_key_is_none() {
+fn a_name_that_only_looks_like_a_side_key_is_none() {
     for name in [
         "lock:{lock:a}:fence",
         "{a}:fences",
@@ -144,5 +144,5 @@ fn the_words_are_those_of_the_rules() {
     described.sort_unstable();
     known.sort_unstable();
     assert_eq!((&named[..], &described[..]), (&known[..], &known[..]));
-    assert!(WORDS.iter().all(|word| word.rfind(':') == Some(0)), "the proof needs that");
+    assert!(WORDS.iter().all(|word| word.rfind(':') == Some(0)), "the proof in `side_keys` needs this");
 }

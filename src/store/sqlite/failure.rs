@@ -48,9 +48,9 @@ pub fn of_sqlite(path: &Path, error: &Error) -> StoreError {
     failed(kind, path, error)
 }
 
-/// Returns the error of the store if `error` means that the file at `path` may not grow, for the
-/// operating system's reason `system`. SQLite knows a full disk, but no quotas and no limits of a
-/// process.
+/// Returns the store's error if `error` means that the file at `path` may not grow. `system` is the
+/// operating system's error. SQLite has an error for a full disk, but reports a quota, or a
+/// process's limit for file sizes, as an I/O error.
 pub fn of_growth(path: &Path, error: &Error, system: &io::Error) -> Option<StoreError> {
     let is_write = matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
     let may_not_grow = matches!(

@@ -90,9 +90,9 @@ impl FileNames {
         matches!(rustix::fs::stat(&self.given), Err(rustix::io::Errno::NOENT))
     }
 
-    /// Returns whether the database was mounted as a single file. Then its log and its index are
-    /// not the files beside the name that the database has elsewhere. Returns `false` if the system
-    /// does not tell (before Linux 5.8).
+    /// Returns true if the database was mounted as a single file. Then a process that reaches the
+    /// database by another path uses another log and another index. Returns false if the system
+    /// does not report such a mount (before Linux 5.8).
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub fn is_mounted_alone(&self) -> bool {
         use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};

@@ -1,8 +1,8 @@
 //! Simulates heirs in several processes that adopt one ticket at the same time, after the trouble
 //! has ended. Each process has its own distances to the nodes, and a minority of the nodes may be
 //! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it. If an heir dies,
-//! the others get the lease, or are told that the dead one had it. When all nodes are back, the heir
-//! gets all of them, and its release leaves nothing behind.
+//! the others get the lease, or are told that the dead one had it. When all nodes are back, the
+//! heir gets all of them, and its release leaves nothing behind.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const KEY: &str = "ticket";
 /// How long the leases of heirs and strangers live, and how long heirs try to adopt the ticket, in
 /// ms.
 const TTL: u32 = 20_000;
-/// How long the ticket lives, in ms. It outlives the schedule, so that no node gets rid of it by
-/// itself.
+/// How long the ticket lives, in ms. The ticket outlives the schedule, so that no node drops it
+/// because it has ended.
 const TICKET_TTL: u32 = 60_000;
 /// How long strangers ask for the lock, and heirs may give up, before the outcome counts. A lease
 /// must also be acquired and detached within this time.
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// Checks that all nodes have the lease of the heir that adopted. If an heir `dies`, a minority
-    /// may have its own token.
+    /// may have the dead heir's token.
     fn check_nodes(&mut self, (process, slot): (usize, u32), ticket: Token, dies: bool) {
         let asked = self.processes[process].asked.get(&slot).expect("the heir holds the lease");
         let heir = asked.token.expect("the heir holds the lease");

@@ -1,4 +1,4 @@
-//! Promises 1 and 7 for locks whose names may be mixed up with what a store keeps of other locks.
+//! Tests promises 1 and 7 for locks whose names a store might confuse with data of other locks.
 
 use leasehold::lease::{Key, Token};
 
@@ -6,7 +6,7 @@ use crate::asking::*;
 use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
-/// Returns names that only differ in where a brace stands, and none that any test uses.
+/// Returns names that differ only in the place of a brace, and that no other test uses.
 fn like_names() -> Vec<Key> {
     let (one, two) = (Token::random().to_string(), Token::random().to_string());
     let names = [
@@ -46,7 +46,7 @@ pub async fn a_release_serves_waiters_of_its_own_lock_only(place: &dyn Fixture) 
         holder.released().await;
         for waiter in &waiters[place + 1..] {
             let theirs = &waiter.wants.key;
-            // A notice comes before this answer.
+            // A notice would arrive before this answer.
             let known = names(&other, theirs).await;
             assert_eq!(known, (vec!["holder".into()], vec!["waiter".into()]), "{theirs}");
             let told = other.notices.of(waiter.number());

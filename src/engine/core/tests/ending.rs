@@ -289,7 +289,7 @@ fn the_end_of_a_client_releases_no_lease_that_was_to_be_detached() {
     world.give(Command::Detach { op: held.op, ttl: None });
     let batch = world.only_batch();
     assert!(matches!(batch.requests[..], [Request::Detach { .. }]));
-    // The store may have detached it all the same.
+    // The store may have detached the lease, although its answer did not arrive in time.
     world.answer(batch, [timed_out()]);
     world.settled();
     let (done, _closed) = std::sync::mpsc::sync_channel(1);

@@ -16,8 +16,8 @@ const NEAR: Duration = Duration::from_millis(5);
 
 /// How long an inspection or a listing waits for the other nodes after a majority has answered. If
 /// this is smaller, nodes that are far away count as nodes that did not answer. If it is larger, a
-/// silent node delays these requests for longer, until its breaker opens. No other request waits
-/// for them: see [`parts`](crate::store::Store::parts).
+/// silent node delays these requests for longer, until its breaker opens. Other requests do not
+/// wait for these requests: see [`parts`](crate::store::Store::parts).
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Council {

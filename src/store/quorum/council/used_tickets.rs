@@ -2,42 +2,43 @@
 //! heir releases the lease.
 //!
 //! An adoption ends as soon as most nodes have confirmed it. The other nodes may have the ticket:
-//! another heir claimed them and gave them back later, or they were away. Or they have the claim of
-//! an heir that died. Each of these tokens would keep the node from the heir, and after the heir's
-//! release from all clients, until the end of the ticket.
+//! another heir claimed them and gave them back later, or they were away. They may also have the
+//! claim of an heir that died. With either token, the node refuses the heir, and after the heir's
+//! release all clients, until the ticket ends.
 //!
-//! So the quorum asks these nodes to move the lease from the ticket to the heir: several times within
-//! the first five seconds, because another heir may give a node back only then, and again whenever a node
-//! answers a renewal with [`Absence::Taken`](crate::store::Absence::Taken). If a node answers with
-//! the claim of another heir, the quorum moves the lease from that claim. The node counts from the
-//! next renewal on. If all nodes have confirmed the adoption, the quorum sends nothing.
+//! So the quorum asks these nodes to move the lease from the ticket to the heir. It asks several
+//! times within the first 5 s, because another heir may give a node back in that time. It asks
+//! again whenever a node answers a renewal with [`Absence::Taken`](crate::store::Absence::Taken).
+//! If a node answers with the claim of another heir, the quorum moves the lease from that claim.
+//! The node counts from the next renewal on. If all nodes have confirmed the adoption, the quorum
+//! sends nothing.
 //!
 //! **Why there are never two holders.** Once most nodes have confirmed an heir, the ticket is used
-//! up. These nodes have the heir's token, and only the heir's process gives them back to the ticket,
-//! when its caller does not have the lease. Until then, fewer than most nodes have the ticket or a
-//! claim to it. So no other heir gets a majority, and it makes no difference whether that heir still
-//! lives when its claim moves. A move takes a node from the ticket or from a claim to it, and from
-//! nobody else. So a move that arrives late can't take a node from a client that acquired the lock
-//! after the heir, nor from a later heir.
+//! up. These nodes have the heir's token, and only the heir's process gives them back to the
+//! ticket, when its caller does not have the lease. Until then, only a minority of the nodes has
+//! the ticket or a claim to it. So no other heir gets a majority, whether or not that heir still
+//! lives when its claim moves. A move takes a node only from the ticket or from a claim to the
+//! ticket. So a move that arrives late can't take a node from a client that acquired the lock after
+//! the heir, or from a later heir.
 //!
-//! **Why a ticket does not come back.** A move keeps the end of the lease at the node, and does
-//! nothing if the node does not have the token that it names. So nothing that was released, or has
-//! ended, lives again: a token only changes its name. After the heir has released its lease, the
-//! moves that are still owed go on, and so does a move at each node that is not known to have the
-//! heir's token. When such a node answers that the heir's token has the lease now, that token is
-//! released there. Releasing the ticket instead would not find the claim of an heir that died. A move
-//! that was sent before the release may arrive after it, so the heir's token is released at these
-//! nodes in any case.
+//! **Why a ticket does not come back.** A move does not change when the lease ends at the node, and
+//! does nothing if the node does not have the token that the move names. So a move revives no lease
+//! that was released or has ended: it only replaces the token. After the heir has released its
+//! lease, the quorum still sends the moves that it owes, and one to each node that is not known to
+//! have the heir's token. If such a node answers that the heir's token has the lease now, the
+//! quorum releases that token there. Releasing the ticket instead would not find the claim of an
+//! heir that died. A move that was sent before the release may arrive after it, so the quorum
+//! releases the heir's token at these nodes in any case.
 //!
-//! **Why later adoptions are not disturbed.** If the heir detaches the lease, its token is the next
-//! ticket. Moves of the first ticket then add nodes to that ticket, and take none from its heir. If
-//! the heir's process gives the lease back to the first ticket, it sends no more moves from that
-//! ticket. A node that a late move gives to the heir is given back, too. Moves go only to nodes that
-//! did not confirm the heir, so most nodes have the ticket even before that.
+//! **Why moves do not disturb later adoptions.** If the heir detaches the lease, its token is the
+//! next ticket. Moves of the first ticket then add nodes to that ticket, and take none from its
+//! heir. If the heir's process gives the lease back to the first ticket, it sends no more moves
+//! from that ticket. A node that a late move gives to the heir is given back, too. Moves go only to
+//! nodes that did not confirm the heir, so most nodes have the ticket even before that.
 //!
 //! **What is left.** An heir that died after some nodes, but fewer than most, had confirmed it
-//! leaves its own token there. Nothing tells that token from the token of another client, so it
-//! stays until it ends.
+//! leaves its own token there. A node can't distinguish that token from the token of another
+//! client, so the token stays until it ends.
 
 use super::super::backers::{Forgotten, Terms};
 use super::super::debts::Owed;
@@ -46,8 +47,8 @@ use crate::lease::Instant;
 use crate::mutants::{self, Mutant};
 
 impl Council {
-    /// Owes `node` the move from the used ticket to the heir, if the lease that the request `id` has
-    /// renewed was adopted.
+    /// Owes `node` the move from the used ticket to the heir, if the lease that the request `id`
+    /// has renewed was adopted.
     pub(super) fn move_ticket(&mut self, now: Instant, id: u64, node: usize) {
         let Some(motion) = self.motions.get(&id) else { return };
         let Some((heir, _)) = motion.ballot.request.lease() else { return };

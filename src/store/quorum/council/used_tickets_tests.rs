@@ -1,5 +1,5 @@
-//! Tests what is left of a ticket after its adoption: the heir gets the other nodes, and its release
-//! frees them.
+//! Tests what is left of a ticket after its adoption: the heir gets the other nodes, and its
+//! release frees them.
 
 use super::adopting_tests::{KEY, Sites, adopt, give_back, kill_between_rounds, tokens, ttl};
 use super::*;

@@ -18,7 +18,8 @@ const SHORTEST_GAP: Duration = Duration::from_millis(100);
 /// The same, if several told nothing new. A failover takes longer, and is noticed no later than this after it.
 const LONGEST_GAP: Duration = Duration::from_millis(400);
 
-/// The part of a key that says in which slot it lies; `None` if all of it does.
+/// Returns the part of `key` that the cluster hashes to find the key's slot. Returns `None` if it
+/// hashes the whole key.
 pub fn hash_tag(key: &str) -> Option<&str> {
     let (tag, _) = key.split_once('{')?.1.split_once('}')?;
     Some(tag).filter(|tag| !tag.is_empty())
@@ -30,14 +31,14 @@ pub fn slot_of(key: &str) -> u16 {
     XMODEM.checksum(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS as u16
 }
 
-/// Returns the shortest number whose hash slot is `slot`: the name of something that has to lie in
-/// that slot. Side keys are named by it, so every version must return the same number.
+/// Returns the smallest number whose hash slot is `slot`, as the hash tag of a name that has to be
+/// in that slot. Names of side keys contain this number, so every version must return the same one.
 pub fn tag_in(slot: u16) -> String {
-    /// The number for each slot. Made once, because a search takes 16384 steps on average.
+    /// The number for each slot. The table is made once, because a search takes about 16 384 steps.
     static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
         let mut numbers = vec![None; SLOTS];
         let mut missing = SLOTS;
-        // 109757 is the last of them.
+        // The last slot is found at the number 109 757.
         for number in 0_u32.. {
             let place = &mut numbers[usize::from(slot_of(&number.to_string()))];
             if place.is_none() {

@@ -30,7 +30,8 @@ pub struct Lookout {
     connected: RefCell<Option<Endpoint>>,
     /// The number of switches that sentinels told of or that a new connection showed.
     switches: Cell<u64>,
-    /// Wakes those who wait for the end of a failover, for the sentinels' answers, or for a master.
+    /// Wakes the tasks that wait for the end of a failover, for the sentinels' answers, or for a
+    /// master.
     changed: Notify,
 }
 
@@ -42,7 +43,7 @@ impl Lookout {
         self.changed.notify_waiters();
     }
 
-    /// Applies `change` to the survey of the sentinels, and wakes those who wait for its end.
+    /// Applies `change` to the survey of the sentinels, and wakes the tasks that wait for its end.
     pub fn survey<T>(&self, change: impl FnOnce(&mut Survey) -> T) -> T {
         let result = change(&mut self.survey.borrow_mut());
         self.changed.notify_waiters();
@@ -120,8 +121,8 @@ impl Lookout {
         matches!(&*self.master.borrow(), Some(Endpoint::Tcp(known, at)) if known == host && *at == port)
     }
 
-    /// Notes that the master is at that host and port from now on. `epoch` is the epoch in which it
-    /// became the master, if a sentinel told it.
+    /// Notes that the master is at that host and port from now on. `epoch` is the epoch in which
+    /// this server became the master, if a sentinel named the epoch.
     pub fn switch(&self, (host, port): (String, u16), epoch: Option<u64>) {
         let old = self.master.replace(Some(Endpoint::Tcp(host, port)));
         self.deposed.replace(old.map(|old| (old, Instant::now())));
@@ -144,8 +145,9 @@ impl Lookout {
     }
 
     /// Notes that a connection leads to the master `server`. Returns true if the connection before
-    /// led to another server. Counts a switch if no sentinel told of it. Has the sentinels asked
-    /// again: what broke the connection before may have broken those to the sentinels.
+    /// led to another server. Counts a switch if no sentinel told of it. The client then asks the
+    /// sentinels again: the fault that broke the connection before may also have broken those to
+    /// the sentinels.
     pub fn connected(&self, server: &Endpoint) -> bool {
         let known = self.master.replace(Some(server.clone()));
         let before = self.connected.replace(Some(server.clone()));

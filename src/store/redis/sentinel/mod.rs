@@ -9,7 +9,7 @@
 //! - [`watch`]: listening to the sentinels, to hear of a failover at once;
 //! - [`roster`]: which sentinels to listen to;
 //! - [`failover`]: whether a failover is under way;
-//! - [`survey`]: which sentinels have said so, and [`statement`], what they say;
+//! - [`survey`]: which sentinels have answered that question, and [`statement`], what they answer;
 //! - [`lookout`]: where the master is.
 
 pub mod address;

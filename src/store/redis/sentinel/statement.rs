@@ -1,8 +1,8 @@
-//! What a sentinel answers when it is asked for the master and for a failover. Pure.
+//! Reads what a sentinel answers when the client asks about the master and about a failover. Pure.
 
 use std::collections::HashMap;
 
-/// How far the failover is that a sentinel leads.
+/// Says how far a sentinel is with a failover that it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The sentinel leads no failover, or it has promoted a replica.
@@ -18,14 +18,14 @@ pub enum Stage {
 pub struct Statement {
     /// The host and port of the master.
     pub master: (String, u16),
-    /// The epoch of the sentinel's configuration, if the sentinel tells it.
+    /// The epoch of the sentinel's configuration, if the sentinel names it.
     pub epoch: Option<u64>,
     pub stage: Stage,
 }
 
 impl Statement {
-    /// Reads the replies to `SENTINEL get-master-addr-by-name` and `SENTINEL MASTER`. The latter may
-    /// be missing, because a user may not have the right to it.
+    /// Reads the replies to `SENTINEL get-master-addr-by-name` and `SENTINEL MASTER`. The latter
+    /// may be missing, because a user may not have the right to it.
     pub fn read(master: (String, u16), details: Option<&HashMap<String, String>>) -> Self {
         let told = |field| details.and_then(|details| details.get(field)).map_or("", String::as_str);
         let is_in_failover = told("flags").split(',').any(|flag| flag == "failover_in_progress");
@@ -60,7 +60,7 @@ mod tests {
         for state in ["select_slave", "send_slaveof_noone", "wait_promotion"] {
             assert_eq!(read(7000, &in_state(state)).stage, Stage::Elected, "{state}");
         }
-        // A sentinel that tells no state.
+        // This sentinel does not name a state.
         assert_eq!(read(7000, &in_state("")).stage, Stage::Tried);
         let quiet = [("port", "7000"), ("flags", "master"), ("config-epoch", "4")];
         assert_eq!(read(7000, &quiet).stage, Stage::None);

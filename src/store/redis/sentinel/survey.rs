@@ -6,7 +6,8 @@
 //! grant counts.
 //!
 //! After the leader has promoted a replica, it names the new master about a second before the other
-//! sentinels do. The sentinels number their configurations: the one with the largest epoch is right.
+//! sentinels do. The sentinels number their configurations: the one with the largest epoch is
+//! right.
 
 /// A server that a sentinel named as the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct Claim {
     pub epoch: u64,
 }
 
-/// See the module.
+/// Tracks the answers of the sentinels: see the module.
 #[derive(Debug, Default)]
 pub struct Survey {
     sentinels: Vec<Entry>,
@@ -58,7 +59,7 @@ impl Survey {
     }
 
     /// Notes that the sentinel has answered. `claim` is the server that it names as the master, if
-    /// it tells an epoch. `is_ours` is true if this server is the last known master.
+    /// it names an epoch. `is_ours` is true if this server is the last known master.
     pub fn answered(&mut self, number: usize, claim: Option<Claim>, is_ours: bool) {
         self.set(number, Progress::Answered);
         match claim {
@@ -94,8 +95,8 @@ impl Survey {
         self.sentinels.iter().any(|known| known.number == number && known.progress == Progress::Pending)
     }
 
-    /// Returns true if no answer is missing. One sentinel may be known by two addresses of which the
-    /// client reaches only one: an answer from there is enough.
+    /// Returns true if no answer is missing. A sentinel may have two addresses, and the client may
+    /// reach only one of them: an answer from that address is enough.
     pub fn is_complete(&self) -> bool {
         let has_answered = |id: &String| {
             let mut others = self.sentinels.iter();
@@ -107,26 +108,26 @@ impl Survey {
         !self.sentinels.iter().any(is_missing)
     }
 
-    /// Returns the server that is certainly the master instead of ours: a sentinel names it, and its
-    /// epoch is larger than that of our master.
+    /// Returns the server that is certainly the master instead of ours: a sentinel names it, and
+    /// its epoch is larger than that of our master.
     pub fn newer(&self) -> Option<&Claim> {
         let other = self.other.as_ref()?;
         let is_newer = match self.epoch {
             Some(ours) => other.epoch > ours,
-            // A sentinel has named our master. It may not have told its epoch yet.
+            // The sentinel that named our master may not have named the epoch yet.
             None => self.is_complete(),
         };
         is_newer.then_some(other)
     }
 
-    /// Notes that a sentinel has told of a new master. `epoch` is the new master's, if it is known.
+    /// Notes that a sentinel has named a new master. `epoch` is the new master's epoch, if known.
     pub fn switched(&mut self, epoch: Option<u64>) {
         // Each switch has a larger epoch than the one before.
         let known = self.epoch.max(self.other.as_ref().map(|other| other.epoch));
         self.epoch = epoch.or(known.map(|known| known + 1));
     }
 
-    /// Notes that the master is another one, and that nothing is known about its epoch.
+    /// Notes that another server is the master, and that its epoch is not known.
     pub fn lost_track(&mut self) {
         (self.epoch, self.other) = (None, None);
     }
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_complete_when_each_sentinel_has_answered_or_can_not_be_reached() {
+    fn a_survey_is_complete_when_each_sentinel_has_answered_or_is_unreachable() {
         assert!(Survey::default().is_complete(), "a store without sentinels waits for none");
         let mut survey = survey(3);
         survey.answered(0, claim(7000, 1), true);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_repeats_the_survey_among_those_who_answered() {
+    fn a_new_connection_asks_the_sentinels_that_answered_again() {
         let mut survey = survey(2);
         survey.answered(0, None, true);
         survey.failed(1);
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_master_with_the_larger_epoch_is_right_whoever_answers_first() {
+    fn the_master_with_the_larger_epoch_is_right_in_any_order_of_answers() {
         for leader_first in [true, false] {
             let mut survey = survey(3);
             if leader_first {
@@ -224,7 +225,7 @@ mod tests {
         survey.answered(0, claim(7001, 5), true);
         survey.answered(1, claim(7000, 4), false);
         assert_eq!(survey.newer(), None);
-        // Our master may be the one that nobody names any more.
+        // Our master may be the old one, which no sentinel names any more.
         let mut survey = self::survey(2);
         survey.failed(1);
         survey.answered(0, claim(7001, 5), false);

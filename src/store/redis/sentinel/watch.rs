@@ -37,8 +37,8 @@ use super::survey::Claim;
 use super::{ANSWER, say};
 
 /// How long the client tries to reach a sentinel and to subscribe there before grants count without
-/// its answer. If this is smaller, a client on a busy machine may miss a failover that is under way.
-/// If it is larger, a sentinel whose machine is gone delays the first lease of each client for
+/// its answer. If this is smaller, a client on a busy machine may miss a failover that is under
+/// way. If it is larger, a sentinel whose machine is gone delays the first lease of each client for
 /// longer.
 const SUBSCRIPTION: Duration = Duration::from_millis(500);
 /// The pause between two questions to a sentinel, and the first pause before the client connects to
@@ -63,8 +63,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Returns a watch that updates `lookout`. No grant counts from now on until the sentinels have
-    /// answered.
+    /// Returns a watch that updates `lookout`. From now on, no grant counts until the sentinels
+    /// have answered.
     pub fn begin(sentinels: &Arc<Sentinels>, lookout: Rc<Lookout>) -> Self {
         let mut roster = Roster::default();
         for node in &sentinels.nodes {
@@ -74,7 +74,8 @@ impl Watch {
         Self { sentinels: sentinels.clone(), lookout, roster: RefCell::new(roster) }
     }
 
-    /// Listens. Calls `switched` whenever another server has become the master. Never ends.
+    /// Listens to the sentinels. Calls `switched` whenever another server has become the master.
+    /// Never ends.
     pub async fn run(self, switched: impl Fn()) {
         let Self { sentinels, lookout, roster } = &self;
         let (found, mut others) = unbounded_channel();
@@ -111,7 +112,7 @@ struct Shared<'a, F: Fn()> {
     name: &'a str,
     lookout: &'a Lookout,
     switched: F,
-    /// Takes further sentinels that were put on the list.
+    /// Takes further sentinels that the roster has admitted.
     found: UnboundedSender<(Admitted, RedisAddress)>,
     roster: &'a RefCell<Roster>,
     /// The number of each sentinel that the client listens to, by the sentinel's id. The id shows
@@ -152,8 +153,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             // A failover that the sentinel reported still counts until its time is over.
             (self.heard_elected, self.looks) = (false, 0);
             if self.is_heard && began.elapsed() >= PAUSE {
-                // Most likely only the connection is gone, so the sentinel may begin a failover now.
-                // The client subscribes again at once, and grants wait for that.
+                // Most likely only the connection is gone, so the sentinel may begin a failover
+                // now. The client subscribes again at once, and grants wait for that.
                 self.lookout.survey(|survey| survey.expect(self.number, None));
                 continue;
             }
@@ -214,14 +215,15 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                     false
                 }
                 () = ask_at => true,
-                // The sentinel has to tell what happened before the subscription.
+                // Ask the sentinel what happened before the subscription.
                 () = self.lookout.is_due(self.number) => true,
             };
             if is_time {
                 question = None;
                 let asked = Instant::now();
                 if self.ask(&mut connection).await.is_none() {
-                    // Grants wait for a new connection to the sentinel, but not if it is silent.
+                    // Grants wait for a new connection to the sentinel, unless the sentinel is
+                    // silent.
                     self.is_heard = asked.elapsed() < ANSWER;
                     return None;
                 }
@@ -276,7 +278,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             let other = node.at(host, port);
             let admitted = self.shared.roster.borrow_mut().admit(&other);
             let Some(admitted) = admitted else { return };
-            // Before this sentinel's answer can be the last one that is missing.
+            // Do this before this sentinel answers: its answer may be the last one that is missing.
             self.lookout.survey(|survey| {
                 survey.expect(admitted.number, id);
                 if let Some(dropped) = admitted.dropped {
@@ -318,7 +320,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         self.lookout.note(|failover, _| failover.over(self.number));
     }
 
-    /// Notes that the master is at that host and port from now on, since the given epoch.
+    /// Notes that the master is at `new` from now on. `epoch` is the epoch in which this server
+    /// became the master, if known.
     fn switch(&mut self, new: (String, u16), epoch: Option<u64>) {
         (self.heard_elected, self.looks) = (false, 0);
         self.lookout.switch(new, epoch);
@@ -337,7 +340,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         let mut another = connection.clone();
         let [details, where_is] =
             [["SENTINEL", "MASTER", self.name], ["SENTINEL", "get-master-addr-by-name", self.name]];
-        // In this order: a promotion in between must not give the old master the new epoch.
+        // Send the requests in this order. If the sentinel promotes a replica in between, the old
+        // master must not get the new epoch.
         let (details, master) =
             futures_util::join!(question(connection, &details), question(&mut another, &where_is));
         let Statement { master, epoch, stage } = Statement::read(master??, details?.as_ref());

@@ -9,15 +9,16 @@ use super::super::{owners, room, schema};
 use super::Session;
 use crate::engine::clock;
 
-/// How often a session that is used looks at the length of the log and at the room on the disk. If
-/// this is larger, the log may fill a small disk; if it is smaller, transactions take longer.
+/// How often a session in use checks the length of the log and the free space on the disk. If this
+/// is larger, the log may fill a small disk; if it is smaller, transactions take longer.
 const ROOM_EVERY: Duration = Duration::from_millis(20);
-/// The time from an attempt to empty the log that a reader prevented to the next look. The reader
-/// may be a program that reads the file for long.
+/// The pause after an attempt to empty the log that a reader prevented. The reader may be a program
+/// that reads the file for a long time. If this is larger, the log may get longer after the reader
+/// has ended; if it is smaller, locks are delayed more often while the reader reads.
 const AFTER_READER: Duration = Duration::from_secs(2);
-/// How long to wait for others in order to empty the log, which no other store can write to
-/// meanwhile. If this is larger, a program that reads the file for long keeps locks from being
-/// granted; if it is smaller, the log may get longer on a slow disk.
+/// How long to wait for other connections when emptying the log. No other store can write to the
+/// log meanwhile. If this is larger, a program that reads the file for a long time delays locks for
+/// longer; if it is smaller, the log may get longer on a slow disk.
 const EMPTYING: Duration = Duration::from_millis(250);
 
 /// The pause between two attempts to empty the log.
@@ -28,13 +29,13 @@ const TRY_AGAIN: Duration = Duration::from_micros(300);
 /// disk more often; if it is larger, the next opening takes longer.
 const LONG_LOG: u64 = 256 * 1024;
 
-/// Whether a log was emptied.
+/// Says whether the log was emptied.
 #[derive(PartialEq)]
 enum Emptied {
     Yes,
-    /// The database has all pages of the log, but somebody still reads the log.
+    /// The database has all pages of the log, but another connection still reads the log.
     HasReader,
-    /// Others were faster, or writing failed.
+    /// Another store is putting the log back, or writing failed.
     No,
 }
 
@@ -63,12 +64,12 @@ impl Session {
         let log = self.log();
         let length = || std::fs::metadata(&log).map_or(0, |found| found.len());
         let pages = room::log_pages(room::room_for(&log, length()));
-        // If this fails, the log has its old limit.
+        // If this fails, the log keeps its old limit.
         if pages != self.log_pages && schema::limit_log(&self.connection, pages).is_ok() {
             self.log_pages = pages;
         }
-        // SQLite puts the log back while other stores write. If they always write, it never gets to
-        // the end of the log, which can only begin anew from there.
+        // SQLite puts the log back while other stores write. If they write all the time, SQLite
+        // never gets to the end of the log. Only then could the log start again at its beginning.
         let until = clock::now() + EMPTYING;
         let mut emptied = Emptied::No;
         while room::is_over(length(), pages) && emptied == Emptied::No && clock::now() < until {
