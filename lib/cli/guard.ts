@@ -8,7 +8,7 @@
 // the second line. (A write that has ended is not enough: Bun reports the end before the line is
 // written.) The successor answers, too, if it starts before the command.
 //
-// The shell itself ends the command, because a process that still has to start could fail to. The
+// The shell itself ends the command, because a process that has yet to start could fail. The
 // shell starts a second process, the successor (successor.ts), to renew and release the lock. Node
 // takes a moment to start. If the lock could run out meanwhile, the successor starts before the
 // command and reads from its own pipe. The shell finds the processes of the command's session; the
@@ -27,23 +27,30 @@ import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeove
  */
 const SHORT_TTL = 3_000
 
-// $1 is the number of seconds between SIGTERM and SIGKILL, $2 the directory to start the successor
-// in. The successor's command line follows. The target is a process or, with a minus, a process
-// group whose session has the same id. The takeover is empty if the successor already runs. The
-// script unsets its variables first. Otherwise, if the environment has a variable of the same name,
-// the shell would export the secrets.
+// $1 is the number of seconds between SIGTERM and SIGKILL, $2 the same if no successor renews the
+// lock, $3 the directory to start the successor in. The successor's command line follows. The
+// target is a process or, with a minus, a process group whose session has the same id. The takeover
+// is empty if the successor already runs. The script unsets its variables first. Otherwise, if the
+// environment has a variable of the same name, the shell would export the secrets.
 //
 // others sends signal $1 to the processes of the session that are in other groups, and fails if
 // there are none. It needs /proc.
 //
 // The script needs the program `sleep`, so it appends the usual directories to PATH: the command's
 // PATH may lack them.
+//
+// No step up to SIGKILL needs a new process, because the system may have no room for one
+// (pids.max). A shell that can't start a process ends, unless `command eval` runs it (dash,
+// busybox). Then pause reads /proc until the next second begins, $2 limits the grace so that the
+// command ends before its lock, and the script starts the successor again later. Other shells end:
+// then the trap sends SIGKILL.
 const SCRIPT = `
 PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE
-left=$1 folder=$2
-shift 2
-unset target takeover session line stat pid
+left=$1 short=$2 folder=$3
+shift 3
+unset target takeover session line stat pid now from
+successor= tries=10
 others() {
   set -- "$1" 1
   [ -n "$session" ] || return 1
@@ -56,20 +63,44 @@ others() {
   return "$2"
 } 2>/dev/null
 is_other() { [ "$4" = "$session" ] && [ "$3" != "$session" ] && [ "$1" != Z ]; }
+end() {
+  kill -s KILL -- "$target"
+  others KILL
+} 2>/dev/null
+pause() {
+  command eval 'sleep 1' && return
+  read -r from _ </proc/uptime
+  while read -r now _ </proc/uptime && [ "\${now%.*}" = "\${from%.*}" ]; do :; done
+} 2>/dev/null
+start() {
+  successor=
+  command eval 'echo "$takeover" | (cd -- "$folder"; exec "$@") >/dev/null &' && successor=$! && return
+  [ "$left" -le "$short" ] || left=$short
+} 2>/dev/null
+runs() { [ -n "$successor" ] && kill -s 0 -- "$successor"; } 2>/dev/null
 read -r target && read -r takeover || exit 0
 echo watching
 if read -r _; then exit 0; fi
 case $target in -*) session=\${target#-} ;; esac
-there=1
-kill -s TERM -- "$target" 2>/dev/null && there=0
+trap end EXIT
+kill -s TERM -- "$target" 2>/dev/null
 kill -s CONT -- "$target" 2>/dev/null
-if [ -n "$takeover" ]; then echo "$takeover" | (cd -- "$folder"; exec "$@") >/dev/null 2>&1 & fi
-others TERM && there=0
+[ -z "$takeover" ] || start "$@"
+others TERM
 others CONT
-[ "$there" -eq 0 ] || exit 0
-while [ "$left" -gt 0 ] && { kill -s 0 -- "$target" 2>/dev/null || others 0; }; do sleep 1; left=$((left - 1)); done
-kill -s KILL -- "$target" 2>/dev/null
-others KILL
+while [ "$left" -gt 0 ] && { kill -s 0 -- "$target" 2>/dev/null || others 0; }; do
+  [ -z "$takeover" ] || runs || start "$@"
+  pause
+  left=$((left - 1))
+done
+end
+trap - EXIT
+while [ -n "$takeover" ] && [ "$tries" -gt 0 ]; do
+  [ -n "$successor" ] && wait "$successor" && break
+  pause
+  start "$@"
+  tries=$((tries - 1))
+done
 `
 
 /** Describes a takeover before its command is started. */
@@ -89,11 +120,13 @@ export class Guard {
   constructor(held: Held) {
     this.#held = held
     const [file, ...args] = successorCommand()
-    const shown = [String(Math.ceil(held.grace / 1_000)), workingFolder(), file, ...args]
+    const { ttl } = held.ticket
+    const seconds = [Math.ceil(held.grace / 1_000), Math.max(0, Math.floor(((ttl * 2) / 3 - 1_000) / 1_000))]
+    const shown = [...seconds.map(String), workingFolder(), file, ...args]
     // In the root directory, so that the shell keeps no other directory in use.
     this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
     try {
-      this.#successor = held.ticket.ttl < SHORT_TTL ? standBy(file, args) : undefined
+      this.#successor = ttl < SHORT_TTL ? standBy(file, args) : undefined
     } catch (error) {
       this.#shell.stdin?.end()
       throw error

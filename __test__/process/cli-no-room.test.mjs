@@ -1,0 +1,66 @@
+// `leasehold run` is killed (SIGKILL) while its user may start no more processes.
+
+import assert from 'node:assert/strict'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { chownSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { CLI, isThere, start } from '../support/cli.mjs'
+import { now } from '../support/clock.mjs'
+import { processes } from '../support/contend.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+
+/** A user without processes: root has no limit. */
+const USER = 54_321
+/** Fewer than the processes of the command, more than the threads of Node. */
+const LIMIT = 40
+/** Ignores SIGTERM, as its children do. */
+const COMMAND = `trap '' TERM; for _ in $(seq 60); do sleep 600 & done; echo pid $$; while :; do sleep 0.1; done`
+
+/** Runs the program and arguments that follow as that user. */
+const AS_USER = ['setpriv', `--reuid=${USER}`, `--regid=${USER}`, '--clear-groups']
+
+/** Returns why the limit can't be tested here, or false. */
+function reason() {
+  if (process.platform !== 'linux' || process.getuid() !== 0) return 'needs Linux and root'
+  const [file, ...args] = [...AS_USER, 'prlimit', '--nproc=1', '/bin/sh', '-c', `command eval 'sleep 0'; echo goes on`]
+  const { stdout } = spawnSync(file, args, { encoding: 'utf8' })
+  return stdout === 'goes on\n' ? false : 'needs setpriv, prlimit and a /bin/sh that outlives a failed fork'
+}
+
+describe('leasehold run, killed without room for another process', { timeout: 120_000, skip: reason() }, () => {
+  for (const [what, words, most] of [
+    [
+      'it kills the command after --grace, and the lock is free soon after that',
+      ['--ttl', '30s', '--grace', '2s'],
+      12_000,
+    ],
+    ['it kills the command before the lock ends, even if --grace is longer', ['--ttl', '9s', '--grace', '60s'], 20_000],
+  ]) {
+    test(what, async (t) => {
+      const folder = temporaryFolder(t)
+      chownSync(folder, USER, USER)
+      const store = `sqlite:${join(folder, 'locks.db')}`
+      const run = [process.execPath, CLI, 'run', 'k', '-s', store, ...words, '--', 'sh', '-c', COMMAND]
+      const [file, ...args] = [...AS_USER, ...run]
+      const first = start(t, file, args)
+      const command = Number((await first.says(/^pid (\d+)$/m))[1])
+      // The command leads a group.
+      atEnd(t, () => isThere(command) && process.kill(-command, 'SIGKILL'))
+      const guard = processes().find(({ parent, args }) => parent === first.pid && args.includes('leasehold-guard'))
+      const limit = ['prlimit', '--pid', String(guard.pid), `--nproc=${LIMIT}:${LIMIT}`]
+      execFileSync(AS_USER[0], [...AS_USER.slice(1), ...limit])
+      const locks = createLockClient(store)
+      atEnd(t, () => locks.close())
+      first.signal('SIGKILL')
+      const killed = now()
+      const lease = await locks.acquire('k', { wait: most })
+      t.diagnostic(`the lock was free after ${Math.round(now() - killed)} ms`)
+      assert.ok(lease.fence > 0)
+      assert.ok(!isThere(command), 'the command still ran')
+      await lease.release()
+    })
+  }
+})
