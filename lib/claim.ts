@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
 import type { Acquirer } from './acquirer'
-import { LockLostError, mayPass } from './errors'
+import { LockLostError, LockTimeoutError, mayPass } from './errors'
 import type { Lease } from './lease'
 import { Flag } from './native'
 import { type Pauses, type Retry, trying } from './retry'
@@ -27,6 +27,11 @@ export interface Claim {
   /** How long to try again after an error of the store, in ms or `Infinity`. */
   readonly wait: number
   readonly signal: AbortSignal | undefined
+  /**
+   * Says that the key counts as taken only once its lease is kept. Until then the claim asks again,
+   * because the holder may give the key back. If that takes longer than `wait`, the key is taken.
+   */
+  readonly untilKept?: boolean
 }
 
 /**
@@ -49,7 +54,7 @@ const TAKEN = 'taken'
  * not be found out: then no code of this process runs under the lease, and a lease that the store
  * may have granted is released.
  */
-export async function claim(desk: Desk, { key, ttl, wait, signal }: Claim): Promise<Lease | null> {
+export async function claim(desk: Desk, { key, ttl, wait, signal, untilKept }: Claim): Promise<Lease | null> {
   const { acquirer, pauses } = desk
   const { defaults } = acquirer
   const asked = { ...defaults, ttl, wait: -1, flags: defaults.flags | Flag.Section, signal }
@@ -78,6 +83,7 @@ export async function claim(desk: Desk, { key, ttl, wait, signal }: Claim): Prom
     const isKept = info.remaining === null || info.remaining > ttl
     if (isKept) return TAKEN
     if (doubt !== undefined && info.holder === desk.name) throw doubt
+    if (untilKept) return null
     if (!desk.isQuorum) return TAKEN
     // After a split vote, too, most nodes hold the lock, each for another client. That does not
     // last long.
@@ -85,6 +91,11 @@ export async function claim(desk: Desk, { key, ttl, wait, signal }: Claim): Prom
     const then = await desk.inspect(key)
     return then !== null && then.fence === info.fence ? TAKEN : null
   }
-  const outcome = await trying({ keys: key, retry: RETRY, wait, signal, pauses, attempt })
-  return outcome === TAKEN ? null : outcome
+  try {
+    const outcome = await trying({ keys: key, retry: RETRY, wait, signal, pauses, attempt })
+    return outcome === TAKEN ? null : outcome
+  } catch (error) {
+    if (untilKept && error instanceof LockTimeoutError) return null
+    throw error
+  }
 }

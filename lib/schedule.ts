@@ -17,7 +17,7 @@ import type { Desk } from './claim'
 import { Cron } from './cron'
 import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
-import { LockAbortedError, LockClosedError, LockTimeoutError, quote } from './errors'
+import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote } from './errors'
 import type { Lease } from './lease'
 import { Flag } from './native'
 import { checkKeep, KEEP, markerOf, runOnce } from './once'
@@ -94,6 +94,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
 
   constructor(host: Host, desk: Desk, name: string, cron: string, job: api.ScheduledJob, options: unknown) {
     checkKey(name, 'name')
+    host.checkNames(name)
     markerOf(name, LONGEST_ID)
     const { timeZone, ...settings } = parse(options, desk)
     checkFunction('fn', job)
@@ -190,6 +191,8 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       keep,
       wait: this.#until(end),
       signal,
+      // A process that stops while it waits for its turn gives the tick back.
+      untilKept: !this.#settings.overlap,
       // What the job throws does not get that far: a failure here means that it was not begun.
       onFailure: 'forget' as const,
       work: (lease: Lease) => this.#take(lease, tick, end, turn).finally(() => turn.worked()),
@@ -216,9 +219,27 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       guarded(() => this.emit('skipped', date))
       return
     }
+    await this.#keep(mark, lease)
     guarded(() => this.emit('run', date, lease))
     const work = (held: Lease) => turn.run(() => this.#job(held, date))
     await this.#guard(tick, () => runWith(this.#host, async () => lease, work))
+  }
+
+  /**
+   * Makes the store remember the tick before its job begins. From then on no process begins it
+   * again, even if this one is killed. If the store does not answer, the mark is still held, and
+   * the store remembers the tick after the job. If the mark was lost, gives `lease` back.
+   *
+   * @throws `LockLostError` if another process may begin the tick.
+   */
+  async #keep(mark: Lease, lease: Lease): Promise<void> {
+    try {
+      await mark.detach(this.#settings.keep)
+    } catch (error) {
+      if (!(error instanceof LockLostError)) return
+      await lease.release().catch((failure) => this.#host.failed(failure))
+      throw error
+    }
   }
 
   /** Waits until no earlier run is under way any more; `null`: until `end` one was. */

@@ -65,6 +65,25 @@ overStores('schedule', (store) => {
     await Promise.all(stops)
   })
 
+  test('a tick whose process stops while it waits for its turn is run by another one', async (t) => {
+    const name = store.key()
+    const [a, b] = ['a', 'b'].map((client) => store.client(t, { name: client }))
+    // As an earlier run would.
+    const earlier = await store.client(t).acquire(name)
+    const runs = []
+    const schedules = [a, b].map((locks, by) =>
+      locks.schedule(name, '*/3 * * * * *', (_, tick) => void runs.push({ by, tick: tick.getTime() })),
+    )
+    for (const schedule of schedules) schedule.on('skipped', (tick) => assert.fail(`skipped ${tick}`))
+    const mark = await until('the tick to be taken', async () => (await a.list({ pattern: `${name}@once:*` })).locks[0])
+    const taker = mark.holder === 'a' ? 0 : 1
+    await schedules[taker].stop()
+    await earlier.release()
+    await until('the run', () => runs.length === 1)
+    assert.deepEqual(runs, [{ by: 1 - taker, tick: Number(mark.key.split(':').at(-1)) }])
+    await schedules[1 - taker].stop()
+  })
+
   test('overlap: true runs it all the same', async (t) => {
     const locks = store.client(t)
     const { runs, job } = gate()

@@ -55,12 +55,33 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
     await heir.ask('stop')
   })
 
+  test('a process that waits for its turn is killed: another one runs its tick after the ttl', async (t) => {
+    const store = (await startRedis(t)).url()
+    const name = randomUUID()
+    const locks = createLockClient({ store })
+    atEnd(t, () => locks.close())
+    const earlier = await locks.acquire(name)
+    const options = { store, name, cron: '* * * * *', schedule: { ttl: 1_000, catchUp: 60_000 } }
+    await until('some time before the next tick', () => Date.now() % (60 * SECOND) < 40 * SECOND, 30_000)
+    const victim = startScheduler(t, options)
+    const isTaken = async () => (await locks.list({ pattern: `${name}@once:*` })).locks[0]
+    const { key, holder } = await until('the tick to be taken', isTaken)
+    const other = startScheduler(t, options)
+    await other.next('ready')
+    await victim.kill()
+    await until('the other process to take it', async () => ![undefined, holder].includes((await isTaken())?.holder))
+    await earlier.release()
+    assert.equal((await other.next('ran')).tick, Number(key.split(':').at(-1)))
+    await other.ask('stop')
+  })
+
   test('stop() does not wait for a ttl if the store is down when the job ends', async (t) => {
     const server = await startRedis(t)
     const locks = createLockClient({ store: server.url(), ttl: 60_000, drain: 1_000 })
     atEnd(t, () => locks.close())
     const job = new EventEmitter()
-    const schedule = locks.schedule(randomUUID(), '* * * * * *', () => once(job, 'end'))
+    const options = { overlap: true }
+    const schedule = locks.schedule(randomUUID(), '* * * * * *', () => once(job, 'end'), options)
     const errors = []
     schedule.on('error', (error) => errors.push(error.code))
     await once(schedule, 'run')

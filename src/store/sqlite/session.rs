@@ -98,6 +98,8 @@ pub struct Session {
     sweep_at: Instant,
     touch_at: Instant,
     room_at: Instant,
+    /// The pause before `room_at`.
+    room_pause: Duration,
     /// The most pages of the log; 0 if no limit is set yet.
     log_pages: u32,
 }
@@ -188,6 +190,7 @@ impl Session {
             sweep_at: now,
             touch_at: now,
             room_at: now,
+            room_pause: log::ROOM_EVERY,
             log_pages: 0,
         })
     }

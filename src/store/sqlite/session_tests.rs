@@ -37,3 +37,52 @@ fn only_the_commit_of_a_detach_waits_for_the_disk() {
     drop(session);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn a_program_that_reads_the_file_for_long_delays_nobody_for_long() {
+    let (mut session, folder) = new_session();
+    let path = folder.join("locks.db");
+    let reader = Connection::open(&path).unwrap();
+    let _: i64 = reader
+        .execute_batch("BEGIN")
+        .and_then(|()| reader.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)))
+        .unwrap();
+    let mut writer = Connection::open(&path).unwrap();
+    let try_again = |_| {
+        std::thread::sleep(Duration::from_micros(500));
+        true
+    };
+    writer.busy_handler(Some(try_again)).unwrap();
+    // More than twice the longest log that a store allows.
+    writer.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(36000000))").unwrap();
+
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let others = std::thread::spawn(move || {
+        let mut long = Vec::new();
+        while stopped.try_recv().is_err() {
+            let start = std::time::Instant::now();
+            writer.execute_batch("INSERT INTO t VALUES (1)").unwrap();
+            long.extend(Some(start.elapsed()).filter(|took| *took > Duration::from_millis(100)));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        long
+    });
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        session.patience.store((clock::now() + Duration::from_secs(5)).as_micros(), Ordering::Relaxed);
+        session.limit_log();
+        pauses.push(session.room_at.since(clock::now()));
+    }
+    stop.send(()).unwrap();
+    let long = others.join().unwrap();
+    // Each of the attempts takes longer than that.
+    assert!(long.len() < 4, "commits took {long:?}");
+    assert!(pauses[0] < Duration::from_millis(100), "{pauses:?}");
+    assert!(pauses[7] > Duration::from_secs(1), "{pauses:?}");
+    drop(reader);
+    session.limit_log();
+    assert_eq!(std::fs::metadata(session.path.with_file_name("locks.db-wal")).unwrap().len(), 0);
+    assert!(session.room_at.since(clock::now()) < Duration::from_millis(100));
+    drop(session);
+    std::fs::remove_dir_all(folder).unwrap();
+}

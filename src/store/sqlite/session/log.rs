@@ -8,21 +8,26 @@ use super::super::owner::Owner;
 use super::super::{owners, room, schema};
 use super::Session;
 use crate::engine::clock;
+use crate::lease::Instant;
 
 /// How often a session in use checks the length of the log and the free space on the disk. If this
 /// is larger, the log may fill a small disk; if it is smaller, transactions take longer.
-const ROOM_EVERY: Duration = Duration::from_millis(20);
-/// The pause after an attempt to empty the log that a reader prevented. The reader may be a program
-/// that reads the file for a long time. If this is larger, the log may get longer after the reader
-/// has ended; if it is smaller, locks are delayed more often while the reader reads.
-const AFTER_READER: Duration = Duration::from_secs(2);
-/// How long to wait for other connections when emptying the log. No other store can write to the
-/// log meanwhile. If this is larger, a program that reads the file for a long time delays locks for
-/// longer; if it is smaller, the log may get longer on a slow disk.
+pub(super) const ROOM_EVERY: Duration = Duration::from_millis(20);
+/// The longest pause after attempts to empty the log that failed. The cause may be a program that
+/// reads the file for a long time, or a full disk. If this is larger, the log gets longer after the
+/// cause has ended; if it is smaller, the attempts delay locks more often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long one attempt to empty the log takes. If this is larger, a program that reads the file
+/// for a long time delays locks for longer; if it is smaller, the log may get longer on a slow disk.
 const EMPTYING: Duration = Duration::from_millis(250);
+/// How long an attempt waits for the readers of the log at a time. No store can write meanwhile. If
+/// this is larger, a reader delays the locks of all processes for longer; if it is smaller, the log
+/// is emptied less often while many stores read.
+const WAITING: Duration = Duration::from_millis(2);
 
-/// The pause between two attempts to empty the log.
-const TRY_AGAIN: Duration = Duration::from_micros(300);
+/// The pause after that. If this is larger, an attempt is less likely to find no reader; if it is
+/// smaller, other stores, which try once in a ms, may not get to write.
+const TRY_AGAIN: Duration = Duration::from_millis(2);
 
 /// The longest log, in bytes, that a store leaves in place when it closes the files. The next store
 /// reads a log of this length in less than 1 ms. If this is smaller, closing costs two syncs of the
@@ -33,29 +38,28 @@ const LONG_LOG: u64 = 256 * 1024;
 #[derive(PartialEq)]
 enum Emptied {
     Yes,
-    /// The database has all pages of the log, but another connection still reads the log.
-    HasReader,
-    /// Another store is putting the log back, or writing failed.
-    No,
+    /// Another connection reads the log, or puts it back into the database.
+    InUse,
+    /// Writing failed.
+    Failed,
 }
 
 impl Session {
     /// Empties the log, which may fill a small disk. Returns whether the log is empty now.
     pub(super) fn put_log_back(&self) -> bool {
-        self.empty_log() == Emptied::Yes
+        self.empty_log(EMPTYING) == Emptied::Yes
     }
 
-    fn empty_log(&self) -> Emptied {
-        let patience = self.patience.load(Ordering::Relaxed);
-        self.patience.store(patience.min((clock::now() + EMPTYING).as_micros()), Ordering::Relaxed);
-        let said = self.connection.query_row(schema::PUT_BACK, [], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
-        });
-        self.patience.store(patience, Ordering::Relaxed);
-        match said {
-            Ok((0, ..)) => Emptied::Yes,
-            Ok((_, pages, copied)) if pages > 0 && pages == copied => Emptied::HasReader,
-            _ => Emptied::No,
+    /// Empties the log. Waits for readers for `patience`.
+    fn empty_log(&self, patience: Duration) -> Emptied {
+        let before = self.patience.load(Ordering::Relaxed);
+        self.patience.store(before.min((clock::now() + patience).as_micros()), Ordering::Relaxed);
+        let is_in_use = self.connection.query_row(schema::PUT_BACK, [], |row| row.get(0));
+        self.patience.store(before, Ordering::Relaxed);
+        match is_in_use {
+            Ok(false) => Emptied::Yes,
+            Ok(true) => Emptied::InUse,
+            Err(_) => Emptied::Failed,
         }
     }
 
@@ -70,16 +74,22 @@ impl Session {
         }
         // SQLite puts the log back while other stores write. If they write all the time, SQLite
         // never gets to the end of the log. Only then could the log start again at its beginning.
-        let until = clock::now() + EMPTYING;
-        let mut emptied = Emptied::No;
-        while room::is_over(length(), pages) && emptied == Emptied::No && clock::now() < until {
-            emptied = self.empty_log();
-            if emptied == Emptied::No {
-                // Another store is putting the log back, and SQLite does not wait for that.
-                std::thread::sleep(TRY_AGAIN);
-            }
+        let patience = Instant::from_micros(self.patience.load(Ordering::Relaxed));
+        let until = patience.min(clock::now() + EMPTYING);
+        let mut is_in_use = true;
+        while is_in_use && room::is_over(length(), pages) && clock::now() < until {
+            is_in_use = match self.empty_log(WAITING) {
+                Emptied::Yes => false,
+                Emptied::InUse => {
+                    std::thread::sleep(TRY_AGAIN);
+                    true
+                }
+                Emptied::Failed => break,
+            };
         }
-        self.room_at = clock::now() + if emptied == Emptied::HasReader { AFTER_READER } else { ROOM_EVERY };
+        self.room_pause =
+            if room::is_over(length(), pages) { LONGEST_PAUSE.min(self.room_pause * 2) } else { ROOM_EVERY };
+        self.room_at = clock::now() + self.room_pause;
     }
 
     /// Returns the path of the log.
