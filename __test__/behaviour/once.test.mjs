@@ -165,6 +165,30 @@ overStores('once', (store) => {
   })
 })
 
+test('memory: the ids and tickets of closed clients are still valid', async () => {
+  const use = async (work) => {
+    const locks = createLockClient('memory:closed clients')
+    try {
+      return await work(locks)
+    } finally {
+      await locks.close()
+    }
+  }
+  const [{ kept }, ticket, fence] = await use(async (locks) => {
+    const lease = await locks.acquire('detached')
+    return [await locks.once('key', 'id', () => {}), await lease.detach(30_000), lease.fence]
+  })
+  assert.equal(kept, true)
+  await use(async (locks) => {
+    assert.deepEqual(await locks.once('key', 'id', unexpected), NOT)
+    assert.equal(await locks.tryAcquire('detached'), null)
+    const lease = await locks.adopt(ticket)
+    assert.equal(lease.fence, fence)
+    await lease.release()
+    assert.ok((await locks.acquire('detached')).fence > fence)
+  })
+})
+
 describe('once: a store that fails', { timeout: 60_000 }, () => {
   test('is asked again for `wait`, and then nothing has run', async (t) => {
     const locks = createLockClient(`redis://127.0.0.1:${await freePort()}`)

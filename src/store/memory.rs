@@ -4,8 +4,9 @@
 //! stores can be simulated at any instant. [`MemoryStore`] puts it behind the contract, with the real clock.
 
 mod pace;
+mod shared;
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use futures_util::future::LocalBoxFuture;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::pace::Pace;
+use self::shared::{Shared, lock};
 use super::diagnosis::{Facts, Report};
 use super::listing::{Listing, Wanted};
 use super::rules::{Lock, Turn, Waiting};
@@ -215,7 +217,7 @@ impl LeaseTable {
 /// A [`LeaseTable`] as a [`Store`]. Whoever is to share its locks shares the one `Rc`.
 #[derive(Default)]
 pub struct MemoryStore {
-    table: RefCell<LeaseTable>,
+    table: Shared,
     listener: OnceCell<Listener>,
 }
 
@@ -225,10 +227,9 @@ impl MemoryStore {
         Rc::default()
     }
 
-    /// The same, with the URL that a diagnosis calls it by.
+    /// Opens the store of this URL. All stores of one URL in the process have the same locks.
     pub fn named(url: &str) -> Rc<Self> {
-        let table = LeaseTable { name: url.into(), ..LeaseTable::default() };
-        Rc::new(Self { table: RefCell::new(table), listener: OnceCell::new() })
+        Rc::new(Self { table: shared::table(url), listener: OnceCell::new() })
     }
 
     /// Waits until `request` may be carried out.
@@ -238,12 +239,12 @@ impl MemoryStore {
     async fn wait(&self, request: &Request, deadline: Instant) -> Result<(), StoreError> {
         loop {
             let now = clock::now();
-            let Some(delay) = self.table.borrow().delay(request, now) else { return Ok(()) };
+            let Some(delay) = lock(&self.table).delay(request, now) else { return Ok(()) };
             if now + delay > deadline {
                 let message = format!(
                     "{} did not break the lock: locks are broken so often that their fences would run ahead \
                      of the clock; break locks less often",
-                    self.table.borrow().name
+                    lock(&self.table).name
                 );
                 return Err(StoreError::not_done(StoreErrorKind::Loading, message));
             }
@@ -255,7 +256,7 @@ impl MemoryStore {
 
     /// Notifies the waiters that were handed leases.
     fn tell(&self) {
-        let notices = self.table.borrow_mut().take_notices();
+        let notices = lock(&self.table).take_notices();
         if let Some(listener) = self.listener.get() {
             notices.into_iter().for_each(|notice| listener(notice));
         }
@@ -263,12 +264,12 @@ impl MemoryStore {
 
     /// How many locks are remembered, those included that ran out and were not swept yet.
     pub fn len(&self) -> usize {
-        self.table.borrow().len()
+        lock(&self.table).len()
     }
 
     /// Whether no lock is remembered.
     pub fn is_empty(&self) -> bool {
-        self.table.borrow().is_empty()
+        lock(&self.table).is_empty()
     }
 }
 
@@ -283,14 +284,14 @@ impl Store for MemoryStore {
             let deadline = now + timeout;
             let mut answers = Vec::with_capacity(batch.len());
             for request in batch {
-                if self.table.borrow().delay(&request, now).is_some() {
+                if lock(&self.table).delay(&request, now).is_some() {
                     if let Err(error) = self.wait(&request, deadline).await {
                         answers.push(Err(error));
                         continue;
                     }
                     (now, wall_us) = (clock::now(), clock::wall_us());
                 }
-                answers.push(self.table.borrow_mut().apply(request, now, wall_us));
+                answers.push(lock(&self.table).apply(request, now, wall_us));
             }
             self.tell();
             answers
@@ -312,6 +313,8 @@ impl Store for MemoryStore {
     }
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        drop(self);
+        shared::forget_unused(clock::now());
         Box::pin(std::future::ready(()))
     }
 }
