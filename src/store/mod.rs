@@ -55,7 +55,8 @@
 //!   lease back to the ticket, and so does [`Request::GiveBack`].
 //! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
 //!   nodes ([`Reply::Split`]).
-//! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no
+//! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A
+//!   [repair](Ask::repairs) goes before all waiters of a node. A notice tells no
 //!   fence: that shown before the lease is taken up is a node's own.
 
 mod access;

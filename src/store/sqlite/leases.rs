@@ -155,6 +155,8 @@ impl<'a> Turn<'a> {
                         let origin = self.load(&ask.key)?.place_first(ask.token, owner, me.boot);
                         (origin.owner, origin.boot, origin.number) = (owner, me.boot, Some(0));
                     }
+                    // The place of a repair stays as it is.
+                    Reply::Queued { .. } if self.load(&ask.key)?.repairs(ask.token) => {}
                     Reply::Queued { .. } => {
                         let origin = self.load(&ask.key)?.place(ask.token, me.owner, me.boot);
                         (origin.owner, origin.boot) = (me.owner, me.boot);

@@ -132,10 +132,16 @@ impl Known {
         &mut self.entries.entry(token).or_insert(Entry { origin, read: None }).origin
     }
 
-    /// Puts `token` at the end of the queue, unless it has a place.
+    /// Returns true if `token` has a place in the queue as a repair.
+    pub fn repairs(&self, token: Token) -> bool {
+        self.lock.queue.iter().any(|waiting| waiting.token == token && waiting.repairs())
+    }
+
+    /// Puts `token` at the end of the queue, unless it has a place as a waiter.
     pub fn place(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
         let next = self.last_place + 1;
-        if self.entry(token, owner, boot).place == 0 {
+        // A negative place is that of a repair which has ended in this transaction.
+        if self.entry(token, owner, boot).place <= 0 {
             self.last_place = next;
             self.entry(token, owner, boot).place = next;
         }

@@ -11,7 +11,7 @@
 --             lease of a quorum stands before all others: its score is negative
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER GRANT CHANNEL NAME", MOST being 0 for an exclusive lease, GRANT the ms for
---             which it is handed one (0 for a repair: as long as its place would last), CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
+--             which it is handed one, CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
 --             to be told a fence
 --   :broken   there for BROKEN_LIFE after the lock was broken, if the server is a node of a quorum
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
@@ -147,13 +147,14 @@ end
 local function hand_on(s, but, trust)
   local place = 0
   while not s.owner do
-    local token = call('ZRANGE', s.queue, place, place)[1]
+    local token, score = unpack(call('ZRANGE', s.queue, place, place, 'WITHSCORES'))
     if not token or token == but then return true end
     local most, number, grant, channel, name =
       match(call('HGET', s.waiters, token) or '0 0 ' .. GRANT_TTL .. ' - ', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     if not fits(s, tonumber(most)) then return false end
     local exclusive = most == '0'
-    local left = grant == '0' and tonumber(call('ZSCORE', s.alive, token)) - now_ms
+    -- A repair is handed the lease until its place would end.
+    local left = tonumber(score) < 0 and math.max(tonumber(call('ZSCORE', s.alive, token) or 0) - now_ms, 1)
     local there = exclusive and is_there(channel)
     -- Who may not publish still hands on: whoever waits looks by itself.
     local told = there or channel ~= '-' and (channel == '!' and 0 or publish(channel, number))
@@ -281,11 +282,11 @@ function rules.acquire(lock, side, token, number, ask)
   local answer = in_the_way(s)
   if not number and not ask.repairs then return answer end
   local ahead = call('ZRANK', s.queue, token)
-  local life, grant, channel = WAITER_LIFE, math.min(ask.ttl, GRANT_TTL), ask.channel
+  local life, channel = WAITER_LIFE, ask.channel
   if ask.repairs then
     local first = tonumber(call('ZRANGE', s.queue, 0, 0, 'WITHSCORES')[2]) or 0
     call('ZADD', s.queue, math.min(first, 0) - 1, token)
-    ahead, number, life, grant, channel = 0, 0, ask.ttl, 0, '-'
+    ahead, number, life, channel = 0, 0, ask.ttl, '-'
   elseif ahead and tonumber(call('ZSCORE', s.queue, token)) < 0 then
     -- A late poll must not turn the place of a repair into that of a waiter.
     return { answer, ahead, sub(s.owner or '', 1, 8) }
@@ -295,6 +296,7 @@ function rules.acquire(lock, side, token, number, ask)
     ahead = call('ZCARD', s.queue) - 1
   end
   call('ZADD', s.alive, now_ms + life, token)
+  local grant = math.min(ask.ttl, GRANT_TTL)
   local known = ask.most .. ' ' .. number .. ' ' .. grant .. ' ' .. channel .. ' ' .. ask.name
   call('HSET', s.waiters, token, known)
   if call('PTTL', s.queue) < life then
