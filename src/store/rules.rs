@@ -204,7 +204,7 @@ impl Lock {
         let now = turn.now;
         self.expire(turn);
         // The lease that is repaired is older than the places of all waiters.
-        if !ask.repairs {
+        if !ask.repairs || self.held.iter().any(|held| held.token == ask.token) {
             self.hand_on(turn, Some(ask.token));
         }
         let waiting = |lock: &Lock| u32::try_from(lock.queue.len()).unwrap_or(u32::MAX);

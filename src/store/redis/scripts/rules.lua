@@ -240,8 +240,8 @@ function rules.acquire(lock, side, token, number, ask)
   local s = look(lock, side)
   if ask.repairs and call('EXISTS', s.broken) == 1 then return -2 end
   -- The lease that is repaired is older than the places of all waiters.
-  local is_next = ask.repairs or hand_on(s, token)
   local held = holds(s, token)
+  local is_next = ask.repairs and not held or hand_on(s, token)
   if held or is_next and fits(s, ask.most) then
     local last, back, whose = fences(s)
     local known = held and (whose == token and last - back)
