@@ -47,6 +47,8 @@ pub enum Mutant {
     RepairWithoutFence,
     /// The quorum repairs a lease even when most nodes say that it is gone.
     RepairWithoutMajority,
+    /// A repair that a node refuses takes no place in the node's queue.
+    RepairDoesNotWait,
     /// A node grants a repair although the lock was broken there.
     RepairAfterBreak,
     /// After an adoption, the quorum does not move the ticket to the heir at nodes that did not
@@ -60,7 +62,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 24] = [
+    pub const ALL: [Mutant; 25] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -81,6 +83,7 @@ impl Mutant {
         Mutant::RepairForgetsMode,
         Mutant::RepairWithoutFence,
         Mutant::RepairWithoutMajority,
+        Mutant::RepairDoesNotWait,
         Mutant::RepairAfterBreak,
         Mutant::TicketLeftBehind,
         Mutant::TicketKeptAfterRelease,

@@ -212,4 +212,40 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
     assert.ok(next.fence > lease.fence, `${next.fence} after ${lease.fence}`)
     await next.release()
   })
+
+  test('servers where short waiters follow one another get the lease back after one renewal', async (t) => {
+    const { servers, connect } = await startQuorum(t)
+    const locks = connect({ ttl: 30_000 })
+    const lease = await locks.acquire(KEY)
+    let served = 0
+    const stop = new AbortController()
+    // While one of them has a server, others wait there, so the server is never free.
+    const stream = [1, 2, 3, 4, 5].map(async (i) => {
+      const others = connect({ name: `waiter ${i}`, ttl: 30_000 })
+      while (!stop.signal.aborted) {
+        const got = await others.acquire(KEY, { wait: 1_000, signal: stop.signal }).catch(() => null)
+        if (got) served += 1
+        await got?.release()
+        await sleep(100 * i)
+      }
+    })
+    for (const server of servers.slice(0, 2)) await server.restartEmpty()
+    const holders = () => Promise.all(servers.map((server) => server.ask('GET', LOCK)))
+    await until('waiters to have both servers', async () => {
+      const [first, second, third] = await holders()
+      return first && second && first !== third && second !== third
+    })
+    await lease.renew()
+    await until('the lease to be at all servers', async () => new Set(await holders()).size === 1, 5_000)
+    assert.deepEqual((await locks.inspect(KEY)).servers, { held: 5, total: 5 })
+    await lease.renew()
+    await servers[2].kill()
+    await lease.renew()
+    assert.ok(lease.isHeld)
+    assert.equal(served, 0)
+    assert.equal(await lease.release(), true)
+    await until('a waiter to be served', () => served > 0, 5_000)
+    stop.abort()
+    await Promise.all(stream)
+  })
 })

@@ -96,7 +96,9 @@ impl LeaseTable {
         let mut raise = |fence: Fence| floor.set(floor.get().max(fence));
         let notices = &mut self.notices;
         let mut handed = |waiting: &Waiting, fence: Option<Fence>| {
-            notices.push(Notice::Granted { number: waiting.number, fence });
+            if !waiting.repairs() {
+                notices.push(Notice::Granted { number: waiting.number, fence });
+            }
         };
         let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
         let (key, known) = match &request {

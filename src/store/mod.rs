@@ -55,7 +55,8 @@
 //!   lease back to the ticket, and so does [`Request::GiveBack`].
 //! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
 //!   nodes ([`Reply::Split`]).
-//! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A notice tells no
+//! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A
+//!   [repair](Ask::repairs) goes before all waiters of a node. A notice tells no
 //!   fence: that shown before the lease is taken up is a node's own.
 
 mod access;
@@ -127,9 +128,12 @@ pub struct Ask {
     /// that sees the end of a process may free the lease at once. A place in the queue always ends
     /// with its process.
     pub outlives_process: bool,
-    /// True if a [quorum](quorum) repairs a lease that other nodes have renewed. The node refuses
-    /// the repair if the lock was broken there in the last [`BROKEN_LIFE`]. A repair of a shared
-    /// lease does not wait behind the waiters.
+    /// True if a [quorum](quorum) repairs a lease that other nodes have renewed. A repair has no
+    /// `place` and goes before all waiters. If another lease excludes it, it takes the first place
+    /// in the queue for one ttl and answers [`Reply::Queued`]. When the lock is free, the node hands
+    /// it the lease until that ttl ends, and sends no notice. The end of the lease, a break and a
+    /// move of the lease end the place. It is not listed as a waiter. The node refuses the repair
+    /// with [`Reply::Busy`] if the lock was broken there in the last [`BROKEN_LIFE`].
     pub repairs: bool,
 }
 
@@ -320,7 +324,8 @@ pub enum Reply {
         /// key without expiry).
         remaining: Option<Duration>,
     },
-    /// To [`Request::Acquire`] with a place: it is taken, or still held.
+    /// To [`Request::Acquire`] with a place, and to a [repair](Ask::repairs): the place is taken, or
+    /// still held.
     Queued {
         /// As for [`Reply::Busy`].
         remaining: Option<Duration>,

@@ -79,15 +79,32 @@ pub struct Waiting {
     pub holder: Arc<str>,
     /// What it waits for.
     pub mode: Mode,
-    /// What it is called in a notice.
+    /// What it is called in a notice. A repair gets no notice, and has 0.
     pub number: u64,
     /// For how long it is handed an exclusive lease: for [`GRANT_TTL`], or its own ttl if that is shorter. A shared one,
-    /// which has to be taken up, it is always handed for [`GRANT_TTL`].
+    /// which has to be taken up, it is always handed for [`GRANT_TTL`]. Zero for a repair: it is handed a lease until
+    /// its place would end.
     pub grant: Duration,
     /// When it came.
     pub since: Instant,
     /// Until when it keeps its place unless it is heard of.
     pub until: Instant,
+}
+
+impl Waiting {
+    /// Returns true if the place belongs to a repair. See [`Ask::repairs`].
+    pub fn repairs(&self) -> bool {
+        self.grant.is_zero()
+    }
+
+    /// Returns when a lease ends that is handed over at `now`.
+    pub fn handed_until(&self, now: Instant) -> Instant {
+        match self.mode {
+            _ if self.repairs() => self.until,
+            Mode::Exclusive => now + self.grant,
+            Mode::Shared { .. } => now + GRANT_TTL,
+        }
+    }
 }
 
 /// One lock.
@@ -161,8 +178,8 @@ impl Lock {
             let next = self.queue.remove(0);
             let fence = (next.mode == Mode::Exclusive).then(|| self.reserve(GRANT_FENCES, turn));
             (turn.handed)(&next, fence);
-            let Waiting { token, holder, mode, grant, .. } = next;
-            let ends = turn.now + if fence.is_some() { grant } else { GRANT_TTL };
+            let ends = next.handed_until(turn.now);
+            let Waiting { token, holder, mode, .. } = next;
             let last = fence.map_or(Fence::NONE, |fence| fence.last_of(GRANT_FENCES));
             self.held.push(Held { token, holder, mode, fence, last, ends });
         }
@@ -185,7 +202,11 @@ impl Lock {
     /// [`Request::Acquire`](super::Request::Acquire).
     pub fn acquire(&mut self, ask: &Ask, turn: &mut Turn<'_>) -> Reply {
         let now = turn.now;
-        self.refresh(turn, Some(ask.token));
+        self.expire(turn);
+        // The lease that is repaired is older than the places of all waiters.
+        if !ask.repairs || self.held.iter().any(|held| held.token == ask.token) {
+            self.hand_on(turn, Some(ask.token));
+        }
         let waiting = |lock: &Lock| u32::try_from(lock.queue.len()).unwrap_or(u32::MAX);
         let others = waiting(self);
         let known_last = self.last_fence();
@@ -200,9 +221,7 @@ impl Lock {
             return Reply::Acquired { fence: held.fence.expect("just set"), waiting: others };
         }
         let place = self.queue.iter().position(|waiting| waiting.token == ask.token);
-        // The reader had its lease before these waiters came.
-        let goes_before = ask.repairs && ask.mode.is_shared();
-        if (goes_before || place.unwrap_or(self.queue.len()) == 0) && self.fits(ask.mode) {
+        if (ask.repairs || place.unwrap_or(self.queue.len()) == 0) && self.fits(ask.mode) {
             let fence = self.reserve(ask.fences, turn);
             let (last, ends) = (fence.last_of(ask.fences), now + ask.ttl.as_duration());
             self.queue.retain(|waiting| waiting.token != ask.token);
@@ -213,10 +232,18 @@ impl Lock {
             return Reply::Acquired { fence, waiting: waiting(self) };
         }
         let remaining = Some(self.held.iter().map(|held| held.ends.since(now)).min().unwrap_or_default());
+        let exclusive = self.held.first().filter(|held| held.mode == Mode::Exclusive);
+        let by = exclusive.map(|held| held.token.mark());
+        if ask.repairs && !mutants::is(Mutant::RepairDoesNotWait) {
+            self.reserve_place(ask, now);
+            return Reply::Queued { remaining, ahead: 0, told: true, by };
+        }
         let Some(asked) = ask.place else { return Reply::Busy { remaining } };
         let (until, grant) = (now + WAITER_LIFE, ask.ttl.as_duration().min(GRANT_TTL));
         let Ask { token, ref holder, mode, .. } = *ask;
         let ahead = match place {
+            // A late poll must not turn the place of a repair into that of a waiter.
+            Some(index) if self.queue[index].repairs() => index,
             Some(index) => {
                 let waiting = &mut self.queue[index];
                 (waiting.mode, waiting.number, waiting.until) = (mode, asked.number, until);
@@ -230,9 +257,16 @@ impl Lock {
                 self.queue.len() - 1
             }
         };
-        let exclusive = self.held.first().filter(|held| held.mode == Mode::Exclusive);
-        let by = exclusive.map(|held| held.token.mark());
         Reply::Queued { remaining, ahead: u32::try_from(ahead).unwrap_or(u32::MAX), told: true, by }
+    }
+
+    /// Gives a repair the first place in the queue until the ttl ends.
+    fn reserve_place(&mut self, ask: &Ask, now: Instant) {
+        let Ask { token, ref holder, mode, ttl, .. } = *ask;
+        let (holder, until) = (holder.clone(), now + ttl.as_duration());
+        self.queue.retain(|waiting| waiting.token != token);
+        let (number, grant, since) = (0, Duration::ZERO, now);
+        self.queue.insert(0, Waiting { token, holder, mode, number, grant, since, until });
     }
 
     /// [`Request::Renew`](super::Request::Renew).
@@ -273,6 +307,8 @@ impl Lock {
         let was_held = !self.held.is_empty();
         (turn.raise)(self.last_fence());
         self.held.clear();
+        // The broken lease must not come back.
+        self.queue.retain(|waiting| !waiting.repairs());
         self.hand_on(turn, None);
         if was_held { Reply::Released } else { Reply::NotHeld(Absence::Missing) }
     }
@@ -287,6 +323,7 @@ impl Lock {
         turn: &mut Turn<'_>,
     ) -> Reply {
         self.refresh(turn, None);
+        self.forget_repairs(&[token, heir]);
         let Some(held) = self.held.iter_mut().find(|held| held.token == token || held.token == heir) else {
             return self.absence();
         };
@@ -299,6 +336,7 @@ impl Lock {
     /// Carries out [`Request::Move`](super::Request::Move).
     pub fn pass(&mut self, token: Token, to: Token, heir: Token, turn: &mut Turn<'_>) -> Reply {
         self.refresh(turn, None);
+        self.forget_repairs(&[token, to, heir]);
         let owned = |held: &&mut Held| [token, to, heir].contains(&held.token);
         if let Some(held) = self.held.iter_mut().find(owned) {
             if held.token == token {
@@ -310,6 +348,12 @@ impl Lock {
             Some(held) => Reply::Claimed { by: held.token },
             None => self.absence(),
         }
+    }
+
+    /// Removes the places of repairs by these tokens: no client uses the former token of a lease
+    /// that moves, and the new one may have the lease here already.
+    fn forget_repairs(&mut self, tokens: &[Token]) {
+        self.queue.retain(|waiting| !waiting.repairs() || !tokens.contains(&waiting.token));
     }
 
     /// [`Request::Accept`](super::Request::Accept).
@@ -342,7 +386,8 @@ impl Lock {
             .collect();
         // Those who have none yet will get the largest.
         leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
-        let waiters = self.queue.iter().filter(|waiting| now < waiting.until).map(|waiting| WaiterInfo {
+        let waiters = self.queue.iter().filter(|waiting| now < waiting.until && !waiting.repairs());
+        let waiters = waiters.map(|waiting| WaiterInfo {
             holder: waiting.holder.clone(),
             shared: waiting.mode.is_shared(),
             age: now.since(waiting.since),

@@ -103,6 +103,8 @@ pub struct World {
     tidy: bool,
     /// Whether a process holds a lease at the end while all nodes restart.
     carries: bool,
+    /// How many processes wait for the lock again and again meanwhile, for a short time each.
+    stream: usize,
     /// Whose waiter has which number at the store.
     waiters: HashMap<u64, (usize, u64, u64)>,
     parcels: Vec<Parcel>,
@@ -157,6 +159,7 @@ impl World {
             crowded,
             tidy,
             carries: seed % 4 == 2,
+            stream: 0,
             waiters: HashMap::new(),
             parcels: Vec::new(),
             adopted: HashSet::new(),

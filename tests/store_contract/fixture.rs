@@ -137,6 +137,9 @@ macro_rules! contract {
             all_shared_leases_are_broken_together
             a_broken_lock_is_not_repaired
             a_reader_is_repaired_before_a_waiting_writer
+            a_refused_repair_is_next
+            a_refused_repair_is_next_for_a_while
+            a_move_ends_the_place_of_a_repair
             a_listing_tells_what_is_held_below_a_prefix
             a_listing_is_limited_and_says_so
             it_ends_when_the_place_does_not_answer

@@ -147,7 +147,7 @@ impl Lock {
                 };
                 let place = random.bool().then(|| Place { number: random.u64(..) });
                 let fences = random.u32(1..4);
-                // A repair never waits.
+                // A repair has no place of its own.
                 let repairs = place.is_none() && random.bool();
                 Request::Acquire(Ask { mode, place, fences, repairs, ..Ask::new(key, token, ttl, holder) })
             }
@@ -343,9 +343,9 @@ impl Ends {
         self.0.iter().all(|end| *end > now + margin || *end + margin < now)
     }
 
-    /// Notes the ends of the leases that exist after requests at `now`, and of a new place if one
-    /// was `queued`.
-    fn note(&mut self, rules: &mut Rules, lock: &Lock, now: Instant, queued: bool) {
+    /// Notes the ends of the leases that exist after requests at `now`, of a new place if one was
+    /// `queued`, and of the `places` of repairs.
+    fn note(&mut self, rules: &mut Rules, lock: &Lock, now: Instant, queued: bool, places: Vec<Instant>) {
         self.0.retain(|end| *end + 2 * SPREAD > now);
         if let Ok(Reply::Inspected(Some(info))) = rules.table.apply(inspect(&lock.key), now, 1) {
             self.0.extend(info.leases.iter().filter_map(|lease| lease.remaining).map(|left| now + left));
@@ -353,6 +353,7 @@ impl Ends {
         if queued {
             self.0.push(now + WAITER_LIFE);
         }
+        self.0.extend(places);
     }
 }
 
@@ -396,7 +397,8 @@ async fn in_time(seed: u64) -> Result<(), String> {
                     let most = if is_rare(index) { 1 } else { 3 };
                     let some: Vec<_> =
                         (0..random.usize(1..=most)).map(|_| lock.random_request(&mut random)).collect();
-                    asked.push((index, some.iter().any(waits)));
+                    let places = some.iter().filter_map(|request| repaired_until(request, at)).collect();
+                    asked.push((index, some.iter().any(waits), places));
                     requests.extend(some);
                 }
                 let sent = requests.len();
@@ -406,9 +408,9 @@ async fn in_time(seed: u64) -> Result<(), String> {
                 }
                 same?;
                 count += sent;
-                for (index, queued) in asked {
+                for (index, queued, places) in asked {
                     let (lock, ends) = &mut locks[index];
-                    ends.note(&mut rules, lock, at, queued);
+                    ends.note(&mut rules, lock, at, queued, places);
                 }
             }
             sleep(Duration::from_millis(random.u64(30..80))).await;
@@ -420,6 +422,14 @@ async fn in_time(seed: u64) -> Result<(), String> {
 /// Returns whether a request asks for a place in the queue.
 fn waits(request: &Request) -> bool {
     matches!(request, Request::Acquire(Ask { place: Some(_), .. }))
+}
+
+/// Returns until when a repair at `now` may have a place in the queue; `None` for other requests.
+fn repaired_until(request: &Request, now: Instant) -> Option<Instant> {
+    match request {
+        Request::Acquire(Ask { repairs: true, ttl, .. }) => Some(now + ttl.as_duration()),
+        _ => None,
+    }
 }
 
 /// Runs one of the tests with a seed. A failure prints the seed.
@@ -458,5 +468,11 @@ mod wrong {
     fn a_release_without_a_token_is_found() {
         is_found(rounds, Mutant::ReleaseWithoutToken);
         is_found(in_time, Mutant::ReleaseWithoutToken);
+    }
+
+    #[test]
+    fn a_repair_without_a_place_is_found() {
+        is_found(rounds, Mutant::RepairDoesNotWait);
+        is_found(in_time, Mutant::RepairDoesNotWait);
     }
 }

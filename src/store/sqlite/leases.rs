@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::super::listing::{Listing, Wanted};
 use super::super::rules::{self, Lock};
-use super::super::{Answer, Ask, GRANT_TTL, Reply, Request, WAITER_LIFE};
+use super::super::{Answer, Ask, Reply, Request, WAITER_LIFE};
 use super::breaks;
 use super::peers::{Fate, Me, Peers, Span};
 use super::rows::{self, Known, Origin, Rows};
@@ -150,6 +150,13 @@ impl<'a> Turn<'a> {
                         let owner = me.owner_of(ask.outlives_process);
                         self.own(&ask.key, ask.token, owner, ask.ttl.as_duration())?
                     }
+                    Reply::Queued { .. } if ask.repairs => {
+                        let owner = me.owner_of(ask.outlives_process);
+                        let origin = self.load(&ask.key)?.place_first(ask.token, owner, me.boot);
+                        (origin.owner, origin.boot, origin.number) = (owner, me.boot, Some(0));
+                    }
+                    // The place of a repair stays as it is.
+                    Reply::Queued { .. } if self.load(&ask.key)?.repairs(ask.token) => {}
                     Reply::Queued { .. } => {
                         let origin = self.load(&ask.key)?.place(ask.token, me.owner, me.boot);
                         (origin.owner, origin.boot) = (me.owner, me.boot);
@@ -383,7 +390,7 @@ impl<'a> Turn<'a> {
             self.read_floor()?;
         }
         let known = self.known.get_mut(key).expect("just loaded");
-        let (me, wall_us, floor) = (self.me, self.wall_us, self.floor);
+        let (me, now, wall_us, floor) = (self.me, self.now, self.wall_us, self.floor);
         let raised = Cell::from_mut(&mut self.raised);
         let mut fences = |after: Fence, _: u32| {
             let floor = floor.expect("the floor is read before a rule that reserves fences");
@@ -391,17 +398,20 @@ impl<'a> Turn<'a> {
         };
         let mut raise = |fence: Fence| raised.set(raised.get().max(fence));
         let mut handed = Vec::new();
-        let mut hand = |waiting: &rules::Waiting, fence: Option<Fence>| {
-            let lives = if fence.is_some() { waiting.grant } else { GRANT_TTL };
-            handed.push((Handed { token: waiting.token, number: waiting.number }, lives));
+        let mut hand = |waiting: &rules::Waiting, _: Option<Fence>| {
+            let lives = waiting.handed_until(now).since(now);
+            let told = Handed { token: waiting.token, number: waiting.number };
+            handed.push((told, lives, waiting.repairs()));
         };
-        let mut turn =
-            rules::Turn { now: self.now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
+        let mut turn = rules::Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
         let result = rule(&mut known.lock, &mut turn);
-        for (handed, lives) in handed {
+        for (handed, lives, repairs) in handed {
             let origin = known.entry(handed.token, me.owner, me.boot);
             (origin.boot, origin.ttl, origin.place) = (me.boot, lives, 0);
-            if origin.owner == me.owner {
+            if repairs {
+                // Nobody has to take the lease up.
+                origin.number = None;
+            } else if origin.owner == me.owner {
                 self.handed.push((key.clone(), handed));
             }
         }

@@ -48,6 +48,10 @@ fn any_request([tokens, others]: [&mut Vec<Token>; 2]) -> Request {
                 fence: Fence(1),
             }
         }
+        2 if fastrand::bool() => {
+            let heir = Token::random();
+            Request::Move { key: key.into(), token: any, to: Token::claim(any, heir), heir }
+        }
         2 => Request::Renew { key: key.into(), token, ttl, fences: fastrand::u32(..3) },
         3 => Request::Detach { key: key.into(), token: any, ttl },
         // `Told` fills in the last used fence, if there is one.
@@ -61,7 +65,8 @@ fn any_request([tokens, others]: [&mut Vec<Token>; 2]) -> Request {
             };
             let place = number.filter(|_| fastrand::u32(..4) > 0);
             let Request::Acquire(ask) = ask(key, token, mode, ttl.as_millis(), place) else { unreachable!() };
-            Request::Acquire(Ask { fences: fastrand::u32(1..3), ..ask })
+            let repairs = ask.place.is_none() && fastrand::bool();
+            Request::Acquire(Ask { fences: fastrand::u32(1..3), repairs, ..ask })
         }
     }
 }

@@ -39,7 +39,8 @@ pub struct Origin {
     pub wall_ends: Option<u64>,
     /// What a notice calls a waiter, or whoever was one and has not taken up its lease.
     pub number: Option<u64>,
-    /// A waiter's rank in the queue, counted from 1; 0 for whoever does not wait.
+    /// A waiter's rank in the queue, counted up from 1, and a repair's, counted down from -1; 0 for whoever does not
+    /// wait.
     pub place: i64,
 }
 
@@ -93,6 +94,8 @@ pub struct Known {
     entries: FxHashMap<Token, Entry>,
     /// The last place that a waiter has, or had when the lock was read: no row is written twice.
     last_place: i64,
+    /// The same for the first place; 0 if that is not a repair's.
+    first_place: i64,
 }
 
 impl Known {
@@ -107,6 +110,7 @@ impl Known {
                 Content::Waiter(waiting) => waiting.token,
             };
             known.last_place = known.last_place.max(row.origin.place);
+            known.first_place = known.first_place.min(row.origin.place);
             let origin = match live(row) {
                 None => Origin { place: 0, ..row.origin },
                 Some(Stored { content, origin }) => {
@@ -128,14 +132,29 @@ impl Known {
         &mut self.entries.entry(token).or_insert(Entry { origin, read: None }).origin
     }
 
-    /// Puts `token` at the end of the queue, unless it has a place.
+    /// Returns true if `token` has a place in the queue as a repair.
+    pub fn repairs(&self, token: Token) -> bool {
+        self.lock.queue.iter().any(|waiting| waiting.token == token && waiting.repairs())
+    }
+
+    /// Puts `token` at the end of the queue, unless it has a place as a waiter.
     pub fn place(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
         let next = self.last_place + 1;
-        if self.entry(token, owner, boot).place == 0 {
+        // A negative place is that of a repair which has ended in this transaction.
+        if self.entry(token, owner, boot).place <= 0 {
             self.last_place = next;
             self.entry(token, owner, boot).place = next;
         }
         self.entry(token, owner, boot)
+    }
+
+    /// Puts `token`, which repairs a lease, at the front of the queue.
+    pub fn place_first(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
+        let next = self.first_place - 1;
+        self.first_place = next;
+        let origin = self.entry(token, owner, boot);
+        origin.place = next;
+        origin
     }
 }
 
@@ -171,7 +190,7 @@ impl<'a> Rows<'a> {
 
     /// Writes down what changed of the lock `key`.
     pub fn store(&mut self, key: &str, known: Known) -> rusqlite::Result<()> {
-        let Known { lock, read, mut entries, last_place: _ } = known;
+        let Known { lock, read, mut entries, .. } = known;
         let leases = lock.held.into_iter().map(|held| (held.token, Content::Lease(held)));
         let waiters = lock.queue.into_iter().map(|waiting| (waiting.token, Content::Waiter(waiting)));
         for (token, content) in leases.chain(waiters) {

@@ -29,7 +29,8 @@ pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 /// takes it up. The index has those leases alone, so it costs the others nothing. A `fence` is
 /// missing until a shared lease is taken up. `last` is the last fence that was reserved with the
 /// lease, 0 if none was. `wall_ends` is the wall clock at the end of a detached lease, in µs since
-/// 1970. `place` counts up in each queue. The one row in `fence` is the floor of all keys, so that
+/// 1970. `place` counts up in each queue. The repairs of a quorum are in front: they count down from
+/// -1, and have the `grant_ttl` 0. The one row in `fence` is the floor of all keys, so that
 /// a key leaves nothing behind. `broken` has the locks that were broken lately, if the file is a
 /// node of a quorum.
 const LAYOUT: &str = "

@@ -59,7 +59,11 @@ impl Watch {
     /// Remembers how a request was answered at `now`.
     pub fn note(&mut self, request: &Request, answer: &Answer, now: Instant) {
         match (request, answer) {
-            (Request::Acquire(Ask { key, token, .. }), Ok(Reply::Queued { remaining, .. })) => {
+            // A repair waits for no notice: the next renewal finds out.
+            (
+                Request::Acquire(Ask { key, token, repairs: false, .. }),
+                Ok(Reply::Queued { remaining, .. }),
+            ) => {
                 let look_at = remaining.map_or(now, |remaining| now + remaining);
                 let waiter = Waiter { key: key.clone(), look_at, until: now + WAITER_LIFE };
                 if self.is_empty() {

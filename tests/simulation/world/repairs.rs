@@ -1,6 +1,6 @@
 //! Tests repairs after the trouble. A process holds one lease, or two processes read together,
 //! while all nodes restart, a minority at a time, with or without their data. Other processes wait
-//! for the lock. Each node that is back gets each lease back soon, so the leases are held to the
+//! for the lock, for long or again and again for a short time. Each node that is back gets each lease back soon, so the leases are held to the
 //! end. The next lease has a larger fence, although the clocks of nodes that lost their data stand
 //! still. Two kinds of leases must not come back: a lease that is broken at most nodes, and a lease
 //! that is released while a node is about to get it back.
@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use leasehold::engine::command::{Command, OpId, Wait};
-use leasehold::lease::{Key, Mode, Token, Ttl};
+use leasehold::lease::{Instant, Key, Mode, Token, Ttl};
 use leasehold::store::{Reply, Request};
 
 use super::super::process::ENV;
@@ -40,8 +40,12 @@ impl World {
         // A node does not tell a waiting writer who reads. So a writer that was handed the lock by a
         // node that is back would not leave that node to the readers.
         let waiters = if held.len() > 1 { 0 } else { self.rng.usize(..PROCESSES) };
-        for process in 1..=waiters {
-            self.want(process, TTL, Wait::Forever);
+        if waiters > 0 && self.rng.bool() {
+            self.stream = waiters;
+        } else {
+            for process in 1..=waiters {
+                self.want(process, TTL, Wait::Forever);
+            }
         }
         let minority = self.nodes.len() - self.nodes.len() / 2 - 1;
         let mut left: Vec<usize> = (0..self.nodes.len()).collect();
@@ -65,6 +69,7 @@ impl World {
                 "the lease is lost, although only a minority was away at a time"
             );
         }
+        self.stream = 0;
         // `World::check_grant` compares the fence of this lease with that of the next one.
         self.give_all_back();
         if waiters == 0 {
@@ -174,7 +179,7 @@ impl World {
         let back = nodes.iter().map(|node| self.nodes[*node].down_until).max().expect("some are away");
         // Wait for a renewal: until then, a node may still have the lease from before its absence.
         self.mute = nodes.to_vec();
-        self.live_until(back + Duration::from_millis(u64::from(TTL)) / 2);
+        self.wait_briefly_until(back + Duration::from_millis(u64::from(TTL)) / 2);
         let token_of = |&(process, slot): &(usize, u32)| {
             let asked = self.processes[process].asked.get(&slot);
             asked.and_then(|asked| asked.token).expect("the lease is held")
@@ -183,11 +188,25 @@ impl World {
         let end = self.now + PATIENCE;
         while !nodes.iter().all(|&node| tokens.iter().all(|&token| self.knows(node, token))) {
             assert!(self.now < end, "a node that is back does not get the lease back");
-            self.live_until(self.now + Duration::from_millis(100));
+            self.wait_briefly_until(self.now + Duration::from_millis(100));
         }
         self.mute.clear();
         // Wait until all renewals that are on their way have arrived.
-        self.live_until(self.now + Duration::from_millis(u64::from(TTL)) / 2);
+        self.wait_briefly_until(self.now + Duration::from_millis(u64::from(TTL)) / 2);
+    }
+
+    /// Lives until `end`. The processes of the stream wait for the lock, for a short time each, and
+    /// again at once. So a node that the holder does not have is never free.
+    fn wait_briefly_until(&mut self, end: Instant) {
+        while self.now < end {
+            for process in 1..=self.stream {
+                if self.processes[process].asked.is_empty() {
+                    let wait = Duration::from_millis(self.rng.u64(100..u64::from(TTL)));
+                    self.want(process, TTL, Wait::For(wait));
+                }
+            }
+            self.live_until(end.min(self.now + Duration::from_millis(10)));
+        }
     }
 
     /// Returns true if `node` has a lease of `token`. The question does not prolong the lease.

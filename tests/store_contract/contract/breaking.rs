@@ -4,6 +4,7 @@ use leasehold::lease::{Key, Mode, Token};
 use leasehold::store::{Absence, Ask, Reply, Request};
 
 use super::LONG;
+use super::repairs::{is_refused, repair};
 use crate::asking::*;
 use crate::client::Client;
 use crate::fixture::Fixture;
@@ -126,13 +127,7 @@ pub async fn a_reader_is_repaired_before_a_waiting_writer(place: &dyn Fixture) {
     let ask_shared = Ask { mode, repairs: true, ..Ask::new(key.clone(), token, ttl(LONG), "second".into()) };
     granted_to(&one, Request::Acquire(ask_shared)).await;
     let reply = ask(&one, repair(&key, Token::random())).await;
-    assert!(matches!(reply, Reply::Busy { .. }), "an exclusive lease is not granted beside them: {reply:?}");
-}
-
-/// Returns the request by which a quorum repairs a lease at a node.
-fn repair(key: &Key, token: Token) -> Request {
-    let ask = Ask::new(key.clone(), token, ttl(LONG), "holder".into());
-    Request::Acquire(Ask { repairs: true, ..ask })
+    assert!(is_refused(&reply), "an exclusive lease is not granted beside them: {reply:?}");
 }
 
 /// Returns the request by which a quorum breaks a lock at a node.

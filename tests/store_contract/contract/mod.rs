@@ -13,6 +13,7 @@ mod leftovers;
 mod listing;
 mod names;
 mod queue;
+mod repairs;
 mod shared;
 mod tokens;
 
@@ -27,6 +28,7 @@ pub use leftovers::*;
 pub use listing::*;
 pub use names::*;
 pub use queue::*;
+pub use repairs::*;
 pub use shared::*;
 pub use tokens::*;
 

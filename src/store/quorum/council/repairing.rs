@@ -4,14 +4,13 @@
 //! never received the acquire. Without repairs, a lease would never return to such a node. A few
 //! failures that are far apart in time would then add up to the loss of the majority.
 //!
-//! After a majority has renewed a lease, the quorum sends two requests to each node that answered
-//! [`Absence::Missing`]: an acquire with the same token and, right after it, a request to accept
-//! the lease's fence. A reader's lease is also repaired at a node that answered [`Absence::Taken`],
-//! because other readers may have the lock there. The acquire asks for no place in the queue. So
-//! the node refuses it if another client's lease excludes this one, or if the lease is exclusive
-//! and a client waits there. After the next renewal, the quorum asks the node again. A repaired
-//! node counts from the next renewal on, because only a node that answers a renewal is counted for
-//! it. If every node knows the lease, the quorum sends nothing.
+//! After a majority has renewed a lease, the quorum sends two requests to each node that does not
+//! have it: an acquire with the same token and, right after it, a request to accept the lease's
+//! fence. The node grants the lease unless another client's lease excludes it. If one does, the
+//! repair gets the first place in the node's queue, before all waiters, for one ttl. So the node's
+//! next free moment belongs to the repair. Without that place, short waiters could have the node at
+//! each renewal. A repaired node counts from the next renewal on, because only a node that answers a
+//! renewal is counted for it. If every node knows the lease, the quorum sends nothing.
 //!
 //! **Why there are never two holders.** A holder uses its lease from the answer to a grant or a
 //! renewal until one ttl after it sent that request, less the drift. The holder ignores an answer
@@ -23,11 +22,15 @@
 //! lease. So the quorum does not undo a repair that was not answered while the lease lives: a
 //! renewal may have counted the node in the meantime.
 //!
+//! A node that hands the lease to a place takes no more part in this than a node that grants it: the
+//! lease there was free, so a node still never has two exclusive leases.
+//!
 //! **What a late repair does.** The request of a repair may arrive after the lease has ended. The
-//! node then has a token that no holder uses. The node is one of a minority, so other clients can
-//! still get the lock from the majority. At this node, the token is in their way for at most one
-//! ttl. The release of a token goes to all nodes. It goes a second time to each node that answers a
-//! repair after the release, and to each node that did not answer a repair.
+//! node then has a token that no holder uses, or a place for it. The node is one of a minority, so
+//! other clients can still get the lock from the majority. At this node, the token is in their way
+//! for at most one ttl: a lease that a node hands to a place ends when the place would have ended.
+//! The release of a token goes to all nodes, and ends the place, too. It goes a second time to each
+//! node that answers a repair after the release, and to each node that did not answer a repair.
 //!
 //! **Why fences grow.** Any two leases of a lock share a node that accepted the fence of each lease
 //! while that lease was held. A repaired node may replace a node that forgot the lease, but it has
@@ -44,16 +47,22 @@
 //! other. In between, most nodes may still renew the lease. A repair would then bring it back to
 //! the first nodes, and it could outlive the break. So a node that breaks a lock refuses all
 //! repairs of it for [`BROKEN_LIFE`](crate::store::BROKEN_LIFE), which is longer than any request
-//! may take. The break succeeds when most nodes have answered. From then on, only a minority has
-//! the lease: each of the nodes that answered has dropped it and does not take it back. So no
-//! renewal succeeds any more, and without a renewal there is no repair. A node that knew no lease
-//! refuses repairs, too. The next leases of the lock are not repaired at these nodes for that time
+//! may take, and removes the places of repairs. The break succeeds when most nodes have answered.
+//! From then on, only a minority has the lease: each of the nodes that answered has dropped it and
+//! does not take it back. So no renewal succeeds any more, and without a renewal there is no repair.
+//! A node that knew no lease refuses repairs, too. The next leases of the lock are not repaired at these nodes for that time
 //! either, which makes them less robust, but not wrong.
 //!
 //! **How a node comes back from a waiter.** A node that was away may hand the lock to its first
 //! waiter before a repair. That waiter has too few nodes for a lease, but each of its requests
 //! would prolong what it has at the node. So a waiter does not ask these nodes while another client
-//! holds an exclusive lease at most nodes: see [`Places`](super::super::places::Places).
+//! holds an exclusive lease at most nodes: see [`Places`](super::super::places::Places). When its
+//! lease there ends, the node hands the lock to the place of the repair.
+//!
+//! **How an heir is not disturbed.** A node that hands the lock to the place of a ticket has the
+//! ticket, as if it had been repaired earlier. A move of a lease removes the place of its former
+//! token, so a former token gets no node after the move. The newest repair is first in a queue. So
+//! the place of a lease that was lost does not delay the repair of the next lease.
 
 use super::super::backers::Forgotten;
 use super::super::post::Tag;
@@ -78,8 +87,7 @@ impl Council {
     }
 
     /// Asks `node` to grant the lease that the request `id` has renewed, and to accept its fence.
-    /// Does nothing if that can't help after what the node said, and while an earlier repair of the
-    /// lease at this node is under way.
+    /// Does nothing while an earlier repair of the lease at this node is under way.
     pub(super) fn repair_at(&mut self, now: Instant, id: u64, node: usize, absence: Absence) {
         if absence == Absence::Taken {
             self.move_ticket(now, id, node);
@@ -87,8 +95,7 @@ impl Council {
         let Some(motion) = self.motions.get(&id) else { return };
         let Some((token, ttl)) = motion.ballot.request.lease() else { return };
         let Some(terms) = self.backers.terms(now, token) else { return };
-        // Another reader may have the lock there, so the node may still grant a shared lease.
-        if absence == Absence::Taken && !terms.mode.is_shared() || self.repairs.is_under_way(token, node) {
+        if self.repairs.is_under_way(token, node) {
             return;
         }
         let (key, holder, outlives_process) =
@@ -129,7 +136,8 @@ impl Council {
         let Some(Repair { node, key, token, .. }) = self.repairs.get(id) else { return };
         let (node, token) = (*node, *token);
         let (is_granted, is_straggler) = match answer {
-            Ok(Reply::Acquired { .. }) => (true, false),
+            // The node has the lease, or will have it when it is free there.
+            Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => (true, false),
             Err(error) => (error.maybe_done, error.maybe_done),
             Ok(_) => (false, false),
         };

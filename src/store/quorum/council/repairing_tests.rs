@@ -95,13 +95,39 @@ fn each_of_several_readers_is_repaired_at_a_node_that_knows_one_of_them() {
 }
 
 #[test]
-fn an_exclusive_lease_is_not_repaired_where_another_client_has_the_lock() {
+fn an_exclusive_lease_is_repaired_where_another_client_has_the_lock_as_soon_as_the_node_is_free() {
+    let mut chamber = Chamber::of(3);
+    let token = chamber.held_in(Mode::Exclusive);
+    let queued = Reply::Queued { remaining: Some(TIMEOUT), ahead: 0, told: true, by: Some(9) };
+    for batch in 2..4 {
+        chamber.renewed(batch, token, [RENEWED, RENEWED, TAKEN]).unwrap();
+        let asks = |ask: &Ask| ask.token == token && ask.repairs && ask.place.is_none();
+        let requests = &chamber.asked(2).expect("each renewal keeps the place").requests;
+        assert!(matches!(&requests[..], [Request::Acquire(ask), Request::Accept { .. }] if asks(ask)));
+        chamber.answer(2, vec![Ok(queued.clone()), Ok(TAKEN)]);
+    }
+    // The node has handed the lease to the place. It counts, but does not have the fence yet.
+    assert_eq!(chamber.renewed(4, token, [RENEWED, RENEWED, RENEWED]), Ok(RENEWED));
+    assert!(accepts(chamber.asked(2), 20), "{:?}", chamber.calls);
+}
+
+#[test]
+fn a_place_that_a_repair_takes_after_the_release_is_released() {
     let mut chamber = Chamber::of(3);
     let token = chamber.held_in(Mode::Exclusive);
     chamber.renewed(2, token, [RENEWED, RENEWED, TAKEN]).unwrap();
-    assert!(chamber.calls.is_empty(), "{:?}", chamber.calls);
-    chamber.renewed(3, token, [TAKEN, RENEWED, RENEWED]).unwrap();
-    assert!(chamber.asked(0).is_none(), "{:?}", chamber.calls);
+    let repair = chamber.calls.pop().expect("the third node is asked");
+    chamber.submit(3, vec![release(token)]);
+    (0..2).for_each(|node| chamber.answer_one(node, Reply::Released));
+    chamber.answer_one(2, TAKEN);
+    for _ in STRAGGLER_PAUSES {
+        chamber.wait();
+        chamber.answer_one(2, TAKEN);
+    }
+    let queued = Reply::Queued { remaining: Some(TIMEOUT), ahead: 0, told: true, by: Some(9) };
+    chamber.council.answered(chamber.now, repair.id, vec![Ok(queued), Ok(TAKEN)]);
+    chamber.gather();
+    assert!(releases(chamber.asked(2), token), "{:?}", chamber.calls);
 }
 
 #[test]

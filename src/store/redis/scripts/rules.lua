@@ -7,7 +7,8 @@
 --   :fence    "LAST TOKEN NAME": the last fence that was given away, to whom, and the holder's name. LAST-N if that
 --             was the last of N + 1. -TOKEN if the lease is kept for it, without a fence, although it could not be
 --             told. A q in front: there may be a queue. It spares those who do not see it from asking whether there is.
---   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same)
+--   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same). A token that repairs a
+--             lease of a quorum stands before all others: its score is negative
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER GRANT CHANNEL NAME", MOST being 0 for an exclusive lease, GRANT the ms for
 --             which it is handed one, CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
@@ -34,6 +35,12 @@ local function forget(s, token)
     call('ZREM', s.alive, token)
     call('HDEL', s.waiters, token)
   end
+end
+
+-- Forgets the repair of a lease by that token.
+local function forget_repair(s, token)
+  local score = call('ZSCORE', s.queue, token)
+  if score and tonumber(score) < 0 then forget(s, token) end
 end
 
 -- What is known of the fences: the last, how many before it the one of the lease is, whose it is, and its holder's name.
@@ -140,22 +147,24 @@ end
 local function hand_on(s, but, trust)
   local place = 0
   while not s.owner do
-    local token = call('ZRANGE', s.queue, place, place)[1]
+    local token, score = unpack(call('ZRANGE', s.queue, place, place, 'WITHSCORES'))
     if not token or token == but then return true end
     local most, number, grant, channel, name =
       match(call('HGET', s.waiters, token) or '0 0 ' .. GRANT_TTL .. ' - ', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     if not fits(s, tonumber(most)) then return false end
     local exclusive = most == '0'
+    -- A repair is handed the lease until its place would end.
+    local left = tonumber(score) < 0 and math.max(tonumber(call('ZSCORE', s.alive, token) or 0) - now_ms, 1)
     local there = exclusive and is_there(channel)
     -- Who may not publish still hands on: whoever waits looks by itself.
     local told = there or channel ~= '-' and (channel == '!' and 0 or publish(channel, number))
     if told ~= 0 and exclusive then
       local fence, last = reserve((fences(s)), GRANT_FENCES)
-      hand(s, token, grant, last, last - fence, token, name)
+      hand(s, token, left or grant, last, last - fence, token, name)
       if there then publish(channel, number .. format(' %016.0f', fence)) end
       forget(s, token)
     elseif told ~= 0 then
-      share(s, token, now_ms + GRANT_TTL, '- ' .. name)
+      share(s, token, now_ms + (left or GRANT_TTL), '- ' .. name)
       forget(s, token)
     elseif trust and exclusive and channel ~= '!' then
       hand(s, token, DOUBT_TTL, (fences(s)), 0, '-' .. token, name)
@@ -230,9 +239,9 @@ end
 function rules.acquire(lock, side, token, number, ask)
   local s = look(lock, side)
   if ask.repairs and call('EXISTS', s.broken) == 1 then return -2 end
-  -- The reader had its lease before these waiters came.
-  local is_next = hand_on(s, token) or ask.repairs and ask.most > 0
+  -- The lease that is repaired is older than the places of all waiters.
   local held = holds(s, token)
+  local is_next = ask.repairs and not held or hand_on(s, token)
   if held or is_next and fits(s, ask.most) then
     local last, back, whose = fences(s)
     local known = held and (whose == token and last - back)
@@ -271,19 +280,27 @@ function rules.acquire(lock, side, token, number, ask)
   end
 
   local answer = in_the_way(s)
-  if not number then return answer end
+  if not number and not ask.repairs then return answer end
   local ahead = call('ZRANK', s.queue, token)
-  if not ahead then
+  local life, channel = WAITER_LIFE, ask.channel
+  if ask.repairs then
+    local first = tonumber(call('ZRANGE', s.queue, 0, 0, 'WITHSCORES')[2]) or 0
+    call('ZADD', s.queue, math.min(first, 0) - 1, token)
+    ahead, number, life, channel = 0, 0, ask.ttl, '-'
+  elseif ahead and tonumber(call('ZSCORE', s.queue, token)) < 0 then
+    -- A late poll must not turn the place of a repair into that of a waiter.
+    return { answer, ahead, sub(s.owner or '', 1, 8) }
+  elseif not ahead then
     local last = tonumber(call('ZRANGE', s.queue, -1, -1, 'WITHSCORES')[2]) or 0
     call('ZADD', s.queue, math.max(last + 1, now_us), token)
     ahead = call('ZCARD', s.queue) - 1
   end
-  call('ZADD', s.alive, now_ms + WAITER_LIFE, token)
+  call('ZADD', s.alive, now_ms + life, token)
   local grant = math.min(ask.ttl, GRANT_TTL)
-  local known = ask.most .. ' ' .. number .. ' ' .. grant .. ' ' .. ask.channel .. ' ' .. ask.name
+  local known = ask.most .. ' ' .. number .. ' ' .. grant .. ' ' .. channel .. ' ' .. ask.name
   call('HSET', s.waiters, token, known)
-  if call('PTTL', s.queue) < WAITER_LIFE then
-    for _, key in ipairs({ s.queue, s.alive, s.waiters }) do call('PEXPIRE', key, 2 * WAITER_LIFE) end
+  if call('PTTL', s.queue) < life then
+    for _, key in ipairs({ s.queue, s.alive, s.waiters }) do call('PEXPIRE', key, life + WAITER_LIFE) end
   end
   local text = call('GET', s.fence)
   if not text then
@@ -316,6 +333,8 @@ function rules.release(lock, side, token)
   local held = all and absence(s) ~= 0 or not all and holds(s, token)
   forget(s, token)
   if all then
+    -- The broken lease must not come back.
+    for _, repair in ipairs(call('ZRANGEBYSCORE', s.queue, '-inf', '(0')) do forget(s, repair) end
     call('DEL', lock, s.holders)
     s.owner, s.count = false, 0
   elseif s.owner == token then
@@ -350,6 +369,8 @@ end
 function rules.adopt(lock, side, token, heir, ttl, life, name, other)
   local s = look(lock, side)
   hand_on(s, nil)
+  -- No client uses the former token of a lease that moves, and the new one may have the lease here already.
+  for _, one in ipairs({ token, heir, other }) do forget_repair(s, one) end
   local owner = holds(s, heir) and heir or holds(s, token) and token
   if other then
     if holds(s, other) or owner == heir then return 1 end
@@ -423,7 +444,7 @@ function rules.inspect(lock, side)
       leases[#leases + 1] = { tonumber(held[i + 1]) - now_ms, name, tonumber(fence) or 0, sub(held[i], 1, 8) }
     end
   end
-  local queue = call('ZRANGE', s.queue, 0, -1, 'WITHSCORES')
+  local queue = call('ZRANGEBYSCORE', s.queue, 0, '+inf', 'WITHSCORES')
   for i = 1, #queue, 2 do
     local most, name = match(call('HGET', s.waiters, queue[i]) or '', '^(%d+) %d+ %d+ %S+ (.*)$')
     waiters[#waiters + 1] = { math.max(now_us - tonumber(queue[i + 1]), 0), most, name }
