@@ -230,7 +230,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         let Subscription { connection, driver, pushes } = subscription;
         tokio::select! {
             end = self.listen(node, connection, pushes) => end,
-            _ = driver => None,
+            () = driver => None,
         }
     }
 
@@ -250,7 +250,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         let mut driver: Pin<Box<dyn Future<Output = ()>>> = Box::pin(driver);
         tokio::select! {
             subscribed = self.subscribe(node, &mut connection) => subscribed?,
-            _ = &mut driver => return None,
+            () = &mut driver => return None,
         }
         Some(Subscription { connection, driver, pushes })
     }
