@@ -12,7 +12,8 @@ pub enum StoreErrorKind {
     /// The server has done it, but too few of its replicas had it in time for it to count.
     Unreplicated,
     /// The server is reading its data from disk and will answer soon (Redis `LOADING`), or is busy with
-    /// a long script (`BUSY`), or the database file stayed locked.
+    /// a long script (`BUSY`), or the database file stayed locked, or not all sentinels have said yet
+    /// whether a failover is under way.
     Loading,
     /// The server takes no writes: a replica, mostly after a failover (Redis `READONLY`, `MASTERDOWN`).
     ReadOnly,

@@ -343,6 +343,10 @@ impl Store for Guarded {
         .boxed_local()
     }
 
+    fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
+        self.store.parts(batch)
+    }
+
     fn listen(&self, listener: Listener) {
         let _ = self.listener.set(listener.clone());
         self.store.listen(listener);

@@ -56,6 +56,10 @@ impl Store for Fake {
         .boxed_local()
     }
 
+    fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
+        (batch.len() > 1).then(|| (0..).take(batch.len()).collect())
+    }
+
     fn listen(&self, _: Listener) {}
 
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
@@ -445,5 +449,14 @@ fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
         }
         assert_eq!(world.states()[2..], [BreakerState::Refusing, BreakerState::Open]);
         assert!(world.is_probing());
+    });
+}
+
+#[test]
+fn a_batch_is_divided_as_the_store_behind_the_breaker_says() {
+    run(async {
+        let world = World::new(Mood::Answers);
+        assert_eq!(world.guarded.parts(&[acquire(), renew()]), Some(vec![0, 1]));
+        assert_eq!(world.guarded.parts(&[acquire()]), None);
     });
 }

@@ -1,15 +1,18 @@
 //! A master, its replicas, and sentinels who watch them; and one who only says that it is a sentinel.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use leasehold::lease::Token;
 use leasehold::store::Access;
 use leasehold::store::redis::RedisStore;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::server::{Server, program, receive, send, store_with};
 
@@ -40,10 +43,11 @@ impl Sentinel {
         for _ in 0..10 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let text = format!(
-                "{}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {} {quorum}\n\
+                "{}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} {} {} {quorum}\n\
                  sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n",
                 lines.replace("{port}", &port.to_string()),
                 folder.display(),
+                master.host(),
                 master.port()
             );
             let file = folder.join("sentinel.conf");
@@ -64,6 +68,10 @@ impl Sentinel {
         panic!("the sentinel does not start");
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn place(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -80,10 +88,26 @@ impl Sentinel {
     }
 
     /// What it knows of the master by that name.
-    fn knows(&self, field: &str) -> String {
+    pub fn knows(&self, field: &str) -> String {
         let all = self.command(&["SENTINEL", "MASTER", NAME]);
         let mut lines = all.lines();
         lines.find(|line| *line == field).and_then(|_| lines.next()).unwrap_or_default().to_owned()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The connections that have subscribed, as `CLIENT LIST` describes them.
+    pub fn subscribers(&self) -> Vec<String> {
+        let clients = self.command(&["CLIENT", "LIST"]);
+        clients.lines().filter(|client| !client.contains(" sub=0 ")).map(str::to_owned).collect()
+    }
+
+    /// The host of the master.
+    pub fn master_host(&self) -> String {
+        let place = self.command(&["SENTINEL", "get-master-addr-by-name", NAME]);
+        place.lines().next().expect("it knows the master").to_owned()
     }
 
     /// The port of the master.
@@ -112,8 +136,17 @@ impl Group {
     pub fn start() -> Self {
         let master = Server::start(&[]);
         let replicas = [Server::replica_of(&master), Server::replica_of(&master)];
-        let sentinels: Vec<_> = (0..3).map(|_| Sentinel::start(&master, 2, "")).collect();
-        let servers = [master].into_iter().chain(replicas).collect();
+        Self::of([master].into_iter().chain(replicas).collect())
+    }
+
+    /// A group whose servers have hosts of their own, and the same port.
+    #[cfg(target_os = "linux")]
+    pub fn start_on_one_port() -> Self {
+        Self::of(Server::start_on_one_port(&["127.0.0.2", "127.0.0.3", "127.0.0.4"]))
+    }
+
+    fn of(servers: Vec<Server>) -> Self {
+        let sentinels: Vec<_> = (0..3).map(|_| Sentinel::start(&servers[0], 2, "")).collect();
         // Nobody tells when they have found each other.
         until("the sentinels know each other", || {
             sentinels
@@ -168,6 +201,43 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "{what}: it did not come to that");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Starts a relay to 127.0.0.1:`port` that delays each byte by `delay`, in both directions. Returns
+/// where it listens. Its threads end with their connections, and with the test's process.
+pub fn far(port: u16, delay: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let Ok(far) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+            carry(near.try_clone().unwrap(), far.try_clone().unwrap(), delay);
+            carry(far, near, delay);
+        }
+    });
+    place
+}
+
+/// Carries what `from` says to `to`, each byte `delay` after it was said.
+fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
+    let (sender, said) = channel::<(Instant, Vec<u8>)>();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if sender.send((Instant::now() + delay, bytes[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        for (due, bytes) in said {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            if to.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
 }
 
 /// Says to everybody that the master is at `port`. Where it listens.

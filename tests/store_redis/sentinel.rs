@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::lease::Token;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Access, Notice, Reply, Request, StoreErrorKind};
+use leasehold::store::{Access, Notice, Reply, Request, Store, StoreErrorKind};
 use rustix::process::Signal;
 
 use crate::ask::{Notices, acquire, ask, fence, granted, info, queue, queued, refused, release, run, within};
-use crate::group::{Group, NAME, Sentinel, liar, until_in_time};
-use crate::server::{Server, store, store_with};
+use crate::group::{Group, NAME, Sentinel, far, liar, until_in_time};
+use crate::server::{Server, is_old, store, store_with};
 
 fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -332,5 +332,113 @@ fn a_user_who_may_only_hear_of_the_switch_hears_of_it() {
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert!(listens());
         assert_eq!(sentinel.command(&["CLIENT", "LIST"]).matches("user=watcher").count(), 1);
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_new_master_is_used_at_once_although_all_servers_have_the_same_port() {
+    run(async {
+        let group = Group::start_on_one_port();
+        let store = group.store();
+        granted(&store, "lock:a", Token::random()).await;
+        group.heard_by(1).await;
+        let leader = &group.sentinels[0];
+        group.fail_over();
+        until_in_time("the promotion", || leader.master_host() != group.servers[0].host()).await;
+        let token = Token::random();
+        until_granted(&store, "lock:b", token).await;
+        // The other replica still has to follow the new master, which takes about a second.
+        assert!(leader.knows("flags").contains("failover_in_progress"), "the failover is over");
+        let host = leader.master_host();
+        let promoted = group.servers.iter().find(|server| server.host() == host).unwrap();
+        assert_eq!(promoted.command(&["GET", "lock:b"]), token.to_string());
+    });
+}
+
+/// Asks for the lock until it is granted.
+async fn until_granted(store: &Rc<RedisStore>, key: &str, token: Token) {
+    while within(store, 3_000, acquire(key, token, 60_000)).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until a client that has subscribed at the sentinel has asked about a failover.
+async fn until_asked(sentinel: &Sentinel) {
+    // A server before 7.0 does not name the subcommand.
+    let question = if is_old() { " cmd=sentinel " } else { " cmd=sentinel|get-master-addr-by-name " };
+    let is_asked = || sentinel.subscribers().iter().any(|client| client.contains(question));
+    until_in_time("a question about a failover", is_asked).await;
+}
+
+#[test]
+fn a_sentinel_that_is_far_away_is_listened_to_and_grants_do_not_wait_for_it() {
+    run(async {
+        let master = Server::start(&[]);
+        let sentinel = Sentinel::start(&master, 1, "");
+        let place = far(sentinel.port(), Duration::from_millis(70));
+        let store = store(&format!("redis-sentinel://{place}/{NAME}"));
+        let began = Instant::now();
+        granted(&store, "lock:a", Token::random()).await;
+        // Finding the master takes a round trip, and the first grant waits up to 0.5 s.
+        assert!(began.elapsed() < Duration::from_millis(1_000), "{:?}", began.elapsed());
+        until_asked(&sentinel).await;
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        granted(&store, "lock:b", Token::random()).await;
+    });
+}
+
+#[test]
+fn a_sentinel_that_tells_no_id_is_asked_when_it_comes_back() {
+    run(async {
+        let master = Server::start(&[]);
+        // A sentinel before 6.2 tells no id either.
+        let user = "user watcher on >hunter2 allchannels -@all +auth +hello +subscribe +sentinel|master \
+                    +sentinel|get-master-addr-by-name +sentinel|sentinels";
+        let start = || Sentinel::configured(&master, 1, &format!("port {{port}}\n{user}"));
+        let (sentinel, other) = (start(), start());
+        let access = Access {
+            sentinel_username: Some("watcher".into()),
+            sentinel_password: Some("hunter2".into()),
+            ..Access::default()
+        };
+        sentinel.signal(Signal::STOP);
+        let places = format!("{},{}", sentinel.place(), other.place());
+        let store = store_with(&format!("redis-sentinel://{places}/{NAME}"), &access);
+        granted(&store, "lock:a", Token::random()).await;
+        sentinel.signal(Signal::CONT);
+        until_asked(&sentinel).await;
+    });
+}
+
+#[test]
+fn requests_that_need_no_answer_of_the_sentinels_do_not_wait_for_it() {
+    run(async {
+        let master = Server::start(&[]);
+        let sentinel = Sentinel::start(&master, 1, "");
+        sentinel.signal(Signal::STOP);
+        let places = format!("{},{}", liar(master.port()), sentinel.place());
+        let store = store(&format!("redis-sentinel://{places}/{NAME}"));
+        let token = Token::random();
+        let batch = vec![
+            acquire("lock:a", token, 60_000),
+            release("lock:b", token),
+            release("lock:a", token),
+            Request::Ping,
+        ];
+        let alone = [&batch[1..], &batch[..1], &[]];
+        assert_eq!(store.parts(&batch), Some(vec![1, 0, 1, 0]));
+        assert!(alone.iter().all(|batch| store.parts(batch).is_none()), "there is nothing to separate");
+        // The client knows the master and not yet whether a failover is under way.
+        let error = within(&store, 300, acquire("lock:a", token, 60_000)).await.unwrap_err();
+        assert!(error.maybe_done && error.message.contains("not all sentinels"), "{error}");
+        // The master answers, so the error must not open the circuit breaker.
+        assert_eq!(error.kind, StoreErrorKind::Loading, "{error}");
+        assert_eq!(store.parts(&batch), Some(vec![1, 0, 1, 0]));
+        // Now the client knows that this sentinel can't be reached.
+        granted(&store, "lock:a", token).await;
+        assert_eq!(store.parts(&batch), None);
+        assert_eq!(Server::start(&[]).store().parts(&batch), None, "there are no sentinels");
+        sentinel.signal(Signal::CONT);
     });
 }

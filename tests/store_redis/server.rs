@@ -12,6 +12,8 @@ use leasehold::store::Access;
 use leasehold::store::redis::{RedisAddress, RedisStore};
 use rustix::process::{Pid, Signal, kill_process};
 
+/// Where servers listen unless a test says otherwise.
+const LOOPBACK: &str = "127.0.0.1";
 /// What the server's log says when it takes requests.
 const READY: &str = "Ready to accept connections";
 /// What a replica's log says when it has its master's data.
@@ -21,6 +23,7 @@ const IN_STEP: &str = "sync: Finished with success";
 pub struct Server {
     child: Child,
     folder: PathBuf,
+    host: String,
     port: u16,
 }
 
@@ -32,21 +35,48 @@ impl Server {
 
     /// A replica of `master` that has all that this one has.
     pub fn replica_of(master: &Self) -> Self {
-        Self::start_until(&["--replicaof", "127.0.0.1", &master.port.to_string()], IN_STEP)
+        Self::start_until(&["--replicaof", &master.host, &master.port.to_string()], IN_STEP)
+    }
+
+    /// Starts a master at the first of the `hosts`, and a replica at each of the others, all on one
+    /// port.
+    pub fn start_on_one_port(hosts: &[&str]) -> Vec<Self> {
+        // Another process may take the port at one of the hosts.
+        (0..10).find_map(|_| Self::try_on_one_port(hosts)).expect("a port that is free at all hosts")
+    }
+
+    fn try_on_one_port(hosts: &[&str]) -> Option<Vec<Self>> {
+        let port = free_port();
+        let master = Self::try_start(hosts[0], port, &[], READY)?;
+        let replica = |host: &&str| {
+            let settings = ["--replicaof", hosts[0], &port.to_string(), "--replica-announce-ip", host];
+            Self::try_start(host, port, &settings, IN_STEP)
+        };
+        let replicas: Option<Vec<_>> = hosts[1..].iter().map(replica).collect();
+        Some([master].into_iter().chain(replicas?).collect())
     }
 
     /// One whose log says `until`.
     fn start_until(settings: &[&str], until: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("leasehold-redis-{}", Token::random()));
-        std::fs::create_dir(&folder).unwrap();
         // Another process may take the port before the server does: then with another one.
         for _ in 0..10 {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            if let Some(child) = launch(&folder, port, settings, until) {
-                return Self { child, folder, port };
+            if let Some(server) = Self::try_start(LOOPBACK, free_port(), settings, until) {
+                return server;
             }
         }
         panic!("redis-server does not start with {settings:?}");
+    }
+
+    fn try_start(host: &str, port: u16, settings: &[&str], until: &str) -> Option<Self> {
+        let folder = std::env::temp_dir().join(format!("leasehold-redis-{}", Token::random()));
+        std::fs::create_dir(&folder).unwrap();
+        match launch(&folder, host, port, settings, until) {
+            Some(child) => Some(Self { child, folder, host: host.to_owned(), port }),
+            None => {
+                std::fs::remove_dir_all(&folder).unwrap();
+                None
+            }
+        }
     }
 
     /// A server that lets its clients do what is `forbidden` (a setting's name) unless it is older than 7.
@@ -59,7 +89,8 @@ impl Server {
     /// says `until`.
     pub fn restart(&mut self, settings: &[&str], until: &str) {
         self.kill();
-        self.child = launch(&self.folder, self.port, settings, until).expect("the port is still free");
+        let child = launch(&self.folder, &self.host, self.port, settings, until);
+        self.child = child.expect("the port is still free");
     }
 
     pub fn kill(&mut self) {
@@ -75,12 +106,16 @@ impl Server {
         &self.folder
     }
 
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}:{}", self.host, self.port)
     }
 
     pub fn socket_url(&self) -> String {
@@ -149,9 +184,9 @@ pub fn program() -> PathBuf {
 }
 
 /// The server, once its log says `until`; `None` if it ended before. `{port}` in a setting is the server's port.
-fn launch(folder: &Path, port: u16, settings: &[&str], until: &str) -> Option<Child> {
+fn launch(folder: &Path, host: &str, port: u16, settings: &[&str], until: &str) -> Option<Child> {
     let mut child = Command::new(program())
-        .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--unixsocket"])
+        .args(["--bind", host, "--port", &port.to_string(), "--unixsocket"])
         .arg(folder.join("redis.sock"))
         .arg("--dir")
         .arg(folder)
@@ -179,6 +214,10 @@ fn launch(folder: &Path, port: u16, settings: &[&str], until: &str) -> Option<Ch
     }
     let _ = child.wait();
     None
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind((LOOPBACK, 0)).unwrap().local_addr().unwrap().port()
 }
 
 pub fn send(stream: &mut impl Write, words: &[&str]) {

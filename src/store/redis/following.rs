@@ -45,6 +45,13 @@ impl RedisStore {
         matches!(self.address.endpoint, Endpoint::Master(_))
     }
 
+    /// Returns true if grants may have to wait until the sentinels have said whether a failover is
+    /// under way. A new connection to the master makes the client ask them again.
+    pub(super) fn may_wait_for_sentinels(&self) -> bool {
+        let has_link = matches!(&*self.state.borrow(), State::Connected(link) if !link.is_dead());
+        self.has_sentinels() && !(self.listens.get() && has_link && self.lookout.is_surveyed())
+    }
+
     /// Returns true if `link` leads to the server that is the master as far as the lookout knows.
     fn leads_to_master(&self, link: &Link) -> bool {
         link.server().is_none_or(|server| match &server.endpoint {
@@ -258,7 +265,8 @@ impl RedisStore {
              that all of them answer, and try again",
             self.address
         );
-        StoreError::maybe_done(StoreErrorKind::TimedOut, message)
+        // The master has answered in time, so the kind must not count as silence of the master.
+        StoreError::maybe_done(StoreErrorKind::Loading, message)
     }
 
     /// Returns the listener for the notices of a connection. While a failover is or may be under

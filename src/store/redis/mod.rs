@@ -360,6 +360,12 @@ impl Store for RedisStore {
         .boxed_local()
     }
 
+    /// Separates the requests that may wait for the sentinels, so that they do not hold up the
+    /// others.
+    fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
+        if self.may_wait_for_sentinels() { order::parts(batch) } else { None }
+    }
+
     fn listen(&self, listener: Listener) {
         let _ = self.listener.set(listener);
     }

@@ -1,4 +1,4 @@
-//! Decides which requests of a batch wait for the end of a failover. Pure.
+//! Decides which requests of a batch wait for the end of a failover, or for the sentinels. Pure.
 //!
 //! A request that begins or prolongs a lease waits. A later request for the same token on the same
 //! lock waits, too: for example, the release that cleans up after an acquire must not overtake the
@@ -26,6 +26,16 @@ pub fn split(batch: &[Request]) -> (Vec<usize>, Vec<usize>) {
         }
         !waits
     })
+}
+
+/// Divides a batch into the requests for locks of which a lease may begin or be prolonged (part 1),
+/// and the others (part 0). Returns `None` if all requests are of one part.
+pub fn parts(batch: &[Request]) -> Option<Vec<u32>> {
+    let may_grant = |request: &&Request| request.lease().is_some() || matches!(request, Request::Move { .. });
+    let keys: FxHashSet<&Key> = batch.iter().filter(may_grant).filter_map(Request::key).collect();
+    let part = |request: &Request| u32::from(request.key().is_some_and(|key| keys.contains(key)));
+    let parts: Vec<u32> = batch.iter().map(part).collect();
+    (parts.contains(&0) && parts.contains(&1)).then_some(parts)
 }
 
 /// Returns the token whose lease the request is about.
@@ -73,6 +83,19 @@ mod tests {
         ];
         assert_eq!(split(&batch), (vec![0, 2, 5, 6, 8], vec![1, 3, 4, 7]));
         assert_eq!(split(&batch[..1]), (vec![0], vec![]));
+    }
+
+    #[test]
+    fn requests_for_a_lock_stay_together_and_do_not_hold_up_those_for_other_locks() {
+        let [one, other] = [Key::from("one"), Key::from("other")];
+        let token = Token::random();
+        let acquire = Request::Acquire(Ask::new(one.clone(), token, Ttl::MIN, "h".into()));
+        let release = |key: &Key| Request::Release { key: key.clone(), token, used: None };
+        let batch = [release(&one), release(&other), acquire, release(&one), Request::Ping];
+        assert_eq!(parts(&batch), Some(vec![1, 0, 1, 1, 0]));
+        assert_eq!(parts(&batch[..2]), None);
+        assert_eq!(parts(&batch[2..4]), None);
+        assert_eq!(parts(&[]), None);
     }
 
     #[test]

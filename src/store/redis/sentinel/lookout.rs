@@ -123,11 +123,12 @@ impl Lookout {
 
     /// Notes that the master is at that host and port from now on. `epoch` is the epoch in which
     /// this server became the master, if a sentinel named the epoch.
-    pub fn switch(&self, (host, port): (String, u16), epoch: Option<u64>) {
+    pub fn switch(&self, master: (String, u16), epoch: Option<u64>) {
+        self.survey.borrow_mut().switched(&master, epoch);
+        let (host, port) = master;
         let old = self.master.replace(Some(Endpoint::Tcp(host, port)));
         self.deposed.replace(old.map(|old| (old, Instant::now())));
         self.switches.set(self.switches.get() + 1);
-        self.survey.borrow_mut().switched(epoch);
         self.note(|failover, _| failover.switched());
     }
 

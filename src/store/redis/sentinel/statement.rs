@@ -30,9 +30,10 @@ impl Statement {
         let told = |field| details.and_then(|details| details.get(field)).map_or("", String::as_str);
         let is_in_failover = told("flags").split(',').any(|flag| flag == "failover_in_progress");
         // After the promotion, `SENTINEL MASTER` still describes the old master.
-        let is_promoted = told("port") != master.1.to_string();
+        let is_promoted = (told("ip"), told("port")) != (&*master.0, &*master.1.to_string());
         let stage = match told("failover-state") {
             _ if !is_in_failover || is_promoted => Stage::None,
+            "reconf_slaves" | "update_config" => Stage::None,
             "select_slave" | "send_slaveof_noone" | "wait_promotion" => Stage::Elected,
             _ => Stage::Tried,
         };
@@ -49,9 +50,9 @@ mod tests {
         Statement::read(("10.0.0.1".into(), port), Some(&details))
     }
 
-    fn in_state(state: &str) -> [(&'static str, &str); 4] {
+    fn in_state(state: &str) -> [(&'static str, &str); 5] {
         let flags = ("flags", "master,failover_in_progress,force_failover");
-        [("port", "7000"), flags, ("failover-state", state), ("config-epoch", "4")]
+        [("ip", "10.0.0.1"), ("port", "7000"), flags, ("failover-state", state), ("config-epoch", "4")]
     }
 
     #[test]
@@ -71,6 +72,20 @@ mod tests {
         let said = read(7001, &in_state("reconf_slaves"));
         assert_eq!(said.stage, Stage::None);
         assert_eq!((said.master.1, said.epoch), (7001, Some(4)));
+    }
+
+    #[test]
+    fn after_the_promotion_the_port_may_be_the_same() {
+        // The sentinel changed its state between its two replies, before or after the first one.
+        for state in ["wait_promotion", "reconf_slaves", "update_config"] {
+            let details = in_state(state).map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            let said = Statement::read(("10.0.0.2".into(), 7000), Some(&details));
+            assert_eq!(said.stage, Stage::None, "{state}");
+        }
+        // Both replies are about the old master, which the client may still know as the master.
+        for state in ["reconf_slaves", "update_config"] {
+            assert_eq!(read(7000, &in_state(state)).stage, Stage::None, "{state}");
+        }
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub struct Survey {
     epoch: Option<u64>,
     /// The claim with the largest epoch that names another master than ours.
     other: Option<Claim>,
+    /// True if a sentinel told of the switch to our master. A sentinel that names another master
+    /// may not have heard of that switch yet.
+    told: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +58,19 @@ impl Survey {
                 known.id = id.or_else(|| known.id.take());
             }
             None => self.sentinels.push(Entry { number, id, progress: Progress::Pending }),
+        }
+    }
+
+    /// Waits for an answer of the sentinel with that number again, unless the survey has forgotten
+    /// the sentinel.
+    pub fn expect_again(&mut self, number: usize) {
+        self.set(number, Progress::Pending);
+    }
+
+    /// Notes the id of the sentinel with that number, unless the survey has forgotten the sentinel.
+    pub fn identify(&mut self, number: usize, id: &str) {
+        if let Some(known) = self.sentinels.iter_mut().find(|known| known.number == number) {
+            known.id = Some(id.to_owned());
         }
     }
 
@@ -115,21 +131,27 @@ impl Survey {
         let is_newer = match self.epoch {
             Some(ours) => other.epoch > ours,
             // The sentinel that named our master may not have named the epoch yet.
-            None => self.is_complete(),
+            None => !self.told && self.is_complete(),
         };
         is_newer.then_some(other)
     }
 
-    /// Notes that a sentinel has named a new master. `epoch` is the new master's epoch, if known.
-    pub fn switched(&mut self, epoch: Option<u64>) {
+    /// Notes that a sentinel has named the new master `master`. `epoch` is the epoch of that master,
+    /// if known.
+    pub fn switched(&mut self, master: &(String, u16), epoch: Option<u64>) {
         // Each switch has a larger epoch than the one before.
-        let known = self.epoch.max(self.other.as_ref().map(|other| other.epoch));
-        self.epoch = epoch.or(known.map(|known| known + 1));
+        let after_ours = self.epoch.map(|ours| ours + 1);
+        let claimed = self.other.as_ref().map(|other| match other.master == *master {
+            true => other.epoch,
+            false => other.epoch + 1,
+        });
+        self.epoch = epoch.or(after_ours.max(claimed));
+        self.told = true;
     }
 
     /// Notes that another server is the master, and that its epoch is not known.
     pub fn lost_track(&mut self) {
-        (self.epoch, self.other) = (None, None);
+        (self.epoch, self.other, self.told) = (None, None, false);
     }
 
     fn set(&mut self, number: usize, progress: Progress) {
@@ -151,8 +173,12 @@ mod tests {
         survey
     }
 
+    fn at(port: u16) -> (String, u16) {
+        ("10.0.0.1".into(), port)
+    }
+
     fn claim(port: u16, epoch: u64) -> Option<Claim> {
-        Some(Claim { master: ("10.0.0.1".into(), port), epoch })
+        Some(Claim { master: at(port), epoch })
     }
 
     #[test]
@@ -175,7 +201,7 @@ mod tests {
         let mut survey = survey(2);
         survey.answered(0, None, true);
         survey.answered(1, None, true);
-        survey.expect(1, Some("b"));
+        survey.expect_again(1);
         assert!(!survey.is_complete() && survey.is_pending(1) && !survey.is_pending(0));
         survey.failed(1);
         assert!(survey.is_complete());
@@ -237,7 +263,7 @@ mod tests {
         let mut survey = survey(2);
         survey.answered(0, claim(7000, 4), true);
         survey.answered(1, claim(7000, 4), true);
-        survey.switched(None);
+        survey.switched(&at(7001), None);
         // This sentinel missed the switch.
         survey.answered(1, claim(7000, 4), false);
         assert_eq!(survey.newer(), None);
@@ -245,8 +271,70 @@ mod tests {
         assert_eq!(survey.newer(), None);
         survey.answered(0, claim(7002, 6), false);
         assert_eq!(survey.newer().cloned(), claim(7002, 6));
-        survey.switched(Some(6));
+        survey.switched(&at(7002), Some(6));
         assert_eq!(survey.newer(), None);
+    }
+
+    #[test]
+    fn a_switch_that_is_told_before_any_answer_is_not_undone_by_a_sentinel_that_is_late() {
+        let mut survey = survey(2);
+        survey.switched(&at(7001), None);
+        survey.answered(0, claim(7000, 4), false);
+        survey.failed(1);
+        assert!(survey.is_complete());
+        assert_eq!(survey.newer(), None, "the old master");
+        survey.answered(0, claim(7001, 5), true);
+        assert_eq!(survey.newer(), None);
+        survey.answered(0, claim(7002, 6), false);
+        assert_eq!(survey.newer().cloned(), claim(7002, 6));
+    }
+
+    #[test]
+    fn a_new_master_that_a_sentinel_has_claimed_before_has_the_epoch_of_the_claim() {
+        for ours in [None, claim(7000, 4)] {
+            let mut survey = survey(3);
+            survey.answered(0, claim(7001, 5), false);
+            if ours.is_some() {
+                survey.answered(1, ours, true);
+            }
+            survey.switched(&at(7001), None);
+            assert_eq!(survey.newer(), None);
+            // The next switch has the next epoch.
+            survey.answered(2, claim(7002, 6), false);
+            assert_eq!(survey.newer().cloned(), claim(7002, 6));
+        }
+        // The sentinel promoted the replica after it had named the epoch.
+        let mut survey = self::survey(2);
+        survey.answered(1, claim(7000, 4), true);
+        survey.answered(0, claim(7001, 4), false);
+        survey.switched(&at(7001), None);
+        survey.answered(1, claim(7000, 5), false);
+        assert_eq!(survey.newer(), None, "an equal epoch is not newer");
+    }
+
+    #[test]
+    fn a_sentinel_that_was_dropped_is_not_waited_for_again() {
+        let mut survey = survey(2);
+        survey.answered(0, None, true);
+        survey.remove(1);
+        // The task that listens to this sentinel does not know yet.
+        survey.identify(1, "b");
+        survey.expect_again(1);
+        assert!(survey.is_complete() && !survey.is_pending(1));
+    }
+
+    #[test]
+    fn a_sentinel_that_was_given_up_is_asked_when_its_subscription_stands() {
+        let mut survey = survey(1);
+        survey.failed(0);
+        survey.identify(0, "a");
+        assert!(survey.is_complete(), "the id alone is no subscription");
+        survey.expect_again(0);
+        assert!(survey.is_pending(0));
+        // The survey still knows the id.
+        survey.expect(1, Some("a"));
+        survey.answered(1, None, true);
+        assert!(survey.is_complete());
     }
 
     #[test]

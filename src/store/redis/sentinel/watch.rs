@@ -11,6 +11,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use redis::{
     AsyncConnectionConfig, FromRedisValue, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::super::address::RedisAddress;
 use super::super::connect;
@@ -36,11 +37,14 @@ use super::statement::{Stage, Statement};
 use super::survey::Claim;
 use super::{ANSWER, say};
 
-/// How long the client tries to reach a sentinel and to subscribe there before grants count without
-/// its answer. If this is smaller, a client on a busy machine may miss a failover that is under
-/// way. If it is larger, a sentinel whose machine is gone delays the first lease of each client for
-/// longer.
+/// How long grants wait while the client connects to a sentinel and subscribes there. If this is
+/// smaller, a client on a busy machine may miss a failover that is under way. If it is larger, a
+/// sentinel whose machine is gone delays the first lease of each client for longer.
 const SUBSCRIPTION: Duration = Duration::from_millis(500);
+/// How long the client tries to connect to a sentinel and to subscribe there. This takes up to seven
+/// round trips. If this is smaller, the client never listens to a sentinel that is far away. If it
+/// is larger, the client stays longer on a connection that leads nowhere.
+const ATTEMPT: Duration = Duration::from_secs(3);
 /// The pause between two questions to a sentinel, and the first pause before the client connects to
 /// a lost sentinel again. The latter doubles with each failed attempt, up to [`LONGEST_PAUSE`]. If
 /// this is smaller, the sentinels get more requests. If it is larger, the client takes longer to
@@ -96,8 +100,9 @@ impl Watch {
                     let (task, handle) = follow(number, node);
                     following.push(task);
                     handles.insert(number, handle);
-                    if let Some(handle) = dropped.and_then(|dropped| handles.remove(&dropped)) {
+                    if let Some((dropped, handle)) = dropped.and_then(|dropped| handles.remove_entry(&dropped)) {
                         handle.abort();
+                        shared.forget_id(dropped);
                     }
                 }
                 Some(_) = following.next() => {}
@@ -131,15 +136,55 @@ struct Sentinel<'a, F: Fn()> {
     heard_elected: bool,
     /// How many times in a row the sentinel has named another master than ours.
     looks: u32,
-    /// True if the last attempt to listen to the sentinel has succeeded, and the sentinel has
-    /// answered since then.
-    is_heard: bool,
+    /// The time of the last subscription. `None` if the last attempt to subscribe has failed, or if
+    /// the sentinel was silent when the client asked it.
+    heard_since: Option<Instant>,
+}
+
+/// A connection on which the client has subscribed to a sentinel's messages.
+struct Subscription {
+    connection: MultiplexedConnection,
+    /// Reads from the connection and writes to it. Ends with the connection.
+    driver: Pin<Box<dyn Future<Output = ()>>>,
+    pushes: UnboundedReceiver<PushInfo>,
+}
+
+impl<F: Fn()> Shared<'_, F> {
+    /// Notes that the master is at `new` from now on. `epoch` is the epoch in which this server
+    /// became the master, if known.
+    fn switch(&self, new: (String, u16), epoch: Option<u64>) {
+        self.lookout.switch(new, epoch);
+        (self.switched)();
+    }
+
+    /// Switches to the master that the sentinels name, if that one is newer than ours. Returns true
+    /// if it is.
+    fn follow_newer(&self) -> bool {
+        let newer = self.lookout.newer_master();
+        let is_newer = newer.is_some();
+        if let Some(Claim { master, epoch }) = newer {
+            self.switch(master, Some(epoch));
+        }
+        is_newer
+    }
+
+    /// Lets grants count without an answer of the sentinel with that number.
+    fn give_up(&self, number: usize) {
+        self.lookout.survey(|survey| survey.failed(number));
+        self.follow_newer();
+    }
+
+    /// Forgets the id of the sentinel with that number. The client may listen to this sentinel at
+    /// another address from now on.
+    fn forget_id(&self, number: usize) {
+        self.heard.borrow_mut().retain(|_, heard| *heard != number);
+    }
 }
 
 impl<'a, F: Fn()> Sentinel<'a, F> {
     fn new(number: usize, shared: &'a Shared<'a, F>) -> Self {
         let Shared { lookout, name, .. } = shared;
-        Self { number, shared, lookout, name, heard_elected: false, looks: 0, is_heard: false }
+        Self { number, shared, lookout, name, heard_elected: false, looks: 0, heard_since: None }
     }
 
     /// Listens to the sentinel at `node`, and connects again whenever it is lost. Never ends.
@@ -147,22 +192,21 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         let mut pause = PAUSE;
         loop {
             let began = Instant::now();
-            self.is_heard = false;
+            self.heard_since = None;
             self.listen_at(&node).await;
-            self.shared.heard.borrow_mut().retain(|_, number| *number != self.number);
+            self.shared.forget_id(self.number);
             // A failover that the sentinel reported still counts until its time is over.
             (self.heard_elected, self.looks) = (false, 0);
-            if self.is_heard && began.elapsed() >= PAUSE {
+            if self.heard_since.is_some_and(|since| since.elapsed() >= PAUSE) {
                 // Most likely only the connection is gone, so the sentinel may begin a failover
                 // now. The client subscribes again at once, and grants wait for that.
-                self.lookout.survey(|survey| survey.expect(self.number, None));
+                self.lookout.survey(|survey| survey.expect_again(self.number));
                 continue;
             }
-            if !self.is_heard {
+            if self.heard_since.is_none() {
                 self.shared.roster.borrow_mut().failed(self.number);
             }
-            self.lookout.survey(|survey| survey.failed(self.number));
-            self.follow_newer();
+            self.shared.give_up(self.number);
             pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -171,10 +215,29 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
 
     /// Connects to the sentinel at `node` and listens to it until the connection ends.
     async fn listen_at(&mut self, node: &RedisAddress) -> Option<()> {
-        let limit = Instant::now() + SUBSCRIPTION;
-        let mut stream = timeout_at(limit, dial(node)).await.ok()?.ok()?;
-        let hello = connect::words_of(&["HELLO", "3"]);
-        timeout_at(limit, say(node, &mut stream, hello)).await.ok()?.ok()?;
+        let end = Instant::now() + ATTEMPT;
+        let subscription = {
+            let mut subscribing = pin!(self.subscribe_at(node));
+            match timeout(SUBSCRIPTION, &mut subscribing).await {
+                Ok(subscription) => subscription?,
+                Err(_) => {
+                    // The sentinel is gone or far away, so grants no longer wait for it.
+                    self.shared.give_up(self.number);
+                    timeout_at(end, subscribing).await.ok()??
+                }
+            }
+        };
+        let Subscription { connection, driver, pushes } = subscription;
+        tokio::select! {
+            end = self.listen(node, connection, pushes) => end,
+            () = driver => None,
+        }
+    }
+
+    /// Connects to the sentinel at `node` and subscribes to its messages.
+    async fn subscribe_at(&self, node: &RedisAddress) -> Option<Subscription> {
+        let mut stream = dial(node).await.ok()?;
+        say(node, &mut stream, connect::words_of(&["HELLO", "3"])).await.ok()?;
         let nobody =
             RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP3);
         let (sender, pushes) = unbounded_channel();
@@ -182,12 +245,14 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             .set_connection_timeout(None)
             .set_response_timeout(Some(ANSWER))
             .set_push_sender(sender);
-        let connection = timeout_at(limit, MultiplexedConnection::new_with_config(&nobody, stream, config));
-        let (connection, driver) = connection.await.ok()?.ok()?;
+        let connection = MultiplexedConnection::new_with_config(&nobody, stream, config);
+        let (mut connection, driver) = connection.await.ok()?;
+        let mut driver: Pin<Box<dyn Future<Output = ()>>> = Box::pin(driver);
         tokio::select! {
-            end = self.listen(node, connection, pushes, limit) => end,
-            () = driver => None,
+            subscribed = self.subscribe(node, &mut connection) => subscribed?,
+            () = &mut driver => return None,
         }
+        Some(Subscription { connection, driver, pushes })
     }
 
     async fn listen(
@@ -195,11 +260,11 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         node: &RedisAddress,
         mut connection: MultiplexedConnection,
         mut pushes: UnboundedReceiver<PushInfo>,
-        limit: Instant,
     ) -> Option<()> {
-        timeout_at(limit, self.subscribe(node, &mut connection)).await.ok()??;
-        self.is_heard = true;
+        self.heard_since = Some(Instant::now());
         self.shared.roster.borrow_mut().heard(self.number);
+        // Ask the sentinel even if grants went on without it.
+        self.lookout.survey(|survey| survey.expect_again(self.number));
         let mut question = None;
         loop {
             let due = question;
@@ -224,7 +289,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                 if self.ask(&mut connection).await.is_none() {
                     // Grants wait for a new connection to the sentinel, unless the sentinel is
                     // silent.
-                    self.is_heard = asked.elapsed() < ANSWER;
+                    self.heard_since = self.heard_since.filter(|_| asked.elapsed() < ANSWER);
                     return None;
                 }
             }
@@ -236,14 +301,14 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     }
 
     /// Subscribes to the sentinel's messages, and asks it for the other sentinels.
-    async fn subscribe(&mut self, node: &RedisAddress, connection: &mut MultiplexedConnection) -> Option<()> {
+    async fn subscribe(&self, node: &RedisAddress, connection: &mut MultiplexedConnection) -> Option<()> {
         // A sentinel before 6.2 does not know this command.
         if let Some(id) = question::<String>(connection, &["SENTINEL", "MYID"]).await? {
             let number = *self.shared.heard.borrow_mut().entry(id.clone()).or_insert(self.number);
             if number != self.number {
                 return None;
             }
-            self.lookout.survey(|survey| survey.expect(number, Some(&id)));
+            self.lookout.survey(|survey| survey.identify(number, &id));
         }
         let channels = [SWITCH].into_iter().chain(CHANNELS).chain([FOUND]);
         let subscribed = channels.map(|channel| {
@@ -324,14 +389,13 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     /// became the master, if known.
     fn switch(&mut self, new: (String, u16), epoch: Option<u64>) {
         (self.heard_elected, self.looks) = (false, 0);
-        self.lookout.switch(new, epoch);
-        (self.shared.switched)();
+        self.shared.switch(new, epoch);
     }
 
     /// Switches to the master that the sentinels name, if that one is newer than ours.
     fn follow_newer(&mut self) {
-        if let Some(Claim { master, epoch }) = self.lookout.newer_master() {
-            self.switch(master, Some(epoch));
+        if self.shared.follow_newer() {
+            (self.heard_elected, self.looks) = (false, 0);
         }
     }
 
