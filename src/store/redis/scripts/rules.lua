@@ -13,7 +13,8 @@
 --             which it is handed one, CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
 --             to be told a fence
 --   :broken   there for BROKEN_LIFE after the lock was broken, if the server is a node of a quorum
---   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
+--   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up. A sorted set whose
+--             members are not in it is not a lock
 -- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE"; to a CHANNEL with a {tag},
 -- which is one of this node of a cluster, as SPUBLISH does, which does not tell all other nodes.
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
@@ -25,6 +26,9 @@ local DOUBT_TTL, GRANT_FENCES = 200, 64
 local BROKEN_LIFE = 120000
 -- 2^53 - 1: Lua and JavaScript count no further.
 local MOST_FENCES = 9007199254740991
+-- The error for a sorted set that is no lock: its members are not in the lock's :holders. It may be
+-- an application's, so no rule changes it.
+local FOREIGN = { err = 'WRONGTYPE Operation against a key holding the wrong kind of value' }
 local now_ms = math.floor(now_us / 1000)
 local rules = {}
 
@@ -88,8 +92,9 @@ end
 local function share(s, token, ends, known)
   -- What is left of leases that ended.
   if s.count == 0 then call('DEL', s.lock, s.holders) end
-  call('ZADD', s.lock, ends, token)
+  -- The holder comes first: a token without one is not a lock's.
   call('HSET', s.holders, token, known)
+  call('ZADD', s.lock, ends, token)
   s.count = s.count + 1
   retime(s)
 end
@@ -183,6 +188,11 @@ local function look(lock, side)
   }
   if call('TYPE', lock).ok == 'zset' then
     local ended = call('ZRANGEBYSCORE', lock, '-inf', now_ms)
+    -- One of the tokens is enough if none has to be removed.
+    local checked = ended[1] and ended or call('ZRANGE', lock, 0, 0)
+    for _, token in ipairs(checked) do
+      if not call('HGET', s.holders, token) then error(FOREIGN, 0) end
+    end
     call('ZREMRANGEBYSCORE', lock, '-inf', now_ms)
     for _, token in ipairs(ended) do call('HDEL', s.holders, token) end
     s.count = call('ZCARD', lock)
@@ -371,8 +381,8 @@ function rules.adopt(lock, side, token, heir, ttl, life, name, other)
     fence = fence or '-'
     if other then name = shown or '' end
     local ends = call('ZSCORE', lock, owner)
-    call('ZADD', lock, ends, heir)
     call('HSET', s.holders, heir, fence .. ' ' .. name)
+    call('ZADD', lock, ends, heir)
     if owner ~= heir then
       call('ZREM', lock, owner)
       call('HDEL', s.holders, owner)
