@@ -12,6 +12,7 @@ use super::address::RedisAddress;
 use super::cluster::tag_in;
 use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
+use super::intake::Checked;
 use super::link::{Inlet, Link};
 use super::scripts::SCRIPTS;
 use super::{distrust, fault};
@@ -73,10 +74,11 @@ pub async fn connect(address: RedisAddress, role: Role) -> Result<Link, StoreErr
         });
         inlet = Some(Inlet { channel, pushes, torn });
     }
+    let (stream, intake) = Checked::new(stream);
     let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
         .await
         .map_err(|error| fault::broken(&address, &error, false))?;
-    Ok(Link::new(connection, tokio::spawn(driver), inlet))
+    Ok(Link::new(connection, tokio::spawn(driver), intake, inlet))
 }
 
 /// Says `words` and looks at the reply to each.

@@ -3,6 +3,7 @@
 use redis::{ErrorKind, RedisError, ServerError};
 
 use super::address::RedisAddress;
+use super::reply_scanner::Excess;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// What the user of an ACL must be allowed, for messages.
@@ -113,6 +114,18 @@ pub fn broken(address: &RedisAddress, error: &RedisError, sent: bool) -> StoreEr
         _ => (StoreErrorKind::Internal, format!("the connection to {address} failed: {}", error.category())),
     };
     StoreError { maybe_done: sent, ..StoreError::not_done(kind, message) }
+}
+
+/// Returns the error of requests whose connection ended because the server sent too much.
+pub fn too_much(address: &RedisAddress, excess: Excess) -> StoreError {
+    if excess == Excess::Nonsense {
+        return not_a_redis(address, true);
+    }
+    let message = format!(
+        "{address} sent {excess}, so the client closed the connection: no Redis server has reason to; check host and \
+         port, and who controls that server"
+    );
+    StoreError::maybe_done(StoreErrorKind::Unreachable, message)
 }
 
 /// What answers speaks no RESP, or says what no Redis says.

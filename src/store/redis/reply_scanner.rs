@@ -98,10 +98,12 @@ impl ReplyScanner {
                     at += skipped as usize;
                     continue;
                 }
-                State::Line { length, after_cr } => self.line(&bytes[at..], length, after_cr, room).map(|(read, end)| {
-                    at += read;
-                    end
-                }),
+                State::Line { length, after_cr } => {
+                    self.line(&bytes[at..], length, after_cr, room).map(|(read, end)| {
+                        at += read;
+                        end
+                    })
+                }
                 _ => self.step(byte, room).inspect(|_| at += 1),
             };
             if is_whole.map_err(|excess| (at, excess))? && self.has_ended() {
@@ -133,7 +135,9 @@ impl ReplyScanner {
                     self.charge(VALUE, room)?;
                 }
                 self.state = match byte {
-                    b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => State::Line { length: 0, after_cr: false },
+                    b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => {
+                        State::Line { length: 0, after_cr: false }
+                    }
                     b'$' | b'*' | b'>' | b'%' | b'~' | b'=' | b'!' | b'|' => {
                         State::Number { kind: byte, number: 0, digits: 0, is_negative: false }
                     }
@@ -147,7 +151,9 @@ impl ReplyScanner {
                         let number = number * 10 + u64::from(byte - b'0');
                         State::Number { kind, number, digits: digits + 1, is_negative }
                     }
-                    b'-' if digits == 0 && !is_negative => State::Number { kind, number, digits, is_negative: true },
+                    b'-' if digits == 0 && !is_negative => {
+                        State::Number { kind, number, digits, is_negative: true }
+                    }
                     b'\r' if digits > 0 => {
                         let is_below_zero = is_negative && number > 0;
                         State::NumberEnd { kind, number: if is_below_zero { -1 } else { number as i64 } }

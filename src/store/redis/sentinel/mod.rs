@@ -97,6 +97,9 @@ async fn attempt(
             }
         },
         Err(Cut::Broken(error)) => Err(fault::broken(&server, &error, false)),
+        Err(Cut::TooMuch(excess)) => {
+            Err(StoreError { maybe_done: false, ..fault::too_much(&server, excess) })
+        }
         Err(Cut::TimedOut | Cut::Torn | Cut::OutOfStep) => {
             let message = format!("{server} did not tell its role within {} ms", WELCOME.as_millis());
             Err(StoreError::not_done(StoreErrorKind::TimedOut, message))

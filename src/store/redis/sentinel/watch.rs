@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::super::address::RedisAddress;
 use super::super::connect;
 use super::super::dial::dial;
+use super::super::intake::{Checked, Intake};
 use super::address::Sentinels;
 use super::failover::{CHANNELS, Event, FOUND, SWITCH};
 use super::lookout::Lookout;
@@ -140,6 +141,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         timeout(ANSWER, say(node, &mut stream, hello)).await.ok()?.ok()?;
         let nobody =
             RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP3);
+        let (stream, intake) = Checked::new(stream);
         let (sender, pushes) = unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -148,7 +150,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         let connection = timeout(ANSWER, MultiplexedConnection::new_with_config(&nobody, stream, config));
         let (connection, driver) = connection.await.ok()?.ok()?;
         tokio::select! {
-            end = self.listen(node, connection, pushes) => end,
+            end = self.listen(node, connection, pushes, &intake) => end,
             () = driver => None,
         }
     }
@@ -158,6 +160,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         node: &RedisAddress,
         mut connection: MultiplexedConnection,
         mut pushes: UnboundedReceiver<PushInfo>,
+        intake: &Intake,
     ) -> Option<()> {
         // A sentinel before 6.2 does not know this command.
         if let Some(id) = question::<String>(&mut connection, &["SENTINEL", "MYID"]).await? {
@@ -188,9 +191,15 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                 }
             };
             tokio::select! {
-                push = pushes.recv() => self.take(node, push?),
+                push = pushes.recv() => {
+                    self.take(node, push?);
+                    if pushes.is_empty() {
+                        intake.read_all_pushes();
+                    }
+                }
                 () = ask_at => {
                     self.ask(&mut connection).await?;
+                    intake.answered();
                     question = None;
                 }
             }
