@@ -26,9 +26,6 @@ local DOUBT_TTL, GRANT_FENCES = 200, 64
 local BROKEN_LIFE = 120000
 -- 2^53 - 1: Lua and JavaScript count no further.
 local MOST_FENCES = 9007199254740991
--- The error for a sorted set that is no lock: its members are not in the lock's :holders. It may be
--- an application's, so no rule changes it.
-local FOREIGN = { err = 'WRONGTYPE Operation against a key holding the wrong kind of value' }
 local now_ms = math.floor(now_us / 1000)
 local rules = {}
 
@@ -188,10 +185,10 @@ local function look(lock, side)
   }
   if call('TYPE', lock).ok == 'zset' then
     local ended = call('ZRANGEBYSCORE', lock, '-inf', now_ms)
-    -- One of the tokens is enough if none has to be removed.
-    local checked = ended[1] and ended or call('ZRANGE', lock, 0, 0)
-    for _, token in ipairs(checked) do
-      if not call('HGET', s.holders, token) then error(FOREIGN, 0) end
+    -- A sorted set whose members have no holders is an application's: no rule changes it. One member is enough to look
+    -- at if none has to be removed.
+    for _, token in ipairs(ended[1] and ended or call('ZRANGE', lock, 0, 0)) do
+      if not call('HGET', s.holders, token) then error({ err = 'WRONGTYPE no lock' }, 0) end
     end
     call('ZREMRANGEBYSCORE', lock, '-inf', now_ms)
     for _, token in ipairs(ended) do call('HDEL', s.holders, token) end
