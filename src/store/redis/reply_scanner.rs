@@ -222,7 +222,7 @@ impl ReplyScanner {
             return Ok(true);
         }
         let lists = if matches!(kind, b'%' | b'|') { 2 } else { 1 };
-        self.charge(places.max(LEAST_PLACES) * VALUE * lists, room)?;
+        self.charge(places.max(LEAST_PLACES).saturating_mul(VALUE * lists), room)?;
         if self.depth == MOST_DEPTH {
             return Err(Excess::Depth);
         }

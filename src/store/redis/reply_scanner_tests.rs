@@ -37,6 +37,9 @@ fn what_is_announced_is_charged_at_once() {
         (b"$5000000\r\n", Excess::String),
         (b"*2000000000\r\n", Excess::Replies),
         (b"*999999999999999999\r\n", Excess::Replies),
+        // 64 times such a number is a small one in 64 bits.
+        (b"*288230376151711745\r\n", Excess::Replies),
+        (b"%288230376151711744\r\n", Excess::Replies),
         (b"%1000000\r\n", Excess::Replies),
         (b"|1000000\r\n", Excess::Replies),
         (b"~100000\r\n", Excess::Replies),
