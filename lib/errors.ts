@@ -166,8 +166,13 @@ export function closed(key?: string): LockClosedError {
  * second installed version, a bundler) rejects with classes of its own, so the code tells.
  */
 export function isLockError(error: unknown): error is LockError {
-  if (error instanceof LockError) return true
-  return types.isNativeError(error) && CODE.test(String((error as { code?: unknown }).code))
+  try {
+    if (error instanceof LockError) return true
+    return types.isNativeError(error) && CODE.test(String((error as { code?: unknown }).code))
+  } catch {
+    // A getter of the error throws, or it is a proxy that does.
+    return false
+  }
 }
 
 const CODE = /^ERR_(LOCK_|STORE_UNAVAILABLE$)/

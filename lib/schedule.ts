@@ -134,7 +134,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       return
     }
     caller.leave()
-    await Promise.all([...this.#turns].map(({ left }) => left))
+    await Promise.all([...this.#turns].map((turn) => turn.leftWithin(MARKING)))
   }
 
   /** Also called when the client is closed. */

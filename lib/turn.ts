@@ -48,6 +48,7 @@ export class Turn {
     try {
       return await within.run(this, job)
     } finally {
+      this.worked()
       if (--jobs === 0) within.disable()
     }
   }
@@ -58,7 +59,16 @@ export class Turn {
   }
 
   /** Resolves when it has ended, or `ms` after the end of its job. */
-  async overWithin(ms: number): Promise<void> {
+  overWithin(ms: number): Promise<void> {
+    return this.#within(this.over, ms)
+  }
+
+  /** Resolves when it has ended or waits for other turns itself, or `ms` after the end of its job. */
+  leftWithin(ms: number): Promise<void> {
+    return this.#within(this.left, ms)
+  }
+
+  async #within(ended: Promise<void>, ms: number): Promise<void> {
     let timer: NodeJS.Timeout | undefined
     const late = this.#worked.then(
       () =>
@@ -67,7 +77,7 @@ export class Turn {
           timer = setTimeout(resolve, ms).unref()
         }),
     )
-    await Promise.race([this.over, late])
+    await Promise.race([ended, late])
     clearTimeout(timer)
   }
 

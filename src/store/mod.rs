@@ -439,7 +439,7 @@ pub trait Store {
 
     /// Which requests of a batch are answered by whom: a number for each, the same for those that may share a batch. The
     /// engine makes a batch of each part, so that one that is slow does not hold up the answers of the others. `None`, also
-    /// as long as a store does not know: all of them may. Requests on one key have one number.
+    /// as long as a store does not know: all of them may. Requests that change one key have one number.
     fn parts(&self, _batch: &[Request]) -> Option<Vec<u32>> {
         None
     }

@@ -141,6 +141,7 @@ impl RedisStore {
 
     /// The connection, made unless it is there or being made.
     async fn link(&self, limit: Limit) -> Result<Rc<Link>, StoreError> {
+        self.listen_to_sentinels();
         let known = match &*self.state.borrow() {
             State::Connected(link) if !link.is_dead() => return Ok(link.clone()),
             State::Connecting(attempt) => Some(attempt.clone()),

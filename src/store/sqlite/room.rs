@@ -24,15 +24,20 @@ pub fn log_pages(room: u64) -> u32 {
     if pages >= MOST { MOST } else { (1 << pages.checked_ilog2().unwrap_or(0)).max(FEWEST) }
 }
 
-/// Returns the bytes that the log at `log` has and may still get: what is free on its file system,
-/// or less if the process may not write files of that size.
+/// Returns whether a log of `length` bytes is so much longer than its limit of `pages` that putting
+/// it back by and by has failed.
+pub fn is_over(length: u64, pages: u32) -> bool {
+    length > 2 * u64::from(pages) * PAGE.cast_unsigned()
+}
+
+/// Returns the bytes that the log at `log`, which has a length of `has`, may have: with what is free
+/// on its file system, or less if the process may not write files of that size.
 #[cfg(unix)]
 #[allow(clippy::unnecessary_cast, reason = "the fields have other types on other systems")]
-pub fn room_for(log: &std::path::Path) -> u64 {
+pub fn room_for(log: &std::path::Path, has: u64) -> u64 {
     use rustix::process::{Resource, getrlimit};
     let Some(directory) = log.parent() else { return u64::MAX };
     let Ok(found) = rustix::fs::statvfs(directory) else { return u64::MAX };
-    let has = std::fs::metadata(log).map_or(0, |found| found.len());
     let free = (found.f_bavail as u64).saturating_mul(found.f_frsize as u64);
     // SQLite calls the error of a file that is too long an I/O error, not a full disk.
     let longest = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
@@ -41,7 +46,7 @@ pub fn room_for(log: &std::path::Path) -> u64 {
 
 /// Returns `u64::MAX`: on other systems, the log has the same limit on every disk.
 #[cfg(not(unix))]
-pub fn room_for(_: &std::path::Path) -> u64 {
+pub fn room_for(_: &std::path::Path, _: u64) -> u64 {
     u64::MAX
 }
 

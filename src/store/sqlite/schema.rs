@@ -19,7 +19,8 @@ pub const USUAL: &str = "PRAGMA synchronous = NORMAL";
 pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 
 /// Copies the log into the database and empties the log. The first column of the result is 0 if no
-/// other connection prevented that.
+/// other connection prevented that. The others are the pages in the log, and how many of them the
+/// database has now.
 pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs

@@ -396,7 +396,18 @@ impl Session {
     }
 
     fn trouble(&self, error: &rusqlite::Error) -> Trouble {
-        trouble(&self.path, error)
+        match failure::of_growth(&self.path, error, &self.last_system_error()) {
+            Some(error) => Trouble::Broken(error),
+            None => trouble(&self.path, error),
+        }
+    }
+
+    /// Returns the operating system's last error in an operation of the connection.
+    fn last_system_error(&self) -> std::io::Error {
+        // SAFETY: the connection is open for as long as the session lives, and only this thread uses
+        // it.
+        let number = unsafe { rusqlite::ffi::sqlite3_system_errno(self.connection.handle()) };
+        std::io::Error::from_raw_os_error(number)
     }
 }
 

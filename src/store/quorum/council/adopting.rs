@@ -211,8 +211,10 @@ impl Council {
         let (owed, nodes) = (adoption.end(fate), adoption.agreeing());
         self.owe_after(now, owed);
         if fate == Fate::Won {
-            let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = who.clone();
-            let terms = Terms { key, mode, holder, outlives_process, fences: (fence, 1) };
+            let Claimant { key, ticket, heir, ttl, holder, outlives_process, mode, fence } = who.clone();
+            self.debts.redirect(now, ticket, Some(heir));
+            let (fences, ticket) = ((fence, 1), Some(ticket));
+            let terms = Terms { key, mode, holder, outlives_process, fences, ticket };
             // The heir gets no new fence. A node that was repaired for the ticket may not have
             // accepted the lease's fence yet. So no node counts as having accepted it.
             let decision = Decision { ballot: id, nodes, fenced: Some(0), asked, ttl: ttl.as_duration() };
@@ -230,7 +232,7 @@ impl Council {
     /// Ends the adoptions of `heir`, whose lease ends or goes back to the ticket `to`. Nodes that
     /// would still pass to the heir are released or go back to the ticket, too.
     pub(super) fn heir_ended(&mut self, now: Instant, heir: Token, to: Option<Token>) {
-        self.debts.redirect(heir, to);
+        self.debts.redirect(now, heir, to);
         let mut of_heir: Vec<u64> = self
             .adoptions
             .iter()
