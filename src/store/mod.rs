@@ -4,7 +4,7 @@
 //! so a store needs no locks of its own; it must only never block that thread.
 //!
 //! A key is not empty, and is not a side key: a name in which a Redis store keeps data of another lock
-//! (see [`redis::lock_beside`]). The TypeScript layer refuses such keys for every store, so that a key
+//! (see [`names`]). The TypeScript layer refuses such keys for every store, so that a key
 //! that works with one store works with every other.
 //!
 //! **What every store promises** (and `tests/store_contract/` asks of each):
@@ -66,6 +66,7 @@ pub mod guarded;
 mod info;
 pub mod listing;
 pub mod memory;
+pub mod names;
 pub mod quorum;
 pub mod redis;
 pub mod rules;

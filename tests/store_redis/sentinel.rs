@@ -30,7 +30,8 @@ fn the_master_is_found_by_whichever_sentinel_answers() {
         let store_there = store(&url(&places, NAME));
         let began = Instant::now();
         granted(&store_there, "lock:a", Token::random()).await;
-        assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+        // The silent one might lead a failover, so the first grant waits for it, but not for long.
+        assert!(began.elapsed() < Duration::from_millis(800), "{:?}", began.elapsed());
         assert_eq!(master.command(&["GET", "lock:a"]), "-NOAUTH Authentication required.");
 
         let error = refused(&store(&url(&sentinel.place(), "another")), Request::Ping).await;
