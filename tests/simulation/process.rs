@@ -300,8 +300,10 @@ impl Process {
             holder: None,
             state,
         };
-        self.core
-            .command(now, Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence }));
+        self.core.command(
+            now,
+            Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence, with_ttl: true }),
+        );
         self.slots
     }
 

@@ -12,6 +12,11 @@
 //! delayed request of the first round can take a node only from the ticket. The node is then owed a
 //! move back to the ticket (see [`Adoption::after_claim`]).
 //!
+//! In the first round, the nodes say what they know of the lease. From that and from the ticket, the
+//! heir decides on the lease's fence. In the second round, the nodes accept this fence. So most nodes
+//! have it when the adoption succeeds, and every later lease gets a larger one. A ticket that somebody
+//! has changed can't say a fence that no node has reserved for the lease.
+//!
 //! An heir that dies leaves its claims behind. When a claim has stood at a node for too long, other
 //! heirs *take it over*: they move the lease from that claim to their own. That can't let two heirs
 //! adopt, even if the first one still lives: a node whose claim was taken over refuses the second
@@ -23,9 +28,10 @@ use std::time::Duration;
 use super::ballot::Nodes;
 use super::debts::Owed;
 use super::votes;
-use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl};
+use crate::lease::{Instant, Key, Token, Ttl};
 use crate::mutants::{self, Mutant};
-use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
+use crate::store::inheritance::limit;
+use crate::store::{Absence, Answer, Inherited, Reply, Request, Source, StoreError, StoreErrorKind};
 
 /// Describes the adoption: the lease, its ticket, and its heir.
 #[derive(Clone)]
@@ -37,13 +43,15 @@ pub struct Claimant {
     pub ttl: Ttl,
     pub holder: Arc<str>,
     pub outlives_process: bool,
-    pub mode: Mode,
-    pub fence: Fence,
+    /// Where the ticket comes in.
+    pub source: Source,
 }
 
 /// Tracks one attempt. See the module.
 pub struct Adoption {
     pub who: Claimant,
+    /// The lease that the heir gets, as decided after the first round.
+    pub decided: Option<Inherited>,
     /// The token that holds the lease at the claimed nodes between the two rounds.
     pub claim: Token,
     /// The batch whose request this attempt answers, the index of that request, and its deadline.
@@ -151,6 +159,7 @@ impl Adoption {
         Self {
             claim: Token::claim(who.ticket, who.heir),
             who,
+            decided: None,
             batch,
             index,
             deadline,
@@ -177,8 +186,45 @@ impl Adoption {
 
     /// Returns the request of the second round.
     pub fn confirming(&self) -> Request {
-        let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = self.who.clone();
-        Request::Adopt { key, token: self.claim, heir, ttl, holder, outlives_process, mode, fence }
+        let Claimant { key, heir, holder, outlives_process, source, .. } = self.who.clone();
+        let (ttl, source) = match self.decided {
+            Some(lease) => (self.ttl(), Source::Quorum(lease.first)),
+            None => (self.who.ttl, source),
+        };
+        Request::Adopt { key, token: self.claim, heir, ttl, holder, outlives_process, source }
+    }
+
+    /// Returns the ttl of the heir's lease.
+    pub fn ttl(&self) -> Ttl {
+        limit(self.who.ttl, self.who.source, self.decided.and_then(|lease| lease.ttl))
+    }
+
+    /// Decides on the lease's fence, mode and ttl from what the claimed nodes say.
+    ///
+    /// Most nodes accepted the lease's fence when it was granted, and when it was detached. So a
+    /// claimed node knows that fence, unless it has lost its data. If no claimed node does, the
+    /// lease gets a fence that is larger than all fences of these nodes.
+    fn decide(&self) -> Option<Inherited> {
+        let known = || {
+            self.claims.iter().filter_map(|claim| match claim {
+                Some(Ok(Reply::Adopted(inherited))) => Some(*inherited),
+                _ => None,
+            })
+        };
+        // A detachment that failed may have left a note with a smaller fence.
+        let noted = known().filter(|lease| lease.ttl.is_some()).max_by_key(|lease| lease.first);
+        let last = known().map(|lease| lease.last).max()?;
+        let fence = match (noted, self.who.source) {
+            (Some(lease), _) => lease.first,
+            (None, Source::Ticket { fence, .. } | Source::Quorum(fence))
+                if known().any(|lease| lease.vouches(fence)) =>
+            {
+                fence
+            }
+            _ => last.last_of(2),
+        };
+        let mode = known().next()?.mode;
+        Some(Inherited { first: fence, last: fence, mode, ttl: noted.and_then(|lease| lease.ttl) })
     }
 
     /// Returns true if the attempt has ended. Its nodes may still have to answer.
@@ -220,7 +266,7 @@ impl Adoption {
     /// Takes the answer of a node to the second round.
     pub fn confirmed(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Step {
         self.confirmed[node] = match answer {
-            Ok(Reply::Adopted) => Confirmed::Yes,
+            Ok(Reply::Adopted(_)) => Confirmed::Yes,
             other => Confirmed::No(other),
         };
         self.judge(nodes)
@@ -229,7 +275,7 @@ impl Adoption {
     /// Counts a node that has lost its leases as failed with `error`, if the heir has claimed the
     /// node.
     pub fn lost(&mut self, node: usize, error: StoreError, nodes: &Nodes) -> Step {
-        if !matches!(self.claims[node], Some(Ok(Reply::Adopted))) {
+        if !matches!(self.claims[node], Some(Ok(Reply::Adopted(_)))) {
             return Step::Wait;
         }
         self.claims[node] = Some(Err(error.clone()));
@@ -246,6 +292,7 @@ impl Adoption {
             Stage::Resting(_) | Stage::Over(_) => Step::Wait,
             Stage::Claiming if mine >= nodes.majority() => {
                 (self.stage, self.act_at) = (Stage::Confirming, None);
+                self.decided = self.decide();
                 self.confirm(nodes)
             }
             Stage::Claiming if gone >= nodes.veto() => Step::Settle(Ok(Reply::NotHeld(self.absence()))),
@@ -266,7 +313,7 @@ impl Adoption {
     fn confirm(&mut self, nodes: &Nodes) -> Step {
         let mut ask = Vec::new();
         for (node, claim) in self.claims.iter().enumerate() {
-            if matches!(claim, Some(Ok(Reply::Adopted))) && self.confirmed[node] == Confirmed::NotAsked {
+            if matches!(claim, Some(Ok(Reply::Adopted(_)))) && self.confirmed[node] == Confirmed::NotAsked {
                 self.confirmed[node] = Confirmed::Asked;
                 ask.push(node);
             }
@@ -275,7 +322,8 @@ impl Adoption {
         let (yes, asked) = (count(Confirmed::Yes), count(Confirmed::Asked));
         let open = self.claims.iter().filter(|claim| claim.is_none()).count();
         if yes >= nodes.majority() || mutants::is(Mutant::ClaimsNotConfirmed) {
-            return Step::Settle(Ok(Reply::Adopted));
+            let Some(lease) = self.decided else { return Step::Wait };
+            return Step::Settle(Ok(Reply::Adopted(lease)));
         }
         if yes + asked + open >= nodes.majority() {
             return if ask.is_empty() { Step::Wait } else { Step::Confirm(ask) };
@@ -298,7 +346,7 @@ impl Adoption {
         for claim in &self.claims {
             match claim {
                 None => tally.open += 1,
-                Some(Ok(Reply::Adopted)) => tally.mine += 1,
+                Some(Ok(Reply::Adopted(_))) => tally.mine += 1,
                 Some(Ok(Reply::Claimed { .. })) => tally.rivals += 1,
                 Some(Ok(_)) => tally.gone += 1,
                 Some(Err(_)) => tally.failed += 1,
@@ -366,9 +414,7 @@ impl Adoption {
                     owed.extend(self.after_claim(fate, claim).map(|(what, late)| (node, what, late)));
                 }
                 Confirmed::Yes => {
-                    owed.extend(
-                        self.after_confirm(fate, &Ok(Reply::Adopted)).map(|(o, late)| (node, o, late)),
-                    );
+                    owed.extend(self.after_yes(fate).map(|(o, late)| (node, o, late)));
                 }
                 Confirmed::No(answer) => {
                     owed.extend(self.after_confirm(fate, &answer).map(|(o, late)| (node, o, late)));
@@ -384,7 +430,7 @@ impl Adoption {
     /// with `fate`. The flag is the same as in [`end`](Self::end).
     pub fn after_claim(&self, fate: Fate, answer: &Answer) -> impl Iterator<Item = (Owed, bool)> {
         let (claims, late) = match answer {
-            Ok(Reply::Adopted) => (true, false),
+            Ok(Reply::Adopted(_)) => (true, false),
             Ok(_) => (false, false),
             Err(error) => (error.maybe_done, error.maybe_done),
         };
@@ -398,10 +444,26 @@ impl Adoption {
     /// ended with `fate`. The flag is the same as in [`end`](Self::end).
     pub fn after_confirm(&self, fate: Fate, answer: &Answer) -> impl Iterator<Item = (Owed, bool)> {
         let (heirs, claims, late) = match answer {
-            Ok(Reply::Adopted) => (true, false, false),
+            Ok(Reply::Adopted(_)) => (true, false, false),
             Ok(_) => (false, false, false),
             Err(error) => (error.maybe_done, true, error.maybe_done),
         };
+        self.after_second(fate, heirs, claims, late)
+    }
+
+    /// Returns what a node is owed that agreed in the second round.
+    fn after_yes(&self, fate: Fate) -> impl Iterator<Item = (Owed, bool)> {
+        self.after_second(fate, true, false, false)
+    }
+
+    /// Returns what a node is owed that may hold the lease for the heir, or for the claim.
+    fn after_second(
+        &self,
+        fate: Fate,
+        heirs: bool,
+        claims: bool,
+        late: bool,
+    ) -> impl Iterator<Item = (Owed, bool)> {
         let heirs = heirs && matches!(fate, Fate::Lost | Fate::GaveUp | Fate::Released);
         let heirs = heirs.then(|| (self.owed(self.who.heir, fate), late));
         let claims = claims.then(|| (self.owed(self.claim, fate), late));

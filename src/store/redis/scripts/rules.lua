@@ -346,39 +346,111 @@ local function claimed(s, ticket)
   end
 end
 
--- other: given only for a move: a token that keeps the lease if it has the lease already.
-function rules.adopt(lock, side, token, heir, ttl, life, name, other)
+-- The name without the note of a detached lease, and the note: the lease's ttl in ms, as text.
+local function split_note(name)
+  local bare, ttl = match(name or '', '^(.*)\31(%d+)$')
+  return bare or name or '', ttl
+end
+
+local function with_note(name, ttl)
+  return ttl and split_note(name) .. '\31' .. ttl or (split_note(name))
+end
+
+-- What is known of the lease of `token`: the first and the last of its fences (nil for none), its holder's name as it is
+-- written, and a - for a lease that was handed to it and is not taken up.
+local function lease_of(s, token)
+  if s.owner then
+    local last, back, whose, name = fences(s)
+    if whose == token then return last - back, last, name, '' end
+    if whose == '-' .. token then return nil, nil, name, '-' end
+    return nil, nil, '', ''
+  end
+  local fence, name = match(call('HGET', s.holders, token) or '', '^(%S+) ?(.*)$')
+  return tonumber(fence), tonumber(fence), name or '', fence == '-' and '-' or ''
+end
+
+-- Writes down that the lease of `token` has the fences from `first` to `top`, and that name.
+local function know(s, token, first, top, name, life)
+  local last, _, whose, other = fences(s)
+  local highest = math.max(last, top)
+  if s.owner then
+    note(s, highest, highest - first, token, name, life)
+  else
+    call('HSET', s.holders, token, format('%.0f', first) .. ' ' .. name)
+    note(s, highest, 0, whose or '-', other or '', life)
+  end
+end
+
+-- What adopt.lua answers of a lease that has passed to another token.
+local function inherited(s, first, last, name)
+  local _, ttl = split_note(name)
+  return { first, last, s.owner and 0 or 1, tonumber(ttl) or 0 }
+end
+
+-- fence and own_ttl: what the heir of the lease is to have.
+function rules.detach(lock, side, token, ttl, life, fence, own_ttl)
+  local s = look(lock, side)
+  hand_on(s, nil)
+  if not holds(s, token) then return absence(s) end
+  prolong(s, token, ttl)
+  local _, last, name = lease_of(s, token)
+  know(s, token, fence, math.max(last or 0, fence), with_note(name, own_ttl), life)
+  return 1
+end
+
+-- Gives the lease of `token` to `heir`.
+local function pass(s, token, heir)
+  if s.owner then
+    call('SET', s.lock, heir, 'KEEPTTL')
+    s.owner = heir
+  elseif token ~= heir then
+    call('ZADD', s.lock, call('ZSCORE', s.lock, token), heir)
+    call('ZREM', s.lock, token)
+    call('HDEL', s.holders, token)
+  end
+end
+
+-- other: a lease that this token has stays as it is.
+function rules.move(lock, side, token, to, life, other)
+  local s = look(lock, side)
+  hand_on(s, nil)
+  local stays = holds(s, other) and other or holds(s, to) and to
+  local owner = stays or holds(s, token) and token
+  if not owner then return claimed(s, token) or absence(s) end
+  local first, last, name, mark = lease_of(s, owner)
+  if not stays then
+    if not s.owner then
+      call('HSET', s.holders, to, (first and format('%.0f', first) or '-') .. ' ' .. name)
+    elseif first or mark == '-' then
+      local top, back = fences(s)
+      note(s, top, back, mark .. to, name, life)
+    end
+    pass(s, token, to)
+  end
+  if not first then first, last = reserve((fences(s)), 1) end
+  return inherited(s, first, last, name)
+end
+
+-- ask: ttl, life (of the fence), name, noted (whether the note limits the ttl), and fence (that of a quorum, or 0).
+function rules.adopt(lock, side, token, heir, ask)
   local s = look(lock, side)
   hand_on(s, nil)
   local owner = holds(s, heir) and heir or holds(s, token) and token
-  if other then
-    if holds(s, other) or owner == heir then return 1 end
-    if not owner then return claimed(s, token) or absence(s) end
-  elseif not owner then
-    return absence(s)
-  else
-    prolong(s, owner, ttl)
+  if not owner then return absence(s) end
+  local first, last, known = lease_of(s, owner)
+  -- The note stays, so that the same request again gets the same answer.
+  local _, noted = split_note(known)
+  prolong(s, owner, ask.noted and noted and math.min(ask.ttl, tonumber(noted)) or ask.ttl)
+  if ask.fence > 0 then
+    first, last = ask.fence, math.max(last or 0, ask.fence)
+  elseif not first then
+    first, last = reserve((fences(s)), 1)
   end
-  local last, back, whose, known = fences(s)
-  if other then name = known or '' end
-  if s.owner then
-    -- One that was handed the lease stays one that has not taken it up.
-    local mark = whose == '-' .. owner and '-' or ''
-    if mark == '-' or whose == owner then note(s, last, back, mark .. heir, name, life) end
-    call('SET', lock, heir, 'KEEPTTL')
-  else
-    local fence, shown = match(call('HGET', s.holders, owner) or '', '^(%S+) ?(.*)$')
-    fence = fence or '-'
-    if other then name = shown or '' end
-    local ends = call('ZSCORE', lock, owner)
-    call('ZADD', lock, ends, heir)
-    call('HSET', s.holders, heir, fence .. ' ' .. name)
-    if owner ~= heir then
-      call('ZREM', lock, owner)
-      call('HDEL', s.holders, owner)
-    end
-  end
-  return 1
+  local name = with_note(ask.name, noted)
+  -- What the heir has comes first: the hash of holders must not become empty, for its end would be lost.
+  know(s, heir, first, last, name, ask.life)
+  pass(s, owner, heir)
+  return inherited(s, first, last, name)
 end
 
 -- top: the last of the lease's fences; back: how many there are before it.
@@ -386,15 +458,8 @@ function rules.accept(lock, side, token, top, back, life)
   local s = look(lock, side)
   hand_on(s, nil)
   if not holds(s, token) then return absence(s) end
-  local last, _, whose, name = fences(s)
-  local highest = math.max(last, top)
-  if s.owner then
-    note(s, highest, back + highest - top, token, whose == token and name or '', life)
-  else
-    local holder = match(call('HGET', s.holders, token) or '', '^%S+ (.*)$')
-    call('HSET', s.holders, token, format('%.0f', top - back) .. ' ' .. (holder or ''))
-    note(s, highest, 0, whose or '-', name or '', life)
-  end
+  local _, last, name = lease_of(s, token)
+  know(s, token, top - back, math.max(last or 0, top), name, life)
   return 1
 end
 
@@ -410,9 +475,9 @@ function rules.inspect(lock, side)
     local last, back, whose, name = fences(s)
     local left = call('PTTL', lock)
     if whose == s.owner then
-      leases[1] = { left, name, last - back, sub(s.owner, 1, 8) }
+      leases[1] = { left, (split_note(name)), last - back, sub(s.owner, 1, 8) }
     elseif whose == '-' .. s.owner then
-      leases[1] = { left, name, 0, sub(s.owner, 1, 8) }
+      leases[1] = { left, (split_note(name)), 0, sub(s.owner, 1, 8) }
     else
       leases[1] = { left }
     end
@@ -420,7 +485,8 @@ function rules.inspect(lock, side)
     local held = call('ZRANGE', lock, 0, -1, 'WITHSCORES')
     for i = 1, #held, 2 do
       local fence, name = match(call('HGET', s.holders, held[i]) or '', '^(%S+) (.*)$')
-      leases[#leases + 1] = { tonumber(held[i + 1]) - now_ms, name, tonumber(fence) or 0, sub(held[i], 1, 8) }
+      local left = tonumber(held[i + 1]) - now_ms
+      leases[#leases + 1] = { left, name and split_note(name), tonumber(fence) or 0, sub(held[i], 1, 8) }
     end
   end
   local queue = call('ZRANGE', s.queue, 0, -1, 'WITHSCORES')
