@@ -2,7 +2,7 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type * as api from '../index'
-import type { LockedRequest, InvalidKeys, LockRequestOptions, Next, Refusal } from '../types/express'
+import type { InvalidKeys, LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
 import { checkFunction } from './arguments'
 import { LockLostError } from './errors'
 import { handlerEnd } from './http/handler-end'

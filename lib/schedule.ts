@@ -8,10 +8,10 @@ import {
   checkFunction,
   checkKey,
   checkMs,
-  readOptions,
   checkTtl,
   MAX_MS,
   outOfRange,
+  readOptions,
 } from './arguments'
 import type { Desk } from './claim'
 import { Cron } from './cron'

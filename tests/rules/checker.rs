@@ -98,7 +98,7 @@ impl Checker {
         let now = deed.now;
         self.end(|lease| now >= lease.ends);
         self.queue.retain(|waiter| now < waiter.heard + WAITER_LIFE);
-        let wanted = self.fences_wanted(deed.request);
+        let mut wanted = self.fences_wanted(deed.request);
         match deed.request {
             Request::Acquire(ask) => self.acquire(ask, wanted, deed)?,
             Request::Renew { token, ttl, fences, .. } => {
@@ -142,6 +142,7 @@ impl Checker {
                             "{:?}, reserved: {block:?}",
                             lease.fence
                         );
+                        wanted = block.map(|_| 1);
                         lease.fence = lease.fence.or(block.map(|(first, _)| first));
                         let first = lease.fence.expect("it has one now");
                         let last = Fence(lease.last.max(block.map_or(0, |(first, _)| first.0)));
@@ -180,11 +181,6 @@ impl Checker {
                 _ => Some(ask.fences),
             },
             Request::Renew { fences, .. } => (*fences > 0).then_some(*fences),
-            // A lease that was not taken up has no fence yet.
-            Request::Adopt { token, heir, .. } => {
-                let lease = self.leases.iter().find(|lease| [*token, *heir].contains(&lease.token));
-                lease.filter(|lease| lease.fence.is_none()).map(|_| 1)
-            }
             _ => None,
         }
     }

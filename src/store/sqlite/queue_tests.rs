@@ -77,15 +77,12 @@ struct Told {
 }
 
 impl Told {
-    /// Returns the request for that store: if the token has a fence, a release and a detachment
-    /// name it as the last used one.
+    /// Returns the request for that store: if the token has a fence, a release names it as the last
+    /// used one.
     fn request(&self, request: &Request) -> Request {
         let mut request = request.clone();
         if let Request::Release { token, used: used @ Some(_), .. } = &mut request {
             *used = self.of_token.get(token).copied();
-        }
-        if let Request::Detach { token, fence, .. } = &mut request {
-            *fence = self.of_token.get(token).copied().unwrap_or(Fence::NONE);
         }
         request
     }
@@ -149,7 +146,13 @@ fn rows_answer_and_hand_on_as_the_reference_does() {
                 let [first, second] = &mut tokens;
                 any_request(if asks == 0 { [first, second] } else { [second, first] })
             };
-            let batch: Vec<Request> = (0..fastrand::usize(1..5)).map(|_| request()).collect();
+            let mut batch: Vec<Request> = (0..fastrand::usize(1..5)).map(|_| request()).collect();
+            // Each detached lease has a fence that is larger than all before.
+            for (index, request) in batch.iter_mut().enumerate() {
+                if let Request::Detach { fence, .. } = request {
+                    *fence = Fence(WALL + 1_000_000 * (10 * step + index as u64 + 1));
+                }
+            }
             let answers = |told: &mut Told, carried_out: Vec<Answer>| -> Vec<Answer> {
                 let both = batch.iter().zip(carried_out);
                 both.map(|(request, answer)| sorted(told.ranked(request, answer))).collect()

@@ -192,7 +192,7 @@ impl Sites {
 }
 
 fn adopt(ticket: Token, heir: Token) -> Request {
-    adopt_with_fence(ticket, heir, Fence(1))
+    adopt_with_fence(ticket, heir, Fence(77))
 }
 
 fn adopt_with_fence(ticket: Token, heir: Token, fence: Fence) -> Request {

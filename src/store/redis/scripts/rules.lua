@@ -1,5 +1,6 @@
 -- The rules of the store contract for one lock: what store/rules.rs says, on the server's keys. Made part of each
--- script that needs them where `--[[rules]]` stands: a function of the server's time in µs.
+-- script that needs them where `--[[rules]]` stands: a function of the server's time in µs. Some scripts have
+-- adoption.lua at its end, too.
 --
 -- A lock is up to six keys in one slot. Only the first two are handed in; the others have the names of the second but
 -- for its last word, and there is none of them while nobody waits and nothing is shared.
@@ -336,24 +337,10 @@ function rules.release(lock, side, token)
   return all and 0 or absence(s)
 end
 
--- Returns the claim to the lease of `ticket`, or nil. A claim has the mark of its heir, the first
--- seven digits of the ticket, and the UUID version 8.
-local function claimed(s, ticket)
-  local pattern = '^%x+%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-.+$'
-  if s.owner then return match(s.owner, pattern) end
-  for _, token in ipairs(s.count > 0 and call('ZRANGE', s.lock, 0, -1) or {}) do
-    if match(token, pattern) then return token end
-  end
-end
-
 -- The name without the note of a detached lease, and the note: the lease's ttl in ms, as text.
 local function split_note(name)
   local bare, ttl = match(name or '', '^(.*)\31(%d+)$')
   return bare or name or '', ttl
-end
-
-local function with_note(name, ttl)
-  return ttl and split_note(name) .. '\31' .. ttl or (split_note(name))
 end
 
 -- What is known of the lease of `token`: the first and the last of its fences (nil for none), its holder's name as it is
@@ -379,78 +366,6 @@ local function know(s, token, first, top, name, life)
     call('HSET', s.holders, token, format('%.0f', first) .. ' ' .. name)
     note(s, highest, 0, whose or '-', other or '', life)
   end
-end
-
--- What adopt.lua answers of a lease that has passed to another token.
-local function inherited(s, first, last, name)
-  local _, ttl = split_note(name)
-  return { first, last, s.owner and 0 or 1, tonumber(ttl) or 0 }
-end
-
--- fence and own_ttl: what the heir of the lease is to have.
-function rules.detach(lock, side, token, ttl, life, fence, own_ttl)
-  local s = look(lock, side)
-  hand_on(s, nil)
-  if not holds(s, token) then return absence(s) end
-  prolong(s, token, ttl)
-  local _, last, name = lease_of(s, token)
-  know(s, token, fence, math.max(last or 0, fence), with_note(name, own_ttl), life)
-  return 1
-end
-
--- Gives the lease of `token` to `heir`.
-local function pass(s, token, heir)
-  if s.owner then
-    call('SET', s.lock, heir, 'KEEPTTL')
-    s.owner = heir
-  elseif token ~= heir then
-    call('ZADD', s.lock, call('ZSCORE', s.lock, token), heir)
-    call('ZREM', s.lock, token)
-    call('HDEL', s.holders, token)
-  end
-end
-
--- other: a lease that this token has stays as it is.
-function rules.move(lock, side, token, to, life, other)
-  local s = look(lock, side)
-  hand_on(s, nil)
-  local stays = holds(s, other) and other or holds(s, to) and to
-  local owner = stays or holds(s, token) and token
-  if not owner then return claimed(s, token) or absence(s) end
-  local first, last, name, mark = lease_of(s, owner)
-  if not stays then
-    if not s.owner then
-      call('HSET', s.holders, to, (first and format('%.0f', first) or '-') .. ' ' .. name)
-    elseif first or mark == '-' then
-      local top, back = fences(s)
-      note(s, top, back, mark .. to, name, life)
-    end
-    pass(s, token, to)
-  end
-  if not first then first, last = reserve((fences(s)), 1) end
-  return inherited(s, first, last, name)
-end
-
--- ask: ttl, life (of the fence), name, noted (whether the note limits the ttl), and fence (that of a quorum, or 0).
-function rules.adopt(lock, side, token, heir, ask)
-  local s = look(lock, side)
-  hand_on(s, nil)
-  local owner = holds(s, heir) and heir or holds(s, token) and token
-  if not owner then return absence(s) end
-  local first, last, known = lease_of(s, owner)
-  -- The note stays, so that the same request again gets the same answer.
-  local _, noted = split_note(known)
-  prolong(s, owner, ask.noted and noted and math.min(ask.ttl, tonumber(noted)) or ask.ttl)
-  if ask.fence > 0 then
-    first, last = ask.fence, math.max(last or 0, ask.fence)
-  elseif not first then
-    first, last = reserve((fences(s)), 1)
-  end
-  local name = with_note(ask.name, noted)
-  -- What the heir has comes first: the hash of holders must not become empty, for its end would be lost.
-  know(s, heir, first, last, name, ask.life)
-  pass(s, owner, heir)
-  return inherited(s, first, last, name)
 end
 
 -- top: the last of the lease's fences; back: how many there are before it.
@@ -497,4 +412,5 @@ function rules.inspect(lock, side)
   return { s.count > 0 and 1 or 0, leases, waiters }
 end
 
+--[[more]]
 return rules
