@@ -16,7 +16,6 @@ import {
   checkSignal,
   checkText,
   checkTtl,
-  copyOf,
   MIN_TTL,
   outOfRange,
   readOptions,

@@ -36,9 +36,9 @@ describe('withRequestLock', { timeout: 60_000 }, () => {
     const plain = withRequestLock(locks, { key }, (lease) => new Response(lease.key))
     assert.equal(await (await plain(new Request(URL_))).text(), 'mine')
 
-    const several = withRequestLock(locks, { key: () => ['b', 'a'] }, (leases) => leases.keys)
+    const several = withRequestLock(locks, { key: () => ['b', 'a'], maxKeys: 2 }, (leases) => leases.keys)
     assert.deepEqual(await several(ask()), ['a', 'b'])
-    const none = withRequestLock(locks, { key: () => undefined }, (lease) => lease)
+    const none = withRequestLock(locks, { key: () => undefined, optional: true }, (lease) => lease)
     assert.equal(await none(ask()), undefined)
   })
 

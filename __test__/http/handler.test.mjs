@@ -72,7 +72,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
     test('without a key it runs without a lock', async (t) => {
       const locks = open(t)
       const handler = ({ lease }, response) => response.end(String(lease))
-      const url = await serve(t, listener(lockRequest(locks, { key: () => null }, handler)))
+      const url = await serve(t, listener(lockRequest(locks, { key: () => null, optional: true }, handler)))
       assert.equal(await (await fetch(url)).text(), 'undefined')
       assert.equal(locks.stats().acquired, 0)
     })
