@@ -2,7 +2,6 @@
 // do with them: leave one out, repeat it, nest it, make it long.
 
 import assert from 'node:assert/strict'
-import { createServer } from 'node:http'
 import { describe, test } from 'node:test'
 import { lockRequest } from 'leasehold/express'
 import { withRequestLock } from 'leasehold/remix'
@@ -57,7 +56,7 @@ const servers = {
   ),
   'node:http, with a handler': async (t, locks, options) => {
     const handler = ({ lease, leases }, response) => response.end(JSON.stringify(leases?.keys ?? lease?.key ?? null))
-    return serve(t, createServer(lockRequest(locks, { key: ({ url }) => parse(url), ...options }, handler)))
+    return serve(t, lockRequest(locks, { key: ({ url }) => parse(url), ...options }, handler))
   },
 }
 
