@@ -22,6 +22,8 @@
 //! adopt, even if the first one still lives: a node whose claim was taken over refuses the second
 //! round of the first heir, and a node that has carried the second round out has no claim any more.
 
+mod deciding;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +32,6 @@ use super::debts::Owed;
 use super::votes;
 use crate::lease::{Instant, Key, Token, Ttl};
 use crate::mutants::{self, Mutant};
-use crate::store::inheritance::limit;
 use crate::store::{Absence, Answer, Inherited, Reply, Request, Source, StoreError, StoreErrorKind};
 
 /// Describes the adoption: the lease, its ticket, and its heir.
@@ -192,39 +193,6 @@ impl Adoption {
             None => (self.who.ttl, source),
         };
         Request::Adopt { key, token: self.claim, heir, ttl, holder, outlives_process, source }
-    }
-
-    /// Returns the ttl of the heir's lease.
-    pub fn ttl(&self) -> Ttl {
-        limit(self.who.ttl, self.who.source, self.decided.and_then(|lease| lease.ttl))
-    }
-
-    /// Decides on the lease's fence, mode and ttl from what the claimed nodes say.
-    ///
-    /// Most nodes accepted the lease's fence when it was granted, and when it was detached. So a
-    /// claimed node knows that fence, unless it has lost its data. If no claimed node does, the
-    /// lease gets a fence that is larger than all fences of these nodes.
-    fn decide(&self) -> Option<Inherited> {
-        let known = || {
-            self.claims.iter().filter_map(|claim| match claim {
-                Some(Ok(Reply::Adopted(inherited))) => Some(*inherited),
-                _ => None,
-            })
-        };
-        // A detachment that failed may have left a note with a smaller fence.
-        let noted = known().filter(|lease| lease.ttl.is_some()).max_by_key(|lease| lease.first);
-        let last = known().map(|lease| lease.last).max()?;
-        let fence = match (noted, self.who.source) {
-            (Some(lease), _) => lease.first,
-            (None, Source::Ticket { fence, .. } | Source::Quorum(fence))
-                if known().any(|lease| lease.vouches(fence)) =>
-            {
-                fence
-            }
-            _ => last.last_of(2),
-        };
-        let mode = known().next()?.mode;
-        Some(Inherited { first: fence, last: fence, mode, ttl: noted.and_then(|lease| lease.ttl) })
     }
 
     /// Returns true if the attempt has ended. Its nodes may still have to answer.

@@ -8,6 +8,7 @@
 --   :fence    "LAST TOKEN NAME": the last fence that was given away, to whom, and the holder's name. LAST-N if that
 --             was the last of N + 1. -TOKEN if the lease is kept for it, without a fence, although it could not be
 --             told. A q in front: there may be a queue. It spares those who do not see it from asking whether there is.
+--             Behind the NAME of a lease that was detached stands its note: U+001F and the lease's own ttl in ms.
 --   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same)
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER GRANT CHANNEL NAME", MOST being 0 for an exclusive lease, GRANT the ms for
