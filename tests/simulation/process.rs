@@ -442,6 +442,7 @@ impl Process {
                     self.detached.push(Parcel { key: asked.key.clone(), token, fence: asked.fence, ttl });
                 }
                 Outcome::Renewed | Outcome::RenewFailed(_) | Outcome::AutoRenewed => assert!(asked.granted),
+                Outcome::Shortened(_) => assert!(asked.adopted.is_some() && !asked.granted),
                 last => {
                     asked.ended = true;
                     if asked.adopted.is_some() && !asked.granted {
