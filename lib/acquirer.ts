@@ -1,7 +1,7 @@
 // The three ways to a lock, for whoever has locks to give: clients, semaphores, read/write locks.
 
 import type * as api from '../index'
-import { checkFunction, checkKeys, firstOf } from './arguments'
+import { checkFunction, checkKey, checkKeys, firstOf } from './arguments'
 import { isHeard } from './channels'
 import { followed, type Source } from './following'
 import { Lease, type Observer, type Owner } from './lease'
@@ -11,6 +11,7 @@ import { type Asked, parseAcquire, parseTry } from './options'
 import { type Pauses, trying } from './retry'
 import { type Callback, callWith, runWith, type Work } from './section'
 import type { Sections } from './sections'
+import type { Checker } from './side-keys'
 import type { Ticket } from './ticket'
 
 /** The client that an acquirer asks for. */
@@ -26,6 +27,8 @@ export interface Host extends Owner {
   readonly source: Source
   /** Throws if the client was closed. */
   checkOpen(key?: string): void
+  /** Throws if one of the keys is the name of a side key. */
+  readonly checkNames: Checker
 }
 
 /** How many parameters a callback declares: error, lease and done. */
@@ -53,6 +56,19 @@ export class Acquirer {
     this.#sectionDefaults = { ...defaults, flags: defaults.flags | Flag.Section }
   }
 
+  /** Throws if `given` is not the key of a lock. */
+  checkKey(given: unknown): void {
+    checkKey(given)
+    this.#host.checkNames(given)
+  }
+
+  /** Returns one key, or several as {@link checkKeys} does. Throws if one of them is not the key of a lock. */
+  #checkKeys(given: unknown): string | readonly string[] {
+    const keys = checkKeys(given)
+    this.#host.checkNames(keys)
+    return keys
+  }
+
   /** The same for locks that are held by so many at a time; see `Most`. */
   shared(most: number): Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, most })
@@ -69,6 +85,7 @@ export class Acquirer {
    */
   request(key: string, asked: Asked, observer?: Observer): Promise<Lease | null> {
     const host = this.#host
+    host.checkNames(key)
     host.checkOpen(key)
     if (!isHeard()) return Lease.request(host, key, asked, observer)
     const calling = {
@@ -82,6 +99,7 @@ export class Acquirer {
 
   adopt(ticket: Ticket, asked: Asked): Promise<Lease> {
     const host = this.#host
+    host.checkNames(ticket.key)
     host.checkOpen(ticket.key)
     if (!isHeard()) return Lease.adopt(host, ticket, asked)
     const calling = { source: host.source, method: 'adopt', keys: ticket.key, asked } as const
@@ -102,7 +120,7 @@ export class Acquirer {
 
   #ask(key: string | readonly string[], options: Options | undefined, defaults: Asked): Promise<Held> {
     try {
-      const keys = checkKeys(key)
+      const keys = this.#checkKeys(key)
       const asked = options === undefined ? defaults : parseAcquire(options, defaults)
       if (!isHeard()) return this.#acquire(keys, asked)
       const calling = { source: this.#host.source, method: 'acquire', keys, asked } as const
@@ -125,7 +143,7 @@ export class Acquirer {
   tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Held | null>
   tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Held | null> {
     try {
-      const keys = checkKeys(key)
+      const keys = this.#checkKeys(key)
       const asked = options === undefined ? this.#tryDefaults : parseTry(options, this.defaults, NOT_HERE)
       if (!isHeard()) return this.#request(keys, asked)
       const calling = { source: this.#host.source, method: 'tryAcquire', keys, asked } as const

@@ -61,6 +61,11 @@ export class Bridge {
     this.#drain = drain
   }
 
+  /** Returns true if `name`, a prefix and a key, is a side key of a lock. */
+  isSideKey(name: string): boolean {
+    return this.#native.isSideKey(name)
+  }
+
   /**
    * Connects to nothing yet. Throws if the store's URL is malformed. The slot -> Breaker, now and then, and Done when the
    * client is closed.

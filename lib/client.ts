@@ -1,6 +1,6 @@
 import type * as api from '../index'
 import { Acquirer, type Host } from './acquirer'
-import { badValue, checkFunction, checkKey } from './arguments'
+import { badValue, checkFunction } from './arguments'
 import { call } from './call'
 import { breaker } from './channels'
 import type { Desk } from './claim'
@@ -19,6 +19,7 @@ import { Schedule } from './schedule'
 import type { Work } from './section'
 import { Sections } from './sections'
 import { ReadWriteLock, Semaphore } from './shared'
+import { checkerOf } from './side-keys'
 import { closeOnSignals, forgetSignals } from './signals'
 import { identify } from './store-identity'
 import { asError } from './thrown'
@@ -163,7 +164,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   async inspect(key: string): Promise<api.LockInfo | null> {
-    checkKey(key)
+    this.#acquirer.checkKey(key)
     this.#checkOpen(key)
     const text = await call(bridge.inspect(this.#id, key), key)
     if (text === null) return null
@@ -181,7 +182,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   async forceRelease(key: string): Promise<boolean> {
-    checkKey(key)
+    this.#acquirer.checkKey(key)
     this.#checkOpen(key)
     return (await call(bridge.breakLock(this.#id, key), key)) !== null
   }
@@ -251,6 +252,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
       sections: new Sections(),
       schedules: new Set(),
       checkOpen: (key) => this.#checkOpen(key),
+      checkNames: checkerOf(this.#prefix),
       hearsLosses: () => this.listenerCount('lost') > 0,
       lost: (lease, error) => this.emit('lost', lease, error),
       failed: (error) => {

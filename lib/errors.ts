@@ -1,5 +1,7 @@
 // The errors of the public interface, and how native code numbers them. See index.d.ts for what they mean.
 
+import { types } from 'node:util'
+
 import type * as api from '../index'
 
 export class LockError extends Error implements api.LockError {
@@ -159,14 +161,30 @@ export function closed(key?: string): LockClosedError {
   return new LockClosedError('the client was closed', { key })
 }
 
+/**
+ * Returns whether `error` is an error of this library. A client of another copy of the library (a
+ * second installed version, a bundler) rejects with classes of its own, so the code tells.
+ */
+export function isLockError(error: unknown): error is LockError {
+  try {
+    if (error instanceof LockError) return true
+    return types.isNativeError(error) && CODE.test(String((error as { code?: unknown }).code))
+  } catch {
+    // A getter of the error throws, or it is a proxy that does.
+    return false
+  }
+}
+
+const CODE = /^ERR_(LOCK_|STORE_UNAVAILABLE$)/
+
 /** Whether it is an error of a store that may be gone the next time. */
 export function mayPass(error: unknown): boolean {
-  if (error instanceof QuorumError) {
-    const { votes } = error
+  if (!isLockError(error)) return false
+  const { votes, reason } = error as { votes?: readonly api.Vote[]; reason?: string }
+  if (votes !== undefined) {
     return votes.filter(({ vote }) => isLasting(vote)).length < Math.ceil(votes.length / 2)
   }
-  if (!(error instanceof StoreUnavailableError)) return false
-  return !isLasting(error.reason)
+  return error.code === 'ERR_STORE_UNAVAILABLE' && reason !== undefined && !isLasting(reason)
 }
 
 function isLasting(vote: string): boolean {

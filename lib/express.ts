@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type * as api from '../index'
 import type { InvalidKeys, LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
 import { checkFunction } from './arguments'
-import { LockLostError } from './errors'
+import { isLockError } from './errors'
 import { handlerEnd } from './http/handler-end'
 import { lossOf } from './http/loss'
 import { headersOf, PROBLEM, problemOf } from './http/refusal'
@@ -57,7 +57,7 @@ export function lockRequest(
     } catch (error) {
       // The handler has run, so it answers the request. The lease's signal and the client's 'lost'
       // event have reported the loss.
-      if (!(error instanceof LockLostError && hasServed)) throw error
+      if (!(isLost(error) && hasServed)) throw error
     }
   }
 
@@ -78,7 +78,7 @@ export function lockRequest(
       await serve(request, response, once, end)
     } catch (error) {
       // It is too late for an answer; the lease's signal and the client's 'lost' event have told who wants to know.
-      if (error instanceof LockLostError && end.signal.aborted) return
+      if (isLost(error) && end.signal.aborted) return
       if (hasPassed || next === undefined) throw error
       next(error)
     }
@@ -112,6 +112,10 @@ async function answer(
     if (!hasPassed && !response.headersSent) takeBack()
     throw error
   }
+}
+
+function isLost(error: unknown): boolean {
+  return isLockError(error) && error.code === 'ERR_LOCK_LOST'
 }
 
 /** What runs under the lock of a middleware: whatever comes next. */

@@ -10,6 +10,7 @@ import type { TlsConfig } from './tls'
 
 /** The class that native code exports, one instance for each environment. */
 export interface NativeBridge {
+  isSideKey(name: string): boolean
   openClient(options: OpenedClient): number
   submit(operations: Float64Array, count: number, keys: string): boolean
   isHeld(slot: number): boolean

@@ -30,6 +30,12 @@ import { Turn } from './turn'
 const MAX_SLEEP = 5_000
 /** How far a clock may go back before what it told is taken for a mistake. */
 const SET_BACK = 60_000
+/**
+ * How long {@link Schedule.stop} waits for the store to remember a tick after its job has ended, in
+ * ms. If this is larger, a store that is down delays the end of a process; if it is smaller, the
+ * process may end although the store would have remembered the tick a moment later.
+ */
+const MARKING = 2_000
 /** What any instant makes no longer key than. */
 const LONGEST_ID = '8640000000000000'
 
@@ -123,11 +129,11 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     this.#end()
     const caller = Turn.current
     if (caller === undefined) {
-      await Promise.all([...this.#turns].map(({ over }) => over))
+      await Promise.all([...this.#turns].map((turn) => turn.overWithin(MARKING)))
       return
     }
     caller.leave()
-    await Promise.all([...this.#turns].map(({ left }) => left))
+    await Promise.all([...this.#turns].map((turn) => turn.leftWithin(MARKING)))
   }
 
   /** Also called when the client is closed. */
@@ -185,7 +191,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       signal,
       // What the job throws does not get that far: a failure here means that it was not begun.
       onFailure: 'forget' as const,
-      work: (lease: Lease) => this.#take(lease, tick, end, turn),
+      work: (lease: Lease) => this.#take(lease, tick, end, turn).finally(() => turn.worked()),
       failed: (error: unknown) => this.#failed(error, tick),
     }
     try {

@@ -3,7 +3,7 @@
 
 import type * as api from '../index'
 import type { Acquirer } from './acquirer'
-import { checkKey, checkNumber } from './arguments'
+import { checkNumber } from './arguments'
 import type { Lease } from './lease'
 import { Most } from './native'
 import type { Work } from './section'
@@ -17,7 +17,7 @@ export class Lock implements api.Lock {
   readonly #acquirer: Acquirer
 
   constructor(acquirer: Acquirer, key: string) {
-    checkKey(key)
+    acquirer.checkKey(key)
     this.key = key
     this.#acquirer = acquirer
   }

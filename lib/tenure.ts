@@ -19,6 +19,17 @@ export interface Work {
   report(error: unknown): void
 }
 
+/** Returns whether work rejects with `error` because its signal has aborted or its lease has ended. */
+function isEnding(error: unknown): boolean {
+  try {
+    const { name, code } = Object(error) as { name?: unknown; code?: unknown }
+    return name === 'AbortError' || ENDED.includes(code)
+  } catch {
+    // A getter of the error throws, or it is a proxy that does.
+    return false
+  }
+}
+
 export class Tenure {
   readonly lease: api.Lease
   readonly #work: Work
@@ -47,8 +58,7 @@ export class Tenure {
       return
     }
     // Work that ends with its signal or its lease ends as it should, whatever it says about that.
-    const { name, code } = Object(error) as { name?: unknown; code?: unknown }
-    if (error !== signal.reason && name !== 'AbortError' && !ENDED.includes(code)) this.#work.report(error)
+    if (error !== signal.reason && !isEnding(error)) this.#work.report(error)
   }
 
   /** Resolves when the work has ended; never rejects. */

@@ -2,6 +2,10 @@
 // lock for as long; so would two that wait for each other's.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
+import * as timers from 'node:timers'
+
+// Read them at load time: with a fake clock that stands still, stop() would wait for the store.
+const { clearTimeout, setTimeout } = timers
 
 /** In which job the caller is. On Node 20 it makes every promise of the process slower, and so every lock: only while a job runs. */
 const within = new AsyncLocalStorage<Turn>()
@@ -13,12 +17,18 @@ export class Turn {
   /** Resolves when it has ended, or waits for other turns itself. */
   readonly left: Promise<void>
   #leave: () => void = () => {}
+  /** Resolves when its job has ended, although the store may not have been told yet. */
+  readonly #worked: Promise<void>
+  #end: () => void = () => {}
   #isOver = false
 
   /** @param work never rejects */
   constructor(work: (turn: Turn) => Promise<void>) {
     const waits = new Promise<void>((resolve) => {
       this.#leave = resolve
+    })
+    this.#worked = new Promise<void>((resolve) => {
+      this.#end = resolve
     })
     this.over = work(this).finally(() => {
       this.#isOver = true
@@ -38,8 +48,37 @@ export class Turn {
     try {
       return await within.run(this, job)
     } finally {
+      this.worked()
       if (--jobs === 0) within.disable()
     }
+  }
+
+  /** Notes that its job has ended. */
+  worked(): void {
+    this.#end()
+  }
+
+  /** Resolves when it has ended, or `ms` after the end of its job. */
+  overWithin(ms: number): Promise<void> {
+    return this.#within(this.over, ms)
+  }
+
+  /** Resolves when it has ended or waits for other turns itself, or `ms` after the end of its job. */
+  leftWithin(ms: number): Promise<void> {
+    return this.#within(this.left, ms)
+  }
+
+  async #within(ended: Promise<void>, ms: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined
+    const late = this.#worked.then(
+      () =>
+        new Promise<void>((resolve) => {
+          // The turn itself keeps the process alive.
+          timer = setTimeout(resolve, ms).unref()
+        }),
+    )
+    await Promise.race([ended, late])
+    clearTimeout(timer)
   }
 
   /** It waits for other turns from now on. */

@@ -102,6 +102,12 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     if (settings.client === undefined) this.#client = this.#openClient()
     else if (settings.client instanceof LockClient) this.#client = settings.client
     else throw badType('client', 'a LockClient made by createLockClient()', settings.client)
+    try {
+      LockClient.hostOf(this.#client).checkNames(settings.key)
+    } catch (error) {
+      this.#closeOwn()
+      throw error
+    }
     this.#machine = createMachine()
   }
 

@@ -49,7 +49,7 @@ need python3 'on Debian: apt-get install python3-venv'
 zig=target/zig
 if [ ! -x $zig/bin/cargo-zigbuild ]; then
   python3 -m venv $zig || fail 'python3 has no venv: on Debian, apt-get install python3-venv'
-  $zig/bin/pip install --quiet cargo-zigbuild==0.24.0 ziglang==0.17.1
+  $zig/bin/pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement scripts/zig-requirements.txt
 fi
 export PATH="$PWD/$zig/bin:$PATH"
 

@@ -49,13 +49,18 @@ pub enum Mutant {
     RepairWithoutMajority,
     /// A node grants a repair although the lock was broken there.
     RepairAfterBreak,
+    /// After an adoption, the quorum does not move the ticket to the heir at nodes that did not
+    /// confirm the adoption.
+    TicketLeftBehind,
+    /// The release of an adopted lease does not release the ticket.
+    TicketKeptAfterRelease,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 22] = [
+    pub const ALL: [Mutant; 24] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -77,6 +82,8 @@ impl Mutant {
         Mutant::RepairWithoutFence,
         Mutant::RepairWithoutMajority,
         Mutant::RepairAfterBreak,
+        Mutant::TicketLeftBehind,
+        Mutant::TicketKeptAfterRelease,
         Mutant::GrantAfterStopKept,
     ];
 }

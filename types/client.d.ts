@@ -254,7 +254,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
 
   /**
    * Looks at the store and tells in plain words what may go wrong with locks there, for leases of the client's `ttl`. A store
-   * that can't be reached or used is a finding, not an error. Reads settings and asks for the time a few times; changes nothing.
+   * that can't be reached or used is a finding, not an error. Reads settings and asks for the time a few times; changes no lock.
    *
    * @throws {LockClosedError}
    * @example
@@ -366,7 +366,11 @@ export interface LockClientOptions {
    * replica any more. A request waits for replicas for up to half of its time-out.
    */
   minReplicas?: number | undefined
-  /** Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. */
+  /**
+   * Put before every key at the store; up to 255 bytes of UTF-8. Default `lock:`. If it is empty or
+   * begins with `{`, a key is refused (`ERR_INVALID_ARG_VALUE`) that would name a key in which a
+   * Redis store keeps data of another lock, such as `{LOCK}:fence`.
+   */
   prefix?: string | undefined
   /**
    * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds:

@@ -71,8 +71,9 @@ export interface Schedule extends Emitter<ScheduleEvents> {
   /** The tick that is waited for; `null` if it is stopped, or there is none any more. */
   readonly next: Date | null
   /**
-   * Asks for no more ticks, and resolves when what runs here has ended. Never rejects. Other processes go on. Called by the job
-   * itself (or by what it has begun) it does not wait for that run, which goes on, with its lock, until the job has ended. Called by
+   * Asks for no more ticks, and resolves when what runs here has ended and the store remembers its tick. If the store is down, it
+   * resolves 2000 ms after the end of the job, and the client goes on trying until the drain of {@link LockClient.close} ends. Never
+   * rejects. Other processes go on. Called by the job itself (or by what it has begun) it does not wait for that run, which goes on, with its lock, until the job has ended. Called by
    * any job it waits for the other runs, but for those that do the same, here or at another schedule.
    */
   stop(): Promise<void>

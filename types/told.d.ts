@@ -64,6 +64,11 @@ export interface LeaseInfo {
     held: number
     /** How many servers the quorum has. */
     total: number
+    /**
+     * How many of the other servers did not answer in time: within 1 s after most of the servers,
+     * and within `storeTimeout`. Missing if all servers answered.
+     */
+    unheard?: number
   }
   /**
    * In which trace the call for it is, and which of its spans that is, as a `traceparent` of the W3C: `00-TRACE-SPAN-FLAGS`.

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createLockClient, LockLostError } from 'leasehold'
-import { within } from '../support/clock.mjs'
+import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
@@ -86,4 +86,41 @@ test('two sites adopt one ticket at once while a server is silent: exactly one g
   const { sites } = await startSites(t, 3)
   for (const { relays } of sites) relays[2].bar()
   await repeat(t, sites.slice(0, 2), sites[2].locks)
+})
+
+test('the heir gets the servers of the heirs that lost, and its release frees all servers', async (t) => {
+  const { servers, sites } = await startSites(t, 3)
+  const [first, second, stranger] = sites.map(({ locks }) => locks)
+  for (let round = 0; round < ROUNDS; round++) {
+    const key = `round ${round}`
+    const tokens = () => Promise.all(servers.map((server) => server.ask('GET', `lock:${key}`)))
+    const ticket = await (await stranger.acquire(key)).detach()
+    const outcomes = await Promise.allSettled([first.adopt(ticket), second.adopt(ticket)])
+    const [lease] = outcomes.filter(({ status }) => status === 'fulfilled').map(({ value }) => value)
+    // This takes less time than the heir takes to renew its lease.
+    await until(`round ${round}: all servers to have one token`, async () => new Set(await tokens()).size === 1, 5_000)
+    if (round % 2) await lease.renew()
+    assert.equal(await lease.release(), true)
+    await until(`round ${round}: all servers to be free`, async () => (await tokens()).every((token) => !token), 5_000)
+  }
+})
+
+test('the heir gets a server that was away during the adoption, and then a server may fail', async (t) => {
+  const servers = await Promise.all([0, 1, 2].map(() => startRedis(t, { keep: true })))
+  const locks = createLockClient({ store: servers.map((server) => server.url()), ttl: 3_000 })
+  atEnd(t, () => locks.close())
+  const ticket = await (await locks.acquire('k')).detach(60_000)
+  const tokens = () => Promise.all(servers.map((server) => server.ask('GET', 'lock:k')))
+  await until('the ticket to be everywhere', async () => new Set(await tokens()).size === 1)
+  await servers[2].kill()
+  const lease = await locks.adopt(ticket)
+  await servers[2].start()
+  await until('all servers to have one token', async () => new Set(await tokens()).size === 1, 10_000)
+  const enough = locks.stats().renewals + 1
+  await until('a renewal', () => locks.stats().renewals >= enough)
+  await servers[0].kill()
+  const more = locks.stats().renewals + 4
+  await until('four renewals', () => locks.stats().renewals >= more || !lease.isHeld)
+  assert.ok(lease.isHeld)
+  assert.equal(await lease.release(), true)
 })

@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { EventEmitter, once } from 'node:events'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { startChild } from '../support/child.mjs'
-import { sleep, within } from '../support/clock.mjs'
+import { now, sleep, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { eventsOf, startScheduler, story } from '../support/schedulers.mjs'
 import { startRedis } from '../support/servers.mjs'
@@ -52,6 +53,42 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
       'what was begun is not begun again by those who have asked',
     )
     await heir.ask('stop')
+  })
+
+  test('stop() does not wait for a ttl if the store is down when the job ends', async (t) => {
+    const server = await startRedis(t)
+    const locks = createLockClient({ store: server.url(), ttl: 60_000, drain: 1_000 })
+    atEnd(t, () => locks.close())
+    const job = new EventEmitter()
+    const schedule = locks.schedule(randomUUID(), '* * * * * *', () => once(job, 'end'))
+    const errors = []
+    schedule.on('error', (error) => errors.push(error.code))
+    await once(schedule, 'run')
+    await server.kill()
+    const stopped = schedule.stop()
+    const before = now()
+    job.emit('end')
+    await within('stop() to resolve', stopped, 20_000)
+    t.diagnostic(`stop() resolved ${Math.round(now() - before)} ms after the job`)
+    await locks.close()
+    assert.deepEqual(errors, ['ERR_STORE_UNAVAILABLE'], 'the client has tried until the end of its drain')
+  })
+
+  test('once: a client that closes while Redis is frozen does not give back the id of work that is done', async (t) => {
+    const server = await startRedis(t)
+    const [locks, others] = [createLockClient({ store: server.url() }), createLockClient({ store: server.url() })]
+    atEnd(t, () => others.close())
+    locks.on('error', () => {})
+    const id = [randomUUID(), '1']
+    const done = locks.once(...id, () => server.freeze())
+    await until('the client to try', () => locks.stats().errors > 0)
+    const closed = locks.close({ drain: 1_500 })
+    // After the drain, the client still tries to release what it holds.
+    await sleep(1_650)
+    await server.thaw()
+    await closed
+    assert.equal((await done).ran, true)
+    assert.equal((await others.once(...id, () => assert.fail('it ran again'), { wait: 1_000 })).ran, false)
   })
 
   test('a process stays while it has a schedule, and ends with it; with unref it ends at once', async (t) => {

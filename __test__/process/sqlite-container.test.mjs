@@ -92,4 +92,17 @@ describe('sqlite: a folder that is mounted twice', { timeout: 60_000, skip: noBi
     assert.equal((await first.ask('acquire', { key: 'k' })).held, true)
     assert.equal((await second.ask('tryAcquire', { key: 'k' })).held, false)
   })
+
+  test('a single file that is mounted is refused, because its log is not shared', async (t) => {
+    const folders = [temporaryFolder(t), temporaryFolder(t)]
+    const [here, there] = folders.map((folder) => join(folder, 'locks.db'))
+    const first = startChild(t, 'client.mjs', { store: `sqlite:${here}` })
+    await first.next('ready')
+    assert.equal((await first.ask('acquire', { key: 'k' })).held, true)
+    writeFileSync(there, '')
+    const second = startChild(t, 'client.mjs', { store: `sqlite:${there}` }, { launcher: withBindMount(here, there) })
+    const { error } = await second.next('refused')
+    assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+    assert.match(error.message, /locks\.db is mounted as a single file.* mount its directory instead/)
+  })
 })

@@ -49,8 +49,11 @@ class SentinelSystem {
     return { master, ms: now() - start }
   }
 
-  /** Lets the sentinels make another the master, as an administrator does: { master, ms }. */
-  async failOver() {
+  /**
+   * Lets the first sentinel make another the master, as an administrator does: { master, ms }. Calls
+   * `begun` when the sentinel has begun.
+   */
+  async failOver(begun = () => {}) {
     const old = await this.master()
     const start = now()
     // They may have looked at the replicas too long ago, or be in the middle of one.
@@ -59,6 +62,7 @@ class SentinelSystem {
         if (!/^(NOGOODSLAVE|INPROG)/.test(message)) throw new Error(message)
       }),
     )
+    begun()
     return this.#followed(old, start)
   }
 

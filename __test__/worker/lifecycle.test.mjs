@@ -101,6 +101,26 @@ overStores('worker', (store) => {
     assert.equal(ended, true)
   })
 
+  test('work that ends with an error whose properties throw keeps neither the worker nor the lock', async (t) => {
+    const hostile = Object.defineProperty(new Error('hostile'), 'code', {
+      get() {
+        throw new Error('a getter')
+      },
+    })
+    const errors = []
+    const { worker, key } = startWorker(t, store.url, {
+      async startWork(_, signal) {
+        await once(signal, 'abort')
+        throw hostile
+      },
+    })
+    worker.removeAllListeners('error').on('error', (error) => errors.push(error))
+    await once(worker, 'acquired')
+    await within('stop() to resolve', worker.stop(), 5_000)
+    assert.deepEqual([worker.state, errors[0]], ['idle', hostile])
+    assert.equal(await store.client(t).inspect(key), null)
+  })
+
   test('of two workers one works; when it stops the other does, with a larger fence', async (t) => {
     const key = store.key()
     const a = startWorker(t, store.url, { key })

@@ -43,14 +43,20 @@ export function tellable<T extends api.LockInfo>({ waiting: _, ...info }: T): Om
   return info
 }
 
+/** Returns at how many servers of a quorum the lease stands; nothing for other stores. */
+function serversOf({ servers }: api.LeaseInfo): string {
+  if (!servers) return ''
+  const { held, total, unheard } = servers
+  return `, at ${held} of ${total} servers${unheard ? ` (${unheard} did not answer)` : ''}`
+}
+
 /** Returns all that is known about one lock. */
 export function detailsOf(key: string, info: api.LockInfo): string {
   const lines = [`${plain(key)} is held${info.shared ? ', and shared' : ''}`]
   for (const lease of info.leases) {
     const holder = lease.holder === null ? '(another library)' : plain(lease.holder)
     const ends = lease.remaining === null ? 'never ends' : `ends in ${formatDuration(lease.remaining)} unless renewed`
-    const servers = lease.servers ? `, at ${lease.servers.held} of ${lease.servers.total} servers` : ''
-    lines.push(`  by ${holder}, fence ${fenceOf(lease)}, ${ends}${servers}`)
+    lines.push(`  by ${holder}, fence ${fenceOf(lease)}, ${ends}${serversOf(lease)}`)
   }
   lines.push(info.waiters.length === 0 ? 'nobody waits for it' : 'waiting, in this order')
   for (const { holder, shared, age } of info.waiters) {

@@ -8,7 +8,7 @@
 // the second line. (A write that has ended is not enough: Bun reports the end before the line is
 // written.) The successor answers, too, if it starts before the command.
 //
-// The shell itself ends the command, so that this depends on no other program. It starts a second
+// The shell itself ends the command, so that this depends on no process that has to start. It starts a second
 // process, the successor (successor.ts), to renew and release the lock. Node takes a moment to
 // start. If the lock could run out meanwhile, the successor starts before the command and reads
 // from its own pipe. The shell finds the processes of the command's session; the successor finds
@@ -35,7 +35,10 @@ const SHORT_TTL = 3_000
 //
 // others sends signal $1 to the processes of the session that are in other groups, and fails if
 // there are none. It needs /proc.
+//
+// It needs a program, sleep. The command's PATH may not lead there.
 const SCRIPT = `
+PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE
 left=$1 folder=$2
 shift 2

@@ -3,7 +3,7 @@
 import { STATUS_CODES } from 'node:http'
 import type * as api from '../../index'
 import type { InvalidKeys, Refusal } from '../../types/http'
-import { LockAbortedError, LockError, LockTimeoutError, mayPass } from '../errors'
+import { isLockError, mayPass } from '../errors'
 
 /** How long to stay away from an outage that may pass by itself: Redis that restarts is back by then. s */
 const OUTAGE = 5
@@ -16,9 +16,9 @@ export async function refusalOf(
   keys: string | readonly string[],
   error: unknown,
 ): Promise<Refusal | undefined> {
-  if (!(error instanceof LockError) || error instanceof LockAbortedError) return undefined
+  if (!isLockError(error) || error.code === 'ERR_LOCK_ABORTED') return undefined
   const wanted = typeof keys === 'string' ? [keys] : [...keys]
-  if (error instanceof LockTimeoutError) {
+  if (error.code === 'ERR_LOCK_TIMEOUT') {
     const retryAfter = await holdersLeft(locks, error.key === undefined ? wanted : [error.key])
     return { status: 423, retryAfter, keys: wanted, error }
   }

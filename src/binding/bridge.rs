@@ -25,6 +25,7 @@ use crate::engine::relay::Relay;
 use crate::engine::stats::Stats;
 use crate::lease::Phase;
 use crate::store::breaker::Health;
+use crate::store::redis::lock_beside;
 use crate::store::spec::StoreSpec;
 use crate::store::{Access, Tls, TlsTexts};
 
@@ -168,6 +169,12 @@ impl Bridge {
             holds: 0,
             keeping_alive: false,
         })
+    }
+
+    /// Returns true if `name`, a prefix and a key, is a side key of a lock. Then it can't be a lock.
+    #[napi(catch_unwind)]
+    pub fn is_side_key(&self, name: String) -> bool {
+        lock_beside(&name).is_some()
     }
 
     /// Opens a client. Connects to nothing yet.

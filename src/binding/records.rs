@@ -132,8 +132,8 @@ fn kind_number(kind: StoreErrorKind) -> f64 {
 }
 
 /// Describes a lock as JSON: `{ shared, leases: [{ holder, fence, remaining, servers?: { held,
-/// total }, trace? }], waiters: [{ holder, shared, age, trace? }], waiting }`. Unknown values are
-/// `null`, but an unknown `trace` or `servers` is missing. Times are in ms. `waiting` counts the
+/// total, unheard? }, trace? }], waiters: [{ holder, shared, age, trace? }], waiting }`. Unknown values are
+/// `null`, but an unknown `trace` or `servers` is missing, and so is `unheard` if it is 0. Times are in ms. `waiting` counts the
 /// waiters of this process.
 fn describe(info: &LockInfo, waiting: usize) -> Value {
     let leases: Vec<_> = info.leases.iter().map(describe_lease).collect();
@@ -163,8 +163,11 @@ fn describe_lease(lease: &LeaseInfo) -> Value {
         "fence": lease.fence.map(|fence| fence.0),
         "remaining": lease.remaining.map(ms),
     });
-    if let Some(Servers { held, total }) = lease.servers {
+    if let Some(Servers { held, total, unheard }) = lease.servers {
         told["servers"] = json!({ "held": held, "total": total });
+        if unheard > 0 {
+            told["servers"]["unheard"] = unheard.into();
+        }
     }
     with_trace(told, trace.flatten())
 }

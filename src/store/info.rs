@@ -42,6 +42,8 @@ pub struct Servers {
     pub held: u32,
     /// How many servers the quorum has.
     pub total: u32,
+    /// How many servers did not answer in time.
+    pub unheard: u32,
 }
 
 /// Describes one waiter.

@@ -3,6 +3,10 @@
 //! A store grants, renews and ends leases, in batches. The engine is its only caller, on one thread,
 //! so a store needs no locks of its own; it must only never block that thread.
 //!
+//! A key is not empty, and is not a side key: a name in which a Redis store keeps data of another lock
+//! (see [`redis::lock_beside`]). The TypeScript layer refuses such keys for every store, so that a key
+//! that works with one store works with every other.
+//!
 //! **What every store promises** (and `tests/store_contract/` asks of each):
 //!
 //! 1. *Exclusion.* While a lease of a key lives (its ttl has not run out since it was granted or last
@@ -446,7 +450,7 @@ pub trait Store {
 
     /// Which requests of a batch are answered by whom: a number for each, the same for those that may share a batch. The
     /// engine makes a batch of each part, so that one that is slow does not hold up the answers of the others. `None`, also
-    /// as long as a store does not know: all of them may. Requests on one key have one number.
+    /// as long as a store does not know: all of them may. Requests that change one key have one number.
     fn parts(&self, _batch: &[Request]) -> Option<Vec<u32>> {
         None
     }

@@ -16,7 +16,7 @@
 //!   nodes to move the lease to its own token, and has the lease when most nodes have done so. If
 //!   several heirs have claimed some nodes each, only the heir with the smallest
 //!   [mark](crate::lease::Token::mark) keeps its nodes. The others give theirs back to the ticket
-//!   and try again.
+//!   and try again. The heir that has adopted gets the other nodes as soon as they can be reached.
 //! - **Repair.** After a majority has renewed a lease, the quorum asks the nodes that do not know
 //!   the lease to grant it again. A node counts for the lease from the next renewal on.
 //!   `council/repairing.rs` describes repairs, and why there are never two holders.
@@ -218,6 +218,13 @@ impl Store for QuorumStore {
         .boxed_local()
     }
 
+    /// Separates the requests that wait for all nodes: a node that does not answer must not hold up
+    /// the requests that a majority decides.
+    fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
+        let parts = || batch.iter().map(|request| u32::from(asks_all_nodes(request))).collect();
+        batch.iter().any(asks_all_nodes).then(parts)
+    }
+
     fn listen(&self, listener: Listener) {
         let _ = self.listener.set(listener);
     }
@@ -234,6 +241,11 @@ impl Store for QuorumStore {
         }
         .boxed_local()
     }
+}
+
+/// Returns true if the answer has to wait for the answers of all nodes.
+fn asks_all_nodes(request: &Request) -> bool {
+    matches!(request, Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. })
 }
 
 #[cfg(test)]

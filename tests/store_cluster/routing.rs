@@ -98,18 +98,23 @@ fn a_hand_over_is_told_to_its_node_only() {
 }
 
 #[test]
-fn a_key_that_can_not_keep_its_slot_is_refused_and_no_other() {
+fn a_lock_keeps_its_slot_whatever_braces_are_in_its_name() {
     run(async {
         let cluster = RedisCluster::start(3, false);
         let client = client(&cluster.url());
-        let keys: [Key; 3] = ["lock:a".into(), "lock:a}b".into(), "lock:{a}}b".into()];
-        let batch = keys.iter().map(|key| acquire(key, Token::random(), 1_000)).collect();
-        let answers = client.store.clone().execute(batch, TIMEOUT).await;
-        let [Ok(Reply::Acquired { .. }), Err(error), Ok(Reply::Acquired { .. })] = &answers[..] else {
-            panic!("{answers:?}")
-        };
-        assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unsupported, false));
-        assert!(error.message.contains("lock:a}b") && error.message.contains("another name"), "{error}");
+        for name in ["lock:a", "lock:a}b", "lock:{a}}b", "lock:{}a", "}lock:a{", "lock:{a"] {
+            let key: Key = name.into();
+            let owner = &cluster.nodes[cluster.owner_of(cluster.slot_of(name))];
+            let before: usize = owner.ask(&["DBSIZE"]);
+            let [holder, next] = ["the holder", "the next"].map(|who| Waiter::exclusive(&client, &key, who));
+            holder.granted().await;
+            assert_eq!(next.queued().await, 0, "{name}");
+            assert_eq!(owner.ask::<usize>(&["DBSIZE"]), before + 5, "{name}: its fence and queue are there");
+            holder.released().await;
+            client.notices.granted(next.number()).await;
+            next.granted().await;
+            next.released().await;
+        }
     });
 }
 

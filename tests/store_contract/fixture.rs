@@ -113,6 +113,7 @@ macro_rules! contract {
             nothing_remains_of_those_who_waited
             waiters_are_served_in_the_order_of_their_arrival
             a_release_hands_the_lease_to_one_waiter_and_tells_it_once
+            a_release_serves_waiters_of_its_own_lock_only
             a_notice_reaches_the_process_that_waits
             a_notice_names_the_last_acquire_of_its_waiter
             who_takes_up_a_lease_and_wants_a_block_of_fences_gets_one

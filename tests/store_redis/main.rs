@@ -22,4 +22,5 @@ mod replicas;
 mod sentinel;
 mod server;
 mod shared;
+mod side_keys;
 mod tls;

@@ -189,7 +189,9 @@ impl Core {
         for op in held {
             if let Some(tenure) = self.close_tenure(op) {
                 self.leave_line(op, &tenure);
-                self.clean_up_after(tenure);
+                if !tenure.outlives {
+                    self.clean_up_after(tenure);
+                }
             }
         }
     }

@@ -48,6 +48,9 @@ pub struct Tenure {
     pub(super) reserving: bool,
     /// Whether it is being detached: whatever renewed it meanwhile would take it back.
     pub(super) detaching: bool,
+    /// Whether the holder has asked to detach it, so that it outlives the client. Then the end of the
+    /// client does not release it: the store may have carried out a request that has failed here.
+    pub(super) outlives: bool,
     /// Whether the lease was [adopted](super::adopting).
     pub(super) adopted: bool,
     pub(super) failures: u32,
@@ -141,6 +144,7 @@ impl Core {
             renewing: grant.renewing,
             reserving: grant.reserving,
             detaching: false,
+            outlives: false,
             adopted: false,
             failures: 0,
             wake: Instant::default(),

@@ -124,6 +124,7 @@ impl Core {
         match tenure.state.phase(self.now) {
             Phase::Held | Phase::Stalled => {
                 tenure.detaching |= purpose == Purpose::Detach;
+                tenure.outlives |= purpose == Purpose::Detach;
                 self.send_renewal(op, purpose, ttl);
             }
             Phase::Lost(reason) => self.lose(op, reason),

@@ -21,6 +21,9 @@
 //! heirs *take it over*: they move the lease from that claim to their own. That can't let two heirs
 //! adopt, even if the first one still lives: a node whose claim was taken over refuses the second
 //! round of the first heir, and a node that has carried the second round out has no claim any more.
+//!
+//! When an heir has adopted, the other nodes may still have the ticket, or the claims of other
+//! heirs. `council/used_tickets.rs` describes how the heir gets these nodes, too.
 
 mod deciding;
 
@@ -96,7 +99,8 @@ pub enum Stage {
 /// gets by a late answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
-    /// The heir has the lease: claimed nodes pass to the heir.
+    /// The heir has the lease: claimed nodes pass to the heir, and so do nodes that have the ticket
+    /// or the claim of another heir.
     Won,
     /// Enough nodes say that the ticket is used up or has ended. Claimed nodes and the heir's nodes
     /// still go back to the ticket: another heir may have given up, and may be giving its nodes
@@ -405,7 +409,12 @@ impl Adoption {
         // An earlier attempt may have given the node to the heir, and no later one will follow.
         let heirs = matches!(fate, Fate::Lost | Fate::Released) && (claims || answer.is_err());
         let claims = claims.then(|| (self.owed(self.claim, fate), late));
-        claims.into_iter().chain(heirs.then(|| (self.owed(self.who.heir, fate), late)))
+        let heirs = heirs.then(|| (self.owed(self.who.heir, fate), late));
+        let rivals = match answer {
+            Ok(Reply::Claimed { by }) if passes_to_heir(fate) => Some((self.owed(*by, fate), false)),
+            _ => None,
+        };
+        claims.into_iter().chain(heirs).chain(rivals).chain(self.ticket_after(fate, answer))
     }
 
     /// Returns what a node is owed after it answered the second round with `answer` and the attempt
@@ -416,7 +425,7 @@ impl Adoption {
             Ok(_) => (false, false, false),
             Err(error) => (error.maybe_done, true, error.maybe_done),
         };
-        self.after_second(fate, heirs, claims, late)
+        self.after_second(fate, heirs, claims, late).chain(self.ticket_after(fate, answer))
     }
 
     /// Returns what a node is owed that agreed in the second round.
@@ -438,6 +447,17 @@ impl Adoption {
         heirs.into_iter().chain(claims)
     }
 
+    /// Returns the move from the ticket to the heir if a node may have the ticket after the heir
+    /// adopted the lease: the node said that another token has the lock. The move is repeated,
+    /// because another heir may give the node back to the ticket a little later.
+    fn ticket_after(&self, fate: Fate, answer: &Answer) -> Option<(Owed, bool)> {
+        let is_taken = matches!(answer, Ok(Reply::Claimed { .. } | Reply::NotHeld(Absence::Taken)));
+        (is_taken && passes_to_heir(fate)).then(|| {
+            let Claimant { key, ticket, heir, .. } = &self.who;
+            (Owed::ticket(key.clone(), *ticket, *heir), true)
+        })
+    }
+
     /// Returns what a node is owed that holds the lease for `token` after the attempt ended with
     /// `fate`.
     fn owed(&self, token: Token, fate: Fate) -> Owed {
@@ -447,7 +467,7 @@ impl Adoption {
             Fate::GaveWay | Fate::GaveUp if mutants::is(Mutant::ClaimsFreed) => None,
             Fate::Lost | Fate::GaveWay | Fate::GaveUp => Some(self.who.ticket),
         };
-        Owed { key: self.who.key.clone(), token, to }
+        Owed { key: self.who.key.clone(), token, to, release: false, ticket: false }
     }
 
     /// Creates the attempt that follows after this one gave way, and begins at `at`.
@@ -473,6 +493,11 @@ impl Adoption {
         let left = self.deadline.since(now);
         if self.stage == Stage::Confirming { left } else { left / 2 }
     }
+}
+
+/// Returns true if the ticket, and the claims to it, pass to the heir after that fate.
+fn passes_to_heir(fate: Fate) -> bool {
+    fate == Fate::Won && !mutants::is(Mutant::TicketLeftBehind)
 }
 
 /// Returns the error of an adoption that its caller gave up.

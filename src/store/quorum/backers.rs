@@ -23,6 +23,19 @@ pub struct Terms {
     /// The first fence of the block that the token reserved last, and the number of fences in that
     /// block.
     pub fences: (Fence, u32),
+    /// The ticket from which this process adopted the lease; `None` if it acquired the lease.
+    pub ticket: Option<Token>,
+}
+
+/// Describes a lease that has ended, or that no client of this process holds any more.
+#[derive(Debug, PartialEq)]
+pub struct Forgotten {
+    pub key: Key,
+    pub token: Token,
+    /// The nodes that were asked to grant the lease again, as bits.
+    pub repaired: u64,
+    /// The ticket from which the lease was adopted, and the nodes that may still have it, as bits.
+    pub ticket: Option<(Token, u64)>,
 }
 
 /// Describes how a majority granted or renewed a lease.
@@ -48,6 +61,8 @@ struct Backed {
     unfenced: u64,
     /// The nodes that were asked to grant the lease again, as bits.
     repaired: u64,
+    /// The nodes that may still have the ticket from which the lease was adopted, as bits.
+    ticketed: u64,
     /// The last ballot that granted or renewed it.
     ballot: u64,
     /// The time until which the holder may use the lease.
@@ -74,8 +89,10 @@ impl Backers {
         }
         let Decision { ballot, nodes, fenced, asked, ttl } = decision;
         let (unfenced, repaired) = (fenced.map_or(0, |fenced| !fenced), 0);
+        let ticketed = terms.ticket.map_or(0, |_| !nodes);
         let (valid_until, until) = (asked + ttl, now + ttl);
-        self.leases.insert(token, Backed { nodes, unfenced, repaired, ballot, valid_until, until, terms });
+        let backed = Backed { nodes, unfenced, repaired, ticketed, ballot, valid_until, until, terms };
+        self.leases.insert(token, backed);
     }
 
     /// Notes that the lease of `token` was renewed at `now`, and which `fences` it got, if any.
@@ -96,6 +113,10 @@ impl Backers {
         let Decision { ballot, nodes, fenced, asked, ttl } = decision;
         (backed.nodes, backed.ballot, backed.until) = (nodes, ballot, now + ttl);
         backed.valid_until = backed.valid_until.max(asked + ttl);
+        // A node can have a reader's lease and the ticket.
+        if !backed.terms.mode.is_shared() {
+            backed.ticketed &= !nodes;
+        }
         if let (Some(fences), Some(fenced)) = (fences, fenced)
             && backed.terms.fences.0 < fences.0
         {
@@ -108,6 +129,9 @@ impl Backers {
     pub fn joined(&mut self, token: Token, ballot: u64, node: usize) {
         if let Some(backed) = self.leases.get_mut(&token).filter(|backed| backed.ballot == ballot) {
             backed.nodes |= 1 << node;
+            if !backed.terms.mode.is_shared() {
+                backed.ticketed &= !(1 << node);
+            }
         }
     }
 
@@ -137,10 +161,11 @@ impl Backers {
         self.leases.get(&token).map_or(0, |backed| backed.nodes & backed.unfenced)
     }
 
-    /// Forgets the lease of `token`: it has ended, or no client of this process holds it. Returns
-    /// the key of the lease and the nodes that were asked to grant it again, as bits.
-    pub fn forget(&mut self, token: Token) -> Option<(Key, u64)> {
-        self.leases.remove(&token).map(|backed| (backed.terms.key, backed.repaired))
+    /// Forgets the lease of `token`: it has ended, or no client of this process holds it.
+    pub fn forget(&mut self, token: Token) -> Option<Forgotten> {
+        let Backed { terms, repaired, ticketed, .. } = self.leases.remove(&token)?;
+        let ticket = terms.ticket.map(|ticket| (ticket, ticketed));
+        Some(Forgotten { key: terms.key, token, repaired, ticket })
     }
 
     /// Returns for each of the `nodes` how many leases it does not back, and the number of all
@@ -185,7 +210,7 @@ mod tests {
 
     fn terms() -> Terms {
         let (mode, fences) = (Mode::Exclusive, (Fence(5), 1));
-        Terms { key: "k".into(), mode, holder: "h".into(), outlives_process: false, fences }
+        Terms { key: "k".into(), mode, holder: "h".into(), outlives_process: false, fences, ticket: None }
     }
 
     /// Returns the decision of `nodes`. They were asked and answered at the same instant.
@@ -223,7 +248,10 @@ mod tests {
         let (mut backers, [one, other]) = (Backers::default(), [Token::random(), Token::random()]);
         grant(&mut backers, 0, one, 0b011);
         grant(&mut backers, 0, other, 0b011);
-        assert_eq!(backers.forget(one), Some(("k".into(), 0)));
+        assert_eq!(
+            backers.forget(one),
+            Some(Forgotten { key: "k".into(), token: one, repaired: 0, ticket: None })
+        );
         assert!(!backers.lost(at(10_000), 0, 2));
     }
 
@@ -264,6 +292,19 @@ mod tests {
         assert_eq!(backers.terms(at(1), token).map(|terms| terms.fences), Some((Fence(9), 64)));
         backers.repairing(token, 0);
         assert_eq!(backers.unfenced(token), 0b011);
+    }
+
+    #[test]
+    fn a_ticket_may_be_left_at_the_nodes_that_have_not_said_that_the_heir_has_them() {
+        let readers = Mode::Shared { most: u32::MAX };
+        for (mode, left) in [(Mode::Exclusive, !0b1111), (readers, !0b0011)] {
+            let (mut backers, [ticket, heir]) = (Backers::default(), [Token::random(), Token::random()]);
+            let adopted = Terms { mode, ticket: Some(ticket), ..terms() };
+            backers.granted(at(0), heir, decision(at(0), 1, 0b0011), adopted);
+            backers.joined(heir, 1, 2);
+            assert!(backers.renewed(at(1), heir, decision(at(1), 2, 0b1011), None));
+            assert_eq!(backers.forget(heir).and_then(|lease| lease.ticket), Some((ticket, left)));
+        }
     }
 
     #[test]

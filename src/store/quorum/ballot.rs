@@ -11,7 +11,7 @@ use self::accepting::{Accepting, Said, fence_of};
 use self::tally::{Tally, Voice, voice};
 use super::council::is_of_lease;
 use super::reports::reports;
-use super::sightings::{counted, inspected, listed, merged};
+use super::sightings::{Counts, counted, inspected, listed, merged};
 use super::votes;
 use crate::lease::{Fence, Instant};
 use crate::mutants::{self, Mutant};
@@ -156,6 +156,12 @@ impl Ballot {
         self.votes.iter().enumerate().filter(move |(_, vote)| doubtful(vote)).map(|(node, _)| node)
     }
 
+    /// Returns true if the answer says at how many nodes a lease stands. Such a request waits for
+    /// the nodes that have not answered when a majority has.
+    pub fn counts_nodes(&self) -> bool {
+        matches!(self.request, Request::Inspect { .. } | Request::List(_))
+    }
+
     /// Lets the request wait for the other nodes until that instant.
     pub fn hold(&mut self, until: Instant) {
         self.stage = Stage::Holding(until);
@@ -208,10 +214,10 @@ impl Ballot {
 
     /// Ends the request, which has waited for long enough.
     pub fn give_way(&mut self, nodes: &Nodes) -> Verdict {
-        match self.request {
-            Request::Inspect { .. } | Request::List(_) => self.agreed(nodes),
-            _ => self.settle(Ok(Reply::Split), None),
+        if self.counts_nodes() {
+            return self.agreed(nodes);
         }
+        self.settle(Ok(Reply::Split), None)
     }
 
     fn settle(&mut self, answer: Answer, fence: Option<(Fence, u32)>) -> Verdict {
@@ -230,10 +236,9 @@ impl Ballot {
         }
         let (majority, veto) = (nodes.majority(), nodes.veto());
         if yes >= majority {
-            return match (&self.request, &self.stage) {
-                // Give the other nodes some time to answer, too.
-                (Request::Inspect { .. } | Request::List(_), Stage::Asking) if open > 0 => Verdict::Hold,
-                (Request::Inspect { .. } | Request::List(_), Stage::Holding(_)) if open > 0 => Verdict::Open,
+            return match self.stage {
+                Stage::Asking if open > 0 && self.counts_nodes() => Verdict::Hold,
+                Stage::Holding(_) if open > 0 && self.counts_nodes() => Verdict::Open,
                 _ => self.agreed(nodes),
             };
         }
@@ -286,6 +291,7 @@ impl Ballot {
     /// Handles the yes of a majority.
     fn agreed(&mut self, nodes: &Nodes) -> Verdict {
         let mut said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
+        let counts = Counts { total: nodes.count(), unheard: nodes.count() - said.clone().count() };
         let reply = match &self.request {
             Request::Ping | Request::Diagnose { .. } => Reply::Ready,
             Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } => Reply::Released,
@@ -295,9 +301,9 @@ impl Ballot {
             }
             Request::Accept { .. } => Reply::Accepted,
             Request::Renew { fences: 0, .. } | Request::Detach { .. } => Reply::Renewed { block: None },
-            Request::Inspect { .. } => Reply::Inspected(counted(said.filter_map(inspected), nodes.count())),
+            Request::Inspect { .. } => Reply::Inspected(counted(said.filter_map(inspected), counts)),
             Request::List(wanted) => {
-                Reply::Listed(merged(wanted, said.filter_map(listed), nodes.majority(), nodes.count()))
+                Reply::Listed(merged(wanted, said.filter_map(listed), nodes.majority(), counts))
             }
             Request::Acquire(Ask { fences: count, .. }) | Request::Renew { fences: count, .. } => {
                 return self.accept((*count).max(1), nodes);

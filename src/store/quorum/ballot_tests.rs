@@ -4,7 +4,7 @@ use super::*;
 use crate::lease::{Mode, Token, Ttl};
 use crate::store::LockInfo;
 use crate::store::diagnosis::{Facts, Report};
-use crate::store::{LeaseInfo, Place, Said, StoreError, StoreErrorKind};
+use crate::store::{LeaseInfo, Place, Said, Servers, StoreError, StoreErrorKind};
 
 fn nodes(count: usize) -> Nodes {
     Nodes { names: (0..count).map(|node| format!("n{node}").into()).collect() }
@@ -235,12 +235,13 @@ fn a_release_is_done_when_most_have_done_it_or_more_than_have_not() {
 }
 
 #[test]
-fn a_lease_is_inspected_at_all_nodes_that_answer_in_time_and_most_of_them_tell() {
-    let shows = |fence: u64| {
-        let lease =
-            LeaseInfo { mark: None, holder: None, fence: Some(Fence(fence)), remaining: None, servers: None };
+fn an_inspection_waits_for_all_nodes_and_says_how_many_did_not_answer() {
+    let told = |fence: u64, servers: Option<Servers>| {
+        let fence = Some(Fence(fence));
+        let lease = LeaseInfo { mark: Some(7), holder: None, fence, remaining: None, servers };
         Ok(Reply::Inspected(Some(LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() })))
     };
+    let shows = |fence: u64| told(fence, None);
     let nobody = || Ok(Reply::Inspected(None));
     let inspect = || Request::Inspect { key: "k".into() };
     let nodes = nodes(3);
@@ -252,10 +253,12 @@ fn a_lease_is_inspected_at_all_nodes_that_answer_in_time_and_most_of_them_tell()
         ballot.hold(Instant::from_micros(9));
         ballot
     };
-    let told = |fence| Verdict::Settle(shows(fence));
-    assert_eq!(begun([shows(50), shows(40)]).voted(2, shows(40), &nodes), told(40), "most");
-    assert_eq!(begun([shows(40), shows(50)]).give_way(&nodes), told(50), "the larger of as many");
-    assert_eq!(begun([shows(40), shows(50)]).voted(2, nobody(), &nodes), told(50));
+    let told = |fence, held, unheard| Verdict::Settle(told(fence, Some(Servers { held, total: 3, unheard })));
+    assert_eq!(begun([shows(50), shows(40)]).voted(2, shows(40), &nodes), told(40, 3, 0), "most");
+    let larger = begun([shows(40), shows(50)]).voted(2, failed(), &nodes);
+    assert_eq!(larger, told(50, 2, 1), "the larger of as many");
+    assert_eq!(begun([shows(40), shows(50)]).give_way(&nodes), told(50, 2, 1), "it was not heard");
+    assert_eq!(begun([shows(40), shows(50)]).voted(2, nobody(), &nodes), told(50, 2, 0));
     assert_eq!(after(3, inspect(), vec![nobody(), shows(4), nobody()]), Verdict::Settle(nobody()));
     assert_eq!(after(3, inspect(), vec![nobody(), nobody()]), Verdict::Settle(nobody()));
     assert_eq!(kind(after(3, inspect(), vec![failed(), failed()])), StoreErrorKind::Quorum);

@@ -8,6 +8,7 @@ mod holding;
 mod lost;
 mod motion;
 mod repairing;
+mod used_tickets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::adoption::Adoption;
 use super::backers::Backers;
 use super::ballot::{Ballot, Nodes, Verdict};
 use super::batches::{Batches, Settled};
-use super::debts::{Debts, Owed};
+use super::debts::{Debts, Owed, Said};
 use super::places::Places;
 use super::post::{Post, Tag};
 use super::repairs::Repairs;
@@ -141,9 +142,10 @@ impl Council {
                 }
             }
             Request::Release { token, .. } => {
-                self.end_repairs(*token);
+                let ended = self.end_repairs(*token);
                 self.refuse(*token);
                 self.heir_ended(now, *token, None);
+                self.release_ticket(now, ended.as_ref());
             }
             Request::GiveBack { token, ticket, .. } => {
                 self.end_repairs(*token);
@@ -174,6 +176,8 @@ impl Council {
         debug_assert_eq!(tags.len(), answers.len(), "a node answers each request once");
         if let Some(Tag::Debt) = tags.first() {
             let failed: Vec<bool> = answers.iter().map(is_owed).collect();
+            let said: Vec<Said> = answers.iter().map(said).collect();
+            self.debts.said(now, node, &said);
             let jitter = self.rng.f64();
             self.debts.paid(now, node, &failed, jitter);
         } else {
@@ -227,7 +231,7 @@ impl Council {
                 }
             }
             Request::GiveBack { key, token, ticket } if is_owed(&answer) => {
-                let owed = Owed { key: key.clone(), token: *token, to: Some(*ticket) };
+                let owed = Owed::moved(key.clone(), *token, *ticket);
                 self.debts.owe_move(now, node, owed, true);
             }
             _ => {}
@@ -398,7 +402,7 @@ impl Council {
 
     fn pay_debts(&mut self, now: Instant) {
         for (node, owed) in self.debts.due(now) {
-            let request = |Owed { key, token, to }| match to {
+            let request = |Owed { key, token, to, .. }| match to {
                 Some(to) => Request::Move { key, token, to, heir: to },
                 None => Request::Release { key, token, used: None },
             };
@@ -415,6 +419,15 @@ fn at_a_node(request: &Request) -> Request {
         Request::GiveBack { key, token, ticket } => Request::Move { key, token, to: ticket, heir: ticket },
         Request::Break { key, .. } => Request::Break { key, bars_repairs: true },
         other => other,
+    }
+}
+
+/// Returns what an answer to a debt says.
+fn said(answer: &Answer) -> Said {
+    match answer {
+        Ok(Reply::Adopted(_)) => Said::Moved,
+        Ok(Reply::Claimed { by }) => Said::Claimed(*by),
+        _ => Said::Other,
     }
 }
 

@@ -1,7 +1,7 @@
 use super::super::debts::STRAGGLER_PAUSES;
 use super::*;
 use crate::lease::{Token, Ttl};
-use crate::store::{Absence, LeaseInfo, LockInfo, Place};
+use crate::store::{Absence, LeaseInfo, LockInfo, Place, Servers};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -350,6 +350,31 @@ fn a_node_that_answers_late_that_it_has_granted_the_lock_is_as_good_as_a_notice(
 }
 
 #[test]
+fn an_inspection_waits_for_a_node_that_is_farther_away() {
+    let lease = |servers| {
+        let fence = Some(Fence(5));
+        let lease = LeaseInfo { mark: Some(7), holder: None, fence, remaining: None, servers };
+        Reply::Inspected(Some(LockInfo { shared: false, leases: vec![lease], waiters: Vec::new() }))
+    };
+    for heard in [true, false] {
+        let mut chamber = Chamber::of(3);
+        chamber.submit(1, vec![Request::Inspect { key: "k".into() }]);
+        [0, 1].into_iter().for_each(|node| chamber.answer_one(node, lease(None)));
+        assert!(chamber.answers.is_empty());
+        let waited = chamber.council.next_wake().expect("it does not wait for ever").since(chamber.now);
+        assert_eq!(waited, TIMEOUT);
+        let (held, unheard) = if heard { (3, 0) } else { (2, 1) };
+        if heard {
+            chamber.now = chamber.now + TIMEOUT / 2;
+            chamber.answer_one(2, lease(None));
+        } else {
+            chamber.wait();
+        }
+        assert_eq!(chamber.settled_one(1), lease(Some(Servers { held, total: 3, unheard })));
+    }
+}
+
+#[test]
 fn requests_on_one_key_wait_for_the_one_before() {
     let (mut chamber, token) = (Chamber::of(3), Token::random());
     let release = Request::Release { key: "k".into(), token, used: None };
@@ -424,3 +449,5 @@ mod adopting_tests;
 mod lost_tests;
 #[path = "council/repairing_tests.rs"]
 mod repairing_tests;
+#[path = "council/used_tickets_tests.rs"]
+mod used_tickets_tests;

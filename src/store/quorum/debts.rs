@@ -21,6 +21,18 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The pauses before each request for a token for which an earlier request may still be on its way.
 pub const STRAGGLER_PAUSES: &[Duration] = &[SHORTEST_PAUSE, Duration::from_secs(1), Duration::from_secs(3)];
+/// The pauses before each move from a used ticket to its heir. Other heirs give a node back to the
+/// ticket when they hear that they have lost, which takes some round trips. If the pauses are
+/// shorter, they end too soon for a slow network, and the node waits for the next renewal. If they
+/// are longer, the heir gets the node later.
+const TICKET_PAUSES: &[Duration] = &[
+    SHORTEST_PAUSE,
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+];
 /// How long a debt is kept. After that the lease ends with its ttl; few leases have a longer ttl.
 const LIFE: Duration = Duration::from_secs(600);
 /// The most requests that are owed to one node. If there are more, the oldest one is dropped, and
@@ -37,6 +49,43 @@ pub struct Owed {
     pub token: Token,
     /// The token that gets the lease; `None` for a release.
     pub to: Option<Token>,
+    /// True if the token `to` does not hold the lease any more. The node has to release it after the
+    /// move. This also finds a lease that another heir has claimed, which a release of `token` would
+    /// not find.
+    pub release: bool,
+    /// True if `token` is a used ticket. Other heirs may give the node back to the ticket a little
+    /// later.
+    pub ticket: bool,
+}
+
+/// Says what a node answered to a debt.
+pub enum Said {
+    Moved,
+    /// The claim of another heir has the lease.
+    Claimed(Token),
+    Other,
+}
+
+impl Owed {
+    /// Returns the move of a lease from `token` to `to`.
+    pub fn moved(key: Key, token: Token, to: Token) -> Self {
+        Self { key, token, to: Some(to), release: false, ticket: false }
+    }
+
+    /// Returns the move of a lease from a used ticket to its heir.
+    pub fn ticket(key: Key, ticket: Token, heir: Token) -> Self {
+        Self { ticket: true, ..Self::moved(key, ticket, heir) }
+    }
+
+    /// Returns the pauses before each request, if a single request may come too early.
+    fn pauses(&self) -> &'static [Duration] {
+        if self.ticket { TICKET_PAUSES } else { STRAGGLER_PAUSES }
+    }
+
+    /// Returns true for a move that changes nothing.
+    fn is_void(&self) -> bool {
+        self.to == Some(self.token)
+    }
 }
 
 struct Debt {
@@ -45,6 +94,8 @@ struct Debt {
     until: Instant,
     /// The pauses before it is paid again.
     again: &'static [Duration],
+    /// True if a request for it was sent.
+    sent: bool,
 }
 
 /// Keeps what one node is owed.
@@ -72,7 +123,7 @@ pub struct Debts {
 }
 
 fn released(key: &Key, token: Token) -> Owed {
-    Owed { key: key.clone(), token, to: None }
+    Owed { key: key.clone(), token, to: None, release: false, ticket: false }
 }
 
 impl Debts {
@@ -111,19 +162,45 @@ impl Debts {
         self.accounts[node].owe(now, owed, is_straggler, Duration::ZERO);
     }
 
-    /// Changes the debts that would move a lease to `token`: they move it to `to`, or release it if
-    /// `to` is `None`.
-    pub fn redirect(&mut self, token: Token, to: Option<Token>) {
+    /// Changes the debts that would move a lease to `token`: they move it to `to`, or release it
+    /// after the move if `to` is `None`. If a request was sent to move it to `token`, that request
+    /// may still be on its way, so the node is also owed the move from `token` to `to`.
+    pub fn redirect(&mut self, now: Instant, token: Token, to: Option<Token>) {
         if !self.moves {
             return;
         }
         self.moves = self.len() > 0;
         for account in &mut self.accounts {
+            let mut sent = None;
             for debt in account.debts.iter_mut().chain(&mut account.paying) {
                 if debt.owed.to == Some(token) {
-                    debt.owed.to = to;
+                    (debt.owed.to, debt.owed.release) = (to.or(debt.owed.to), to.is_none());
+                    sent = sent.or(debt.sent.then(|| debt.owed.key.clone()));
                 }
             }
+            if let Some(key) = sent {
+                let owed = to.map_or_else(|| released(&key, token), |to| Owed::moved(key.clone(), token, to));
+                account.owe(now, owed, true, Duration::ZERO);
+            }
+        }
+    }
+
+    /// Takes what `node` answered to the debts that were due, before [`Debts::paid`]. If another heir
+    /// has claimed a lease, the node is owed the same move from that claim.
+    pub fn said(&mut self, now: Instant, node: usize, said: &[Said]) {
+        let account = &mut self.accounts[node];
+        let mut follow = Vec::new();
+        for (Debt { owed, .. }, said) in account.paying.iter().zip(said) {
+            match (said, owed.to) {
+                (Said::Claimed(token), _) if !owed.is_void() => {
+                    follow.push(Owed { token: *token, ticket: false, ..owed.clone() });
+                }
+                (Said::Moved, Some(to)) if owed.release => follow.push(released(&owed.key, to)),
+                _ => {}
+            }
+        }
+        for owed in follow {
+            account.owe(now, owed, false, Duration::ZERO);
         }
     }
 
@@ -185,16 +262,34 @@ impl Account {
         if mutants::is(Mutant::NoDebts) {
             return;
         }
-        let (pause, again) = match STRAGGLER_PAUSES {
+        let pauses = owed.pauses();
+        let (pause, again) = match pauses {
             [first, again @ ..] if is_straggler => (*first, again),
             _ => (pause, [].as_slice()),
         };
         if !self.owed.insert(token) {
-            // The token's first debt stays. If this one is a straggler, the node gets the request
-            // several times.
-            let both = self.debts.iter_mut().chain(&mut self.paying);
-            if let Some(debt) = both.into_iter().find(|debt| is_straggler && debt.owed.token == token) {
-                debt.again = again;
+            // A token has one debt, and the last word counts. A request that is on its way may come
+            // too early, so it is repeated.
+            if let Some(debt) = self.debts.iter_mut().find(|debt| debt.owed.token == token) {
+                let is_new = debt.owed != owed;
+                if is_straggler {
+                    debt.again = again;
+                } else if is_new && debt.sent {
+                    debt.again = pauses;
+                }
+                if is_straggler || is_new {
+                    debt.due = debt.due.min(now + pause);
+                    self.due = self.due.map(|due| due.min(debt.due));
+                }
+                debt.owed = owed;
+            } else if let Some(debt) = self.paying.iter_mut().find(|debt| debt.owed.token == token) {
+                debt.again = match debt.again {
+                    _ if is_straggler => again,
+                    _ if debt.owed != owed => pauses,
+                    [] => &STRAGGLER_PAUSES[..1],
+                    again => again,
+                };
+                debt.owed = owed;
             }
             return;
         }
@@ -203,7 +298,7 @@ impl Account {
         {
             self.owed.remove(&oldest.owed.token);
         }
-        self.push(Debt { owed, due: now + pause, until: now + LIFE, again });
+        self.push(Debt { owed, due: now + pause, until: now + LIFE, again, sent: false });
     }
 
     fn push(&mut self, debt: Debt) {
@@ -216,10 +311,10 @@ impl Account {
         let mut rest = VecDeque::with_capacity(self.debts.len());
         self.due = None;
         for debt in std::mem::take(&mut self.debts) {
-            if now >= debt.until {
+            if now >= debt.until || debt.owed.is_void() {
                 self.owed.remove(&debt.owed.token);
             } else if debt.due <= now && self.paying.len() < MOST_AT_ONCE {
-                self.paying.push(debt);
+                self.paying.push(Debt { sent: true, ..debt });
             } else {
                 self.due = Some(self.due.map_or(debt.due, |due| due.min(debt.due)));
                 rest.push_back(debt);

@@ -131,3 +131,73 @@ fn no_more_is_owed_to_a_node_than_it_can_ever_be_paid() {
     assert_eq!(debts.len(), MOST);
     assert!(!due(&mut debts, 50).contains(&first), "the oldest goes");
 }
+
+/// Pays what is due at `ms`, as [`due`]. Returns it; the node says `said` to each debt.
+fn pay(debts: &mut Debts, ms: u64, said: impl Fn() -> Said) -> Vec<Owed> {
+    let mut due = debts.due(at(ms));
+    assert!(due.len() <= 1, "{due:?}");
+    let Some((node, paid)) = due.pop() else { return Vec::new() };
+    debts.said(at(ms), node, &paid.iter().map(|_| said()).collect::<Vec<_>>());
+    debts.paid(at(ms), node, &vec![false; paid.len()], 1.0);
+    paid
+}
+
+#[test]
+fn a_move_that_finds_the_claim_of_another_heir_is_repeated_from_that_claim() {
+    let (mut debts, [ticket, heir, claim]) =
+        (Debts::new(1), [Token::random(), Token::random(), Token::random()]);
+    debts.owe_move(at(0), 0, Owed::moved(key(), ticket, heir), false);
+    let asked = pay(&mut debts, 0, || Said::Claimed(claim));
+    assert_eq!(asked, [Owed::moved(key(), ticket, heir)]);
+    assert_eq!(pay(&mut debts, 0, || Said::Moved), [Owed::moved(key(), claim, heir)]);
+    assert_eq!((debts.len(), debts.next_wake()), (0, None));
+}
+
+#[test]
+fn a_token_that_ends_is_released_wherever_a_move_still_brings_it() {
+    let (mut debts, [ticket, heir]) = (Debts::new(1), [Token::random(), Token::random()]);
+    debts.owe_move(at(0), 0, Owed::moved(key(), ticket, heir), false);
+    debts.redirect(at(0), heir, None);
+    let last = Owed { release: true, ..Owed::moved(key(), ticket, heir) };
+    assert_eq!(pay(&mut debts, 0, || Said::Moved), [last]);
+    assert_eq!(pay(&mut debts, 0, || Said::Other), [released(&key(), heir)]);
+    assert_eq!((debts.len(), debts.next_wake()), (0, None));
+    // The move is on its way when the token ends, so it may arrive after the release.
+    debts.owe_move(at(0), 0, Owed::moved(key(), ticket, heir), false);
+    assert_eq!(debts.due(at(0)).len(), 1);
+    debts.redirect(at(0), heir, None);
+    debts.said(at(9), 0, &[Said::Moved]);
+    debts.paid(at(9), 0, &[false], 1.0);
+    assert_eq!(paid_at(&mut debts), [50, 1_050, 4_050]);
+}
+
+#[test]
+fn a_lease_that_goes_back_to_its_ticket_is_not_moved_away_again() {
+    let (mut debts, [ticket, heir, next]) =
+        (Debts::new(1), [Token::random(), Token::random(), Token::random()]);
+    let (there, back) = (Owed::moved(key(), ticket, heir), Owed::moved(key(), heir, ticket));
+    // The move was not sent.
+    debts.owe_move(at(0), 0, there.clone(), false);
+    debts.redirect(at(0), heir, Some(ticket));
+    assert_eq!((pay(&mut debts, 0, || Said::Moved), debts.len()), (Vec::new(), 0));
+    // It was sent, and may arrive later.
+    debts.owe_move(at(0), 0, there.clone(), false);
+    assert_eq!(debts.due(at(0)).len(), 1);
+    debts.redirect(at(0), heir, Some(ticket));
+    debts.said(at(9), 0, &[Said::Moved]);
+    debts.paid(at(9), 0, &[false], 1.0);
+    for ms in [50, 1_050, 4_050] {
+        assert_eq!(pay(&mut debts, ms, || Said::Moved), vec![back.clone()]);
+    }
+    assert_eq!(debts.len(), 0);
+    // The next heir of this process adopts while the first move is on its way.
+    debts.owe_move(at(5_000), 0, there, false);
+    assert_eq!(debts.due(at(5_000)).len(), 1);
+    debts.redirect(at(5_000), heir, Some(ticket));
+    debts.owe_move(at(5_000), 0, Owed::moved(key(), ticket, next), false);
+    debts.paid(at(5_001), 0, &[false], 1.0);
+    debts.redirect(at(5_001), ticket, Some(next));
+    let onward = [Owed::moved(key(), ticket, next), Owed::moved(key(), heir, next)];
+    let paid = pay(&mut debts, 5_100, || Said::Moved);
+    assert!(paid.len() == 2 && onward.iter().all(|owed| paid.contains(owed)), "{paid:?}");
+}

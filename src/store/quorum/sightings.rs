@@ -6,6 +6,14 @@ use crate::lease::Key;
 use crate::store::listing::{Listing, Wanted};
 use crate::store::{LockInfo, Reply, Servers};
 
+/// Counts the nodes that were asked.
+#[derive(Clone, Copy)]
+pub struct Counts {
+    pub total: usize,
+    /// The nodes that did not answer.
+    pub unheard: usize,
+}
+
 /// Returns what most nodes say of a lock. Nodes agree if they show the same last fence: a node that
 /// has not accepted the fence shows another one. If two answers are equally common, returns the one
 /// with the larger fence.
@@ -16,15 +24,15 @@ fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockI
     said.iter().copied().max_by_key(|info| (share(info), fence(info)))
 }
 
-/// Returns what most nodes say of a lock, and how many of the `total` nodes have each of its
-/// leases.
-pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo> + Clone, total: usize) -> Option<LockInfo> {
+/// Returns what most nodes say of a lock, and how many of them have each of its leases.
+pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo> + Clone, counts: Counts) -> Option<LockInfo> {
     let mut info = most_common(said.clone())?.clone();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let (total, unheard) = (number(counts.total), number(counts.unheard));
     for lease in info.leases.iter_mut().filter(|lease| lease.mark.is_some()) {
         let has = |other: &LockInfo| other.leases.iter().any(|known| known.mark == lease.mark);
         let held = number(said.clone().filter(|other| has(other)).count());
-        lease.servers = Some(Servers { held, total: number(total) });
+        lease.servers = Some(Servers { held, total, unheard });
     }
     Some(info)
 }
@@ -45,12 +53,12 @@ pub fn listed(reply: &Reply) -> Option<&Listing> {
     }
 }
 
-/// Returns the locks that at least `enough` of the `total` nodes list.
+/// Returns the locks that at least `enough` nodes list.
 pub fn merged<'a>(
     wanted: &Wanted,
     listings: impl Iterator<Item = &'a Listing>,
     enough: usize,
-    total: usize,
+    counts: Counts,
 ) -> Listing {
     let mut seen: BTreeMap<&Key, Vec<&LockInfo>> = BTreeMap::new();
     let mut whole = Listing::default();
@@ -62,7 +70,7 @@ pub fn merged<'a>(
     }
     for (key, said) in seen {
         if said.len() >= enough
-            && let Some(info) = counted(said.into_iter(), total)
+            && let Some(info) = counted(said.into_iter(), counts)
             && !whole.add(wanted, key.clone(), info)
         {
             break;

@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::address::Endpoint;
 use super::link::Link;
 use super::releases::Released;
-use super::sentinel::watch::watch;
+use super::sentinel::survey::Survey;
+use super::sentinel::watch::Watch;
 use super::{Limit, RedisStore, State, order};
 use crate::store::{Answer, Listener, Notice, Reply, Request, StoreError, StoreErrorKind, all_failed};
 
@@ -52,25 +53,27 @@ impl RedisStore {
         })
     }
 
-    /// Begins to listen to the sentinels, if there are any. Returns true if `link` leads to another
-    /// master than the connection before.
-    pub(super) fn follow(&self, link: &Link) -> bool {
-        let (Endpoint::Master(sentinels), Some(server)) = (&self.address.endpoint, link.server()) else {
-            return false;
-        };
-        let is_other = self.lookout.connected(&server.endpoint);
-        if !self.listens.replace(true) {
-            let (sentinels, lookout, me) = (sentinels.clone(), self.lookout.clone(), self.me.clone());
-            self.tasks.borrow_mut().spawn_local(async move {
-                let switched = || {
-                    if let Some(store) = me.upgrade() {
-                        store.leave();
-                    }
-                };
-                watch(&sentinels, lookout, switched).await;
-            });
+    /// Begins to listen to the sentinels, if there are any and the store does not listen yet. This
+    /// takes about as long as to connect to the master, so the store does both at once.
+    pub(super) fn listen_to_sentinels(&self) {
+        let Endpoint::Master(sentinels) = &self.address.endpoint else { return };
+        if self.listens.replace(true) {
+            return;
         }
-        is_other
+        let me = self.me.clone();
+        let switched = move || {
+            if let Some(store) = me.upgrade() {
+                store.leave();
+            }
+        };
+        let watch = Watch::begin(sentinels, self.lookout.clone());
+        self.tasks.borrow_mut().spawn_local(watch.run(switched));
+    }
+
+    /// Notes to which master `link` leads. Returns true if it is another one than that of the
+    /// connection before.
+    pub(super) fn follow(&self, link: &Link) -> bool {
+        link.server().is_some_and(|server| self.lookout.connected(&server.endpoint))
     }
 
     /// Gives up the connection to the old master, and connects to the new one.
@@ -204,13 +207,18 @@ impl RedisStore {
     }
 
     /// Sends a batch to the server. If a failover began or ended meanwhile, turns each grant into
-    /// an error: the new master may not know the lease. Remembers the releases.
+    /// an error: the new master may not know the lease. So no grant counts before the sentinels have
+    /// said that none is under way. Remembers the releases.
     async fn run_and_check(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
         let switches = self.lookout.switches();
         let mut answers: Vec<Answer> =
             self.run(batch, limit, false).await.answers.into_iter().flatten().collect();
+        if answers.iter().any(is_grant) {
+            self.lookout.surveyed(limit.deadline).await;
+        }
         let switched = self.lookout.switches() != switches;
         let unsettled = switched || self.lookout.is_unsettled();
+        let is_surveyed = self.lookout.is_surveyed();
         let now = Instant::now();
         let mut released_too_late = false;
         for (request, answer) in batch.iter().zip(&mut answers) {
@@ -222,6 +230,7 @@ impl RedisStore {
                     released_too_late |= switched;
                 }
                 _ if unsettled && is_grant(answer) => *answer = Err(self.unsettled()),
+                _ if !is_surveyed && is_grant(answer) => *answer = Err(self.unsurveyed()),
                 _ => {}
             }
         }
@@ -242,8 +251,18 @@ impl RedisStore {
         StoreError::maybe_done(StoreErrorKind::ReadOnly, message)
     }
 
-    /// Returns the listener for the notices of a connection. While a failover is under way, it
-    /// removes the fence from a notice. Without the fence, a waiter that is handed a lease has to
+    /// Returns the error of a request that does not count because sentinels have not answered.
+    fn unsurveyed(&self) -> StoreError {
+        let message = format!(
+            "{}: not all sentinels have said in time whether a failover is under way, so the lease does not count; check \
+             that all of them answer, and try again",
+            self.address
+        );
+        StoreError::maybe_done(StoreErrorKind::TimedOut, message)
+    }
+
+    /// Returns the listener for the notices of a connection. While a failover is or may be under
+    /// way, it removes the fence from a notice. Without the fence, a waiter that is handed a lease has to
     /// ask for it, and the answer shows whether the lease counts.
     pub(super) fn listener_of_link(&self, listener: &Listener) -> Listener {
         if !self.has_sentinels() {
@@ -251,7 +270,9 @@ impl RedisStore {
         }
         let (lookout, listener) = (self.lookout.clone(), listener.clone());
         Rc::new(move |notice| match notice {
-            Notice::Granted { number, fence: Some(_) } if lookout.is_unsettled() => {
+            Notice::Granted { number, fence: Some(_) }
+                if lookout.is_unsettled() || !lookout.is_surveyed() =>
+            {
                 listener(Notice::Granted { number, fence: None });
             }
             notice => listener(notice),
@@ -263,5 +284,6 @@ impl RedisStore {
         *self.tasks.borrow_mut() = JoinSet::new();
         self.repeats.set(false);
         self.listens.set(false);
+        self.lookout.survey(|survey| *survey = Survey::default());
     }
 }

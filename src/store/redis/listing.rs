@@ -7,6 +7,7 @@ use redis::{Pipeline, Value};
 use rustc_hash::FxHashSet;
 use tokio::time::Instant;
 
+use super::side_keys::lock_beside;
 use super::{Limit, RedisStore, cut_off, fault};
 use crate::lease::Key;
 use crate::store::listing::{self, Listing, Wanted};
@@ -14,8 +15,6 @@ use crate::store::{Answer, Reply, Request, StoreError};
 
 /// How many keys the server looks at in one go.
 const STEP: u32 = 1000;
-/// How the names of the keys end that lie beside a lock.
-const SIDES: [&str; 6] = [":fence", ":queue", ":alive", ":waiters", ":holders", ":broken"];
 
 impl RedisStore {
     /// Answers the listings that `batch` asks for, unless there is an error in the place of the answer.
@@ -61,7 +60,7 @@ impl RedisStore {
                 _ => return Err(fault::not_a_redis(address, false)),
             };
             for key in keys.iter().filter_map(text) {
-                if wanted.matches(key) && !is_beside_a_lock(key) {
+                if wanted.matches(key) && lock_beside(key).is_none() {
                     found.insert(key.into());
                 }
             }
@@ -81,12 +80,6 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// Whether it is named like the keys that lie beside a lock: with a prefix like theirs, or none, they match, too. A lock
-/// that has such a name is not told.
-fn is_beside_a_lock(key: &str) -> bool {
-    key.starts_with('{') && key.contains('}') && SIDES.iter().any(|side| key.ends_with(side))
-}
-
 /// As a pattern of Redis that only `text` matches.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
@@ -97,25 +90,4 @@ fn escaped(text: &str) -> String {
         pattern.push(letter);
     }
     pattern
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_keys_that_the_rules_put_next_to_a_lock_are_known() {
-        let rules = include_str!("scripts/rules.lua");
-        let named = rules.split("names .. '").skip(1).filter_map(|rest| rest.split('\'').next());
-        let mut named: Vec<String> = named.map(|name| format!(":{name}")).collect();
-        let described = rules.lines().filter_map(|line| line.strip_prefix("--   :")?.split(' ').next());
-        let mut described: Vec<String> = described.map(|name| format!(":{name}")).collect();
-        let mut known = SIDES.map(str::to_owned);
-        named.sort_unstable();
-        described.sort_unstable();
-        known.sort_unstable();
-        assert_eq!((&named[..], &described[..]), (&known[..], &known[..]));
-        assert!(is_beside_a_lock("{lock:a}:broken"));
-        assert!(!is_beside_a_lock("lock:a:broken"), "this is a lock");
-    }
 }

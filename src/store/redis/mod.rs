@@ -14,7 +14,7 @@
 //! - [`greeting`]: the first words on it;
 //! - [`link`]: the connection in use, and when to give it up;
 //! - [`notices`]: what comes over it unasked;
-//! - [`scripts`]: what the server runs;
+//! - [`scripts`]: what the server runs, and [`side_keys`], which keys it is given beside a lock;
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
 //! - [`listing`]: which locks there are;
@@ -47,6 +47,7 @@ mod replicas;
 mod reply;
 mod scripts;
 mod sentinel;
+mod side_keys;
 mod url;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -60,6 +61,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub use address::RedisAddress;
 pub use cluster::{ClusterAddress, ClusterStore};
+pub use side_keys::lock_beside;
 
 use self::address::Endpoint;
 use self::attempt::Connecting;
@@ -136,6 +138,7 @@ impl RedisStore {
 
     /// The connection, made unless it is there or being made.
     async fn link(&self, limit: Limit) -> Result<Rc<Link>, StoreError> {
+        self.listen_to_sentinels();
         let known = match &*self.state.borrow() {
             State::Connected(link) if !link.is_dead() => return Ok(link.clone()),
             State::Connecting(attempt) => Some(attempt.clone()),

@@ -6,7 +6,8 @@ use redis::{Cmd, Pipeline, RedisWrite};
 use rustc_hash::FxHashSet;
 
 use super::cluster::slot_of;
-use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS, Side, side_key};
+use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS};
+use super::side_keys::{Side, side_key};
 use crate::lease::{Key, Mode, Token, Ttl};
 use crate::store::{Ask, Request, Source};
 

@@ -1,4 +1,4 @@
-//! The Lua scripts that every change of a lock is, and the keys that they are given.
+//! The Lua scripts that every change of a lock is.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -66,37 +66,6 @@ impl Scripts {
     }
 }
 
-/// The keys beside a lock that scripts are given; the scripts know those that they make themselves.
-#[derive(Clone, Copy)]
-pub enum Side {
-    /// What is known of the fences.
-    Fence,
-    /// Who waits.
-    Queue,
-}
-
-/// The part of a key that says in which slot it lies; `None` if all of it does.
-pub fn hash_tag(key: &str) -> Option<&str> {
-    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
-    Some(tag).filter(|tag| !tag.is_empty())
-}
-
-/// The key beside `lock`, in pieces: `{lock:a}:fence`.
-///
-/// It lies in the lock's slot of a Redis Cluster ("Redis cluster specification", hash tags). A lock with a hash tag
-/// of its own keeps that: `{tag}:lock:a{tag}b:fence`, and not just `:fence` behind the lock, for that may be the name
-/// of another lock. (No key lies in the slot of a lock that has a } but no tag; a cluster can't have such locks.)
-pub fn side_key(lock: &str, side: Side) -> [&str; 5] {
-    let name = match side {
-        Side::Fence => ":fence",
-        Side::Queue => ":queue",
-    };
-    match hash_tag(lock) {
-        Some(tag) => ["{", tag, "}:", lock, name],
-        None => ["{", lock, "}", "", name],
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,15 +93,5 @@ mod tests {
             let text = String::from_utf8_lossy(&words);
             text.lines().all(|line| !line.starts_with("--")) && text.contains("function rules.acquire")
         }));
-    }
-
-    #[test]
-    fn a_side_key_is_in_the_locks_slot_and_is_no_other_locks_key() {
-        assert_eq!(side_key("lock:a", Side::Queue).concat(), "{lock:a}:queue");
-        assert_eq!(side_key("lock:a", Side::Fence).concat(), "{lock:a}:fence");
-        assert_eq!(side_key("lock:a{b}c", Side::Fence).concat(), "{b}:lock:a{b}c:fence");
-        assert_eq!(side_key("{b}", Side::Fence).concat(), "{b}:{b}:fence");
-        assert_eq!(side_key("lock:{b", Side::Fence).concat(), "{lock:{b}:fence");
-        assert_eq!(side_key("lock:a{}c", Side::Fence).concat(), "{lock:a{}c}:fence");
     }
 }

@@ -44,12 +44,26 @@ pub fn of_sqlite(path: &Path, error: &Error) -> StoreError {
     failed(kind, path, error)
 }
 
+/// Returns the error of the store if `error` means that the file at `path` may not grow, for the
+/// operating system's reason `system`. SQLite knows a full disk, but no quotas and no limits of a
+/// process.
+pub fn of_growth(path: &Path, error: &Error, system: &io::Error) -> Option<StoreError> {
+    let is_write = matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
+    let may_not_grow = matches!(
+        system.kind(),
+        io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge | io::ErrorKind::StorageFull
+    );
+    (is_write && may_not_grow).then(|| failed(StoreErrorKind::Full, path, system))
+}
+
 /// What `error` of the operating system, met on the file or directory at `path`, means.
 pub fn of_system(path: &Path, error: &io::Error) -> StoreError {
     let kind = match error.kind() {
         io::ErrorKind::PermissionDenied => StoreErrorKind::Denied,
         io::ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreErrorKind::Full,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            StoreErrorKind::Full
+        }
         io::ErrorKind::Unsupported => StoreErrorKind::Unsupported,
         _ => StoreErrorKind::Unreachable,
     };

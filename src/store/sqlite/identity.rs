@@ -90,6 +90,22 @@ impl FileNames {
         matches!(rustix::fs::stat(&self.given), Err(rustix::io::Errno::NOENT))
     }
 
+    /// Returns whether the database was mounted as a single file. Then its log and its index are
+    /// not the files beside the name that the database has elsewhere. Returns `false` if the system
+    /// does not tell (before Linux 5.8).
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub fn is_mounted_alone(&self) -> bool {
+        use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+        let found = statx(CWD, &self.given, AtFlags::empty(), StatxFlags::empty());
+        found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+    }
+
+    /// Returns `false`: other systems mount directories only.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub fn is_mounted_alone(&self) -> bool {
+        false
+    }
+
     /// Returns how many names the database has, 0 if there is none.
     #[allow(clippy::unnecessary_cast, reason = "the field has other types on other systems")]
     pub fn links(&self) -> u64 {

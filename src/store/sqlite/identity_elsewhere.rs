@@ -32,6 +32,10 @@ impl FileNames {
     pub fn links(&self) -> u64 {
         1
     }
+
+    pub fn is_mounted_alone(&self) -> bool {
+        false
+    }
 }
 
 /// The files of an opened database.

@@ -6,6 +6,7 @@
 //! - `work`: the work of one transaction, and its result;
 //! - `leases`: the store contract's rules, applied to rows at one instant;
 //! - `rows`: one lock, read from rows and written back;
+//! - `room`: limits the log by the room on the disk;
 //! - `watch`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
 //! - `owner`: the file that shows other stores that a store lives;
@@ -79,6 +80,7 @@ mod peers;
 mod probe;
 #[cfg(unix)]
 mod record;
+mod room;
 mod rows;
 mod schema;
 mod session;

@@ -4,15 +4,13 @@ use std::cmp::Ordering;
 
 use rusqlite::Connection;
 
+use super::room;
+
 /// Marks the file as ours ("LSHL"), so that nobody's database is taken for a lock file.
 const APPLICATION_ID: i32 = 0x4c53_484c;
 
 /// The layout's version. A file of any other is refused.
 const VERSION: i32 = 5;
-
-/// How many pages of 4 KiB the write-ahead log may have before it is put back into the database: rarer than
-/// SQLite's own 1000, because that costs two syncs of the disk.
-const WAL_PAGES: i32 = 4000;
 
 /// Makes commits durable against a crash of any process. After a crash of the machine, the file is
 /// consistent, but may lack the last commits: what a process held does not outlive the boot anyway.
@@ -21,7 +19,8 @@ pub const USUAL: &str = "PRAGMA synchronous = NORMAL";
 pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 
 /// Copies the log into the database and empties the log. The first column of the result is 0 if no
-/// other connection prevented that.
+/// other connection prevented that. The others are the pages in the log, and how many of them the
+/// database has now.
 pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs
@@ -82,6 +81,8 @@ pub enum Refusal {
     Foreign,
     /// The file has more than one name (hard links).
     Linked,
+    /// The file was mounted without its directory.
+    Mounted,
     /// It was made by a newer version of this library.
     Newer,
     /// It was made by an older version of this library, which may still be using it.
@@ -109,9 +110,13 @@ pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
     }
     journal(connection, "WAL")?;
     connection.execute_batch(USUAL)?;
-    connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
-    connection.pragma_update(None, "journal_size_limit", i64::from(WAL_PAGES) * 4096)?;
     Ok(())
+}
+
+/// Lets the log grow to that many pages before it is put back into the database.
+pub fn limit_log(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "wal_autocheckpoint", pages)?;
+    connection.pragma_update(None, "journal_size_limit", i64::from(pages) * room::PAGE)
 }
 
 /// Writes the layout into the empty database behind `connection`, with a journal of the kind

@@ -1,5 +1,7 @@
 //! The opened file, and one transaction in it.
 
+mod log;
+
 use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -36,11 +38,6 @@ const ENDS: &str = "SELECT min(at) FROM (SELECT ends AS at FROM leases WHERE key
 const SWEEP_EVERY: Duration = Duration::from_millis(20);
 /// How often the files are touched, for tidiers that delete what is old.
 const TOUCH_EVERY: Duration = Duration::from_secs(3600);
-
-/// The longest log, in bytes, that a store leaves in place when it closes the files. The next store
-/// reads a log of this length in less than 1 ms. If this is smaller, closing costs two syncs of the
-/// disk more often; if it is larger, the next opening takes longer.
-const LONG_LOG: u64 = 256 * 1024;
 
 /// How many free pages the file may have, and how many are given back to the system at once.
 const FREE_PAGES: i64 = 256;
@@ -100,6 +97,9 @@ pub struct Session {
     swept: Cursor,
     sweep_at: Instant,
     touch_at: Instant,
+    room_at: Instant,
+    /// The most pages of the log; 0 if no limit is set yet.
+    log_pages: u32,
 }
 
 impl Session {
@@ -128,6 +128,10 @@ impl Session {
                             "was made by an older version of leasehold; end all that use it and delete it, or name another \
                              file: sqlite:PATH"
                         }
+                        Refusal::Mounted => {
+                            "is mounted as a single file, but its log and the other files beside it have to be shared, too; \
+                             mount its directory instead"
+                        }
                         _ => "is a database of another program",
                     };
                     let message = format!("{} {why}", path.display());
@@ -151,6 +155,9 @@ impl Session {
         // Check before the first read: SQLite then looks for the log by this name.
         if place.names.links() > 1 {
             return Err(Refusal::Linked);
+        }
+        if place.names.is_mounted_alone() {
+            return Err(Refusal::Mounted);
         }
         // Keep SQLite from deleting the log, so that the names always lead to the same files. A
         // connection can't know for sure that it is the last one.
@@ -180,6 +187,8 @@ impl Session {
             swept: Cursor::default(),
             sweep_at: now,
             touch_at: now,
+            room_at: now,
+            log_pages: 0,
         })
     }
 
@@ -198,6 +207,9 @@ impl Session {
         let reads = !work.batches.is_empty() && work.looks.is_empty() && work.dead.is_empty();
         let writes = !reads || work.batches.iter().copied().flatten().any(is_change);
         self.patience.store(deadline.as_micros(), Ordering::Relaxed);
+        if writes && clock::now() >= self.room_at {
+            self.limit_log();
+        }
         let durable = work.batches.iter().copied().flatten().any(is_to_outlive);
         let again = Work { batches: work.batches.clone(), looks: work.looks.clone(), ..work.bare() };
         let result = self.durably(durable, |session| session.attempt(owner, work, writes));
@@ -218,12 +230,6 @@ impl Session {
             let _ = self.execute("ROLLBACK");
         }
         result
-    }
-
-    /// Empties the log, which may fill a small disk. Returns whether the log is empty now.
-    fn put_log_back(&self) -> bool {
-        let busy = self.connection.query_row(schema::PUT_BACK, [], |row| row.get::<_, i64>(0));
-        busy.is_ok_and(|busy| busy == 0)
     }
 
     /// Runs `act`. If `durable`, its commits wait for the disk: a detached lease outlives the boot.
@@ -346,19 +352,6 @@ impl Session {
         Ok((any || free > FREE_PAGES, handed))
     }
 
-    /// Puts a long log back into the database if no other store uses the files. The next store to
-    /// open the files would have to read all of the log.
-    pub fn shorten_log(&self, owner: &Owner) {
-        let mut log = self.path.as_os_str().to_owned();
-        log.push("-wal");
-        let is_long = std::fs::metadata(&log).is_ok_and(|found| found.len() > LONG_LOG);
-        if is_long && !owners::has_others(&self.owners, owner.id()) {
-            self.patience.store(0, Ordering::Relaxed);
-            // If this fails, the next opening only takes longer.
-            self.put_log_back();
-        }
-    }
-
     /// Frees the leases of `owner` and of the `former` owners, and deletes their files. Call it at
     /// the end.
     pub fn retire(&mut self, owner: Owner, former: Vec<Owner>, deadline: Instant) {
@@ -403,7 +396,18 @@ impl Session {
     }
 
     fn trouble(&self, error: &rusqlite::Error) -> Trouble {
-        trouble(&self.path, error)
+        match failure::of_growth(&self.path, error, &self.last_system_error()) {
+            Some(error) => Trouble::Broken(error),
+            None => trouble(&self.path, error),
+        }
+    }
+
+    /// Returns the operating system's last error in an operation of the connection.
+    fn last_system_error(&self) -> std::io::Error {
+        // SAFETY: the connection is open for as long as the session lives, and only this thread uses
+        // it.
+        let number = unsafe { rusqlite::ffi::sqlite3_system_errno(self.connection.handle()) };
+        std::io::Error::from_raw_os_error(number)
     }
 }
 

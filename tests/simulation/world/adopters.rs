@@ -1,25 +1,35 @@
 //! Simulates heirs in several processes that adopt one ticket at the same time, after the trouble
 //! has ended. Each process has its own distances to the nodes, and a minority of the nodes may be
 //! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it. If an heir dies,
-//! the others get the lease, or are told that the dead one had it.
+//! the others get the lease, or are told that the dead one had it. When all nodes are back, the heir
+//! gets all of them, and its release leaves nothing behind.
 
 use std::time::Duration;
 
 use leasehold::engine::command::{Command, OpId, Outcome, Wait};
-use leasehold::lease::{LossReason, Mode, Ttl};
+use leasehold::lease::{LossReason, Mode, Token, Ttl};
+use leasehold::store::{Reply, Request};
 
 use super::super::process::{ENV, Parcel};
 use super::{PROCESSES, World};
 
 const KEY: &str = "ticket";
-/// How long the ticket lives, and how long its heirs try to adopt it, in ms.
+/// How long the leases of heirs and strangers live, and how long heirs try to adopt the ticket, in
+/// ms.
 const TTL: u32 = 20_000;
+/// How long the ticket lives, in ms. It outlives the schedule, so that no node gets rid of it by
+/// itself.
+const TICKET_TTL: u32 = 60_000;
 /// How long strangers ask for the lock, and heirs may give up, before the outcome counts. A lease
 /// must also be acquired and detached within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How much later the outcome counts if an heir dies. In this time, the other heirs take its claims
 /// over, and ask again after a pause.
 const MOURNING: Duration = Duration::from_secs(5);
+/// How long the heir may take to get the nodes that are back. It renews its lease in this time.
+const RETURN: Duration = Duration::from_secs(9);
+/// How long the nodes may keep a lease that was released.
+const RELEASE: Duration = Duration::from_secs(5);
 
 impl World {
     /// Lets the heirs adopt one ticket, and checks what each of them was told.
@@ -94,6 +104,7 @@ impl World {
             asked.is_some_and(|asked| asked.state.is_held(self.now))
         };
         let holders = heirs.iter().filter(|heir| has(heir)).count();
+        let winner = heirs.iter().find(|heir| has(heir)).copied();
         let told: Vec<&Outcome> = self.processes.iter().flat_map(|process| process.told.values()).collect();
         assert!(
             holders == 1 || (quitters || dies) && holders == 0,
@@ -107,18 +118,59 @@ impl World {
             assert!(fair, "an heir that lost was told {told:?}");
         }
         self.distances.clear();
-        for node in &mut self.nodes {
-            (node.down_until, node.frozen_until) = (node.down_until.min(self.now), self.now);
+        let back = back.max(self.now);
+        if let Some(winner) = winner
+            && self.rng.bool()
+        {
+            self.live_until(back + RETURN);
+            self.check_nodes(winner, parcel.token, dies);
         }
         for process in 0..PROCESSES {
             self.processes[process].let_go(self.now);
             self.after(process);
         }
+        self.live_until(back.max(self.now) + RELEASE);
+        if winner.is_some() {
+            self.check_free(parcel.token, dies);
+        }
     }
 
-    /// Acquires and detaches a lease that lives for [`TTL`]. Returns its ticket.
+    /// Checks that all nodes have the lease of the heir that adopted. If an heir `dies`, a minority
+    /// may have its own token.
+    fn check_nodes(&mut self, (process, slot): (usize, u32), ticket: Token, dies: bool) {
+        let asked = self.processes[process].asked.get(&slot).expect("the heir holds the lease");
+        let heir = asked.token.expect("the heir holds the lease");
+        for node in 0..self.nodes.len() {
+            assert!(!self.has_ticket(node, ticket), "a node keeps a used ticket");
+            let renew = Request::Renew { key: KEY.into(), token: heir, ttl: Ttl::MIN, fences: 0 };
+            let renewed = self.apply(0, node, self.lives[0], renew);
+            assert!(
+                dies || matches!(renewed, Ok(Reply::Renewed { .. })),
+                "the heir lacks a node: {renewed:?}"
+            );
+        }
+    }
+
+    /// Checks that the released lease is at no node, not even as its ticket.
+    fn check_free(&mut self, ticket: Token, dies: bool) {
+        for node in 0..self.nodes.len() {
+            assert!(!self.has_ticket(node, ticket), "a node keeps the ticket of a released lease");
+            let left = self.apply(0, node, self.lives[0], Request::Inspect { key: KEY.into() });
+            assert!(dies || left == Ok(Reply::Inspected(None)), "a node keeps a released lease: {left:?}");
+        }
+    }
+
+    /// Returns true if `node` has the ticket, or a claim to it.
+    fn has_ticket(&mut self, node: usize, ticket: Token) -> bool {
+        let to = Token::random();
+        let claim = Request::Move { key: KEY.into(), token: ticket, to, heir: to };
+        let claimed = self.apply(0, node, self.lives[0], claim);
+        matches!(claimed, Ok(Reply::Adopted(_) | Reply::Claimed { .. }))
+    }
+
+    /// Acquires and detaches a lease that lives for [`TICKET_TTL`]. Returns its ticket.
     fn detach_one(&mut self) -> Parcel {
-        let ttl = Ttl::from_millis(TTL).expect("in range");
+        let ttl = Ttl::from_millis(TICKET_TTL).expect("in range");
         let (slot, state) =
             self.processes[0].ask(self.now, KEY, Mode::Exclusive, ttl, Wait::Forever, None, true);
         self.after(0);
@@ -135,7 +187,7 @@ impl World {
             self.live_until(self.now + Duration::from_millis(10));
         }
         let parcel = self.parcels.remove(0);
-        Parcel { ttl, ..parcel }
+        Parcel { ttl: Ttl::from_millis(TTL).expect("in range"), ..parcel }
     }
 
     /// Asks for the lock with a new token. [`World::check_stranger`] fails if the lock is granted.

@@ -279,3 +279,23 @@ fn what_an_earlier_look_may_have_got_is_given_back_whatever_becomes_of_the_last(
     world.exchange();
     assert!(world.table.is_empty(), "it was granted by the first");
 }
+
+#[test]
+fn the_end_of_a_client_releases_no_lease_that_was_to_be_detached() {
+    let mut world = World::new();
+    let held = world.acquire(Wait::Forever);
+    world.exchange();
+    world.settled();
+    world.give(Command::Detach { op: held.op, ttl: None });
+    let batch = world.only_batch();
+    assert!(matches!(batch.requests[..], [Request::Detach { .. }]));
+    // The store may have detached it all the same.
+    world.answer(batch, [timed_out()]);
+    world.settled();
+    let (done, _closed) = std::sync::mpsc::sync_channel(1);
+    world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_secs(1) });
+    assert!(!held.state.is_held(world.now));
+    let requests = world.exchange();
+    assert!(!requests.iter().any(|request| matches!(request, Request::Release { .. })), "{requests:?}");
+    assert_eq!(world.table.len(), 1);
+}

@@ -213,8 +213,10 @@ impl Council {
         let (owed, nodes) = (adoption.end(fate), adoption.agreeing());
         self.owe_after(now, owed);
         if let (Fate::Won, Some(lease)) = (fate, decided) {
-            let Claimant { key, heir, holder, outlives_process, .. } = who.clone();
-            let terms = Terms { key, mode: lease.mode, holder, outlives_process, fences: (lease.first, 1) };
+            let Claimant { key, ticket, heir, holder, outlives_process, .. } = who.clone();
+            self.debts.redirect(now, ticket, Some(heir));
+            let (fences, ticket) = ((lease.first, 1), Some(ticket));
+            let terms = Terms { key, mode: lease.mode, holder, outlives_process, fences, ticket };
             let decision = Decision { ballot: id, nodes, fenced: Some(nodes), asked, ttl };
             self.backers.granted(now, heir, decision, terms);
         }
@@ -230,7 +232,7 @@ impl Council {
     /// Ends the adoptions of `heir`, whose lease ends or goes back to the ticket `to`. Nodes that
     /// would still pass to the heir are released or go back to the ticket, too.
     pub(super) fn heir_ended(&mut self, now: Instant, heir: Token, to: Option<Token>) {
-        self.debts.redirect(heir, to);
+        self.debts.redirect(now, heir, to);
         let mut of_heir: Vec<u64> = self
             .adoptions
             .iter()

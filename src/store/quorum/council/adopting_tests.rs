@@ -9,10 +9,10 @@ use super::*;
 use crate::store::memory::LeaseTable;
 use crate::store::{LockInfo, Source};
 
-const TTL: u32 = 20_000;
-const KEY: &str = "k";
+pub(super) const TTL: u32 = 20_000;
+pub(super) const KEY: &str = "k";
 
-fn ttl() -> Ttl {
+pub(super) fn ttl() -> Ttl {
     Ttl::from_millis(TTL).unwrap()
 }
 
@@ -23,16 +23,16 @@ enum Parcel {
 }
 
 /// Simulates heirs, nodes, and the network between them.
-struct Sites {
-    now: Instant,
-    councils: Vec<Council>,
-    nodes: Vec<LeaseTable>,
+pub(super) struct Sites {
+    pub(super) now: Instant,
+    pub(super) councils: Vec<Council>,
+    pub(super) nodes: Vec<LeaseTable>,
     /// The nodes that refuse connections.
-    down: Vec<usize>,
+    pub(super) down: Vec<usize>,
     /// The nodes that never answer.
-    silent: Vec<usize>,
+    pub(super) silent: Vec<usize>,
     /// An heir that does nothing, and gets no answers, for now.
-    frozen: Option<usize>,
+    pub(super) frozen: Option<usize>,
     /// Returns how long a message between an heir and a node takes, in µs.
     distance: Box<dyn Fn(usize, usize) -> u64>,
     queue: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -42,7 +42,7 @@ struct Sites {
 }
 
 impl Sites {
-    fn new(heirs: usize, nodes: usize, distance: impl Fn(usize, usize) -> u64 + 'static) -> Self {
+    pub(super) fn new(heirs: usize, nodes: usize, distance: impl Fn(usize, usize) -> u64 + 'static) -> Self {
         let names = || (0..nodes).map(|node| format!("n{node}").into()).collect();
         Self {
             now: Instant::from_micros(1_000_000_000),
@@ -61,12 +61,12 @@ impl Sites {
 
     /// Creates sites where each heir is near to the node of its own number, and far from the
     /// others.
-    fn scattered(heirs: usize, nodes: usize) -> Self {
+    pub(super) fn scattered(heirs: usize, nodes: usize) -> Self {
         Self::new(heirs, nodes, |heir, node| if heir == node { 500 } else { 20_000 })
     }
 
     /// Grants `token` a lease at every node.
-    fn grant(&mut self, token: Token, mode: Mode) {
+    pub(super) fn grant(&mut self, token: Token, mode: Mode) {
         for node in &mut self.nodes {
             let ask = Ask { mode, ..Ask::new(KEY.into(), token, ttl(), "first".into()) };
             let granted = node.apply(Request::Acquire(ask), self.now, 1);
@@ -82,12 +82,12 @@ impl Sites {
         self.parcels.insert(self.serial, parcel);
     }
 
-    fn ask(&mut self, heir: usize, batch: u64, request: Request) {
+    pub(super) fn ask(&mut self, heir: usize, batch: u64, request: Request) {
         self.councils[heir].submit(self.now, batch, vec![request], Duration::from_secs(2));
         self.gather(heir);
     }
 
-    fn adopt(&mut self, who: usize, batch: u64, ticket: Token, heir: Token) {
+    pub(super) fn adopt(&mut self, who: usize, batch: u64, ticket: Token, heir: Token) {
         self.ask(who, batch, adopt(ticket, heir));
     }
 
@@ -109,7 +109,7 @@ impl Sites {
     }
 
     /// Lets `ms` milliseconds pass.
-    fn live(&mut self, ms: u64) {
+    pub(super) fn live(&mut self, ms: u64) {
         let end = self.now + Duration::from_millis(ms);
         loop {
             let parcel = self.queue.peek().map(|Reverse((at, _))| *at);
@@ -147,14 +147,19 @@ impl Sites {
         self.now = end;
     }
 
-    fn settled(&mut self, heir: usize, batch: u64) -> Answer {
+    pub(super) fn settled(&mut self, heir: usize, batch: u64) -> Answer {
         let mut answers = self.answers.remove(&(heir, batch)).expect("the batch is settled");
         answers.remove(0)
     }
 
+    /// Returns true if the first batch of `heir` adopted the lease.
+    pub(super) fn has_adopted(&self, heir: usize) -> bool {
+        self.answers.get(&(heir, 1)).is_some_and(|answers| answers[0].as_ref().is_ok_and(Reply::is_adopted))
+    }
+
     /// Returns the heir that adopted the lease. Fails unless all other heirs got the answer
     /// `Taken`.
-    fn winner(&mut self, heirs: usize) -> usize {
+    pub(super) fn winner(&mut self, heirs: usize) -> usize {
         let replies: Vec<Answer> = (0..heirs).map(|heir| self.settled(heir, 1)).collect();
         let adopted: Vec<usize> =
             (0..heirs).filter(|heir| replies[*heir].as_ref().is_ok_and(Reply::is_adopted)).collect();
@@ -165,7 +170,12 @@ impl Sites {
     }
 
     /// Lets the heirs adopt, and try again as long as they get an error.
-    fn adopt_until_told(&mut self, heirs: Range<usize>, ticket: Token, tokens: &[Token]) -> Vec<Reply> {
+    pub(super) fn adopt_until_told(
+        &mut self,
+        heirs: Range<usize>,
+        ticket: Token,
+        tokens: &[Token],
+    ) -> Vec<Reply> {
         let mut told = BTreeMap::new();
         for batch in 1..=4 {
             let open: Vec<usize> = heirs.clone().filter(|heir| !told.contains_key(heir)).collect();
@@ -182,7 +192,7 @@ impl Sites {
         told.into_values().collect()
     }
 
-    fn held_by(&mut self, node: usize) -> Option<LockInfo> {
+    pub(super) fn held_by(&mut self, node: usize) -> Option<LockInfo> {
         let now = self.now;
         match self.nodes[node].apply(Request::Inspect { key: KEY.into() }, now, 1) {
             Ok(Reply::Inspected(info)) => info,
@@ -191,11 +201,11 @@ impl Sites {
     }
 }
 
-fn adopt(ticket: Token, heir: Token) -> Request {
+pub(super) fn adopt(ticket: Token, heir: Token) -> Request {
     adopt_with_fence(ticket, heir, Fence(77))
 }
 
-fn adopt_with_fence(ticket: Token, heir: Token, fence: Fence) -> Request {
+pub(super) fn adopt_with_fence(ticket: Token, heir: Token, fence: Fence) -> Request {
     let (key, holder) = (KEY.into(), "heir".into());
     Request::Adopt {
         key,
@@ -208,11 +218,11 @@ fn adopt_with_fence(ticket: Token, heir: Token, fence: Fence) -> Request {
     }
 }
 
-fn give_back(token: Token, ticket: Token) -> Request {
+pub(super) fn give_back(token: Token, ticket: Token) -> Request {
     Request::GiveBack { key: KEY.into(), token, ticket }
 }
 
-fn tokens(count: usize) -> Vec<Token> {
+pub(super) fn tokens(count: usize) -> Vec<Token> {
     (0..count).map(|_| Token::random()).collect()
 }
 
@@ -328,7 +338,7 @@ fn what_is_left_of_a_dead_claimant_does_not_stop_the_others() {
 
 /// Creates an heir that was killed between its two rounds: it has claimed `claimed` of the nodes
 /// and confirmed `confirmed` of them.
-fn kill_between_rounds(
+pub(super) fn kill_between_rounds(
     sites: &mut Sites,
     ticket: Token,
     dead: Token,

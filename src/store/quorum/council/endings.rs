@@ -50,7 +50,7 @@ impl Council {
             (Ok(Reply::Acquired { fence, .. }), Request::Acquire(ask)) => {
                 let Ask { key, mode, holder, outlives_process, fences, .. } = ask.clone();
                 let fences = (*fence, fences);
-                let terms = Terms { key, mode, holder, outlives_process, fences };
+                let terms = Terms { key, mode, holder, outlives_process, fences, ticket: None };
                 self.backers.granted(now, token, decision, terms);
             }
             (Ok(Reply::Renewed { .. }), Request::Renew { .. }) => {

@@ -14,6 +14,12 @@ use crate::store::{Ask, Notice, Request};
 /// other requests for longer.
 const NEAR: Duration = Duration::from_millis(5);
 
+/// How long an inspection or a listing waits for the other nodes after a majority has answered. If
+/// this is smaller, nodes that are far away count as nodes that did not answer. If it is larger, a
+/// silent node delays these requests for longer, until its breaker opens. No other request waits
+/// for them: see [`parts`](crate::store::Store::parts).
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+
 impl Council {
     /// Handles a notice of `node`.
     pub fn noticed(&mut self, now: Instant, node: usize, notice: Notice) {
@@ -45,19 +51,23 @@ impl Council {
     }
 
     /// Lets a request hold its nodes for a while, because another request has the other nodes. The
-    /// request with the fewest nodes mostly gives way first.
+    /// request with the fewest nodes mostly gives way first. An inspection or a listing waits for
+    /// the other nodes.
     pub(super) fn hold(&mut self, now: Instant, id: u64) {
         let share = 0.5 + self.rng.f64();
         let patience = self.patience();
         let Some(motion) = self.motions.get_mut(&id) else { return };
+        motion.held = true;
+        self.holding.push(id);
+        if motion.ballot.counts_nodes() {
+            return motion.ballot.hold((now + LOOK_PATIENCE).min(motion.asked + motion.timeout));
+        }
         let granted = motion.ballot.granted().count_ones();
         let until = now + (patience * granted.max(1)).mul_f64(share);
         // One millisecond more than the node said: nodes count whole milliseconds.
         let near = motion.ballot.ending(NEAR).map(|(_, left)| now + left + Duration::from_millis(1)).max();
         let until = near.map_or(until, |near| near.max(until));
         motion.ballot.hold(until.min(motion.asked + motion.timeout));
-        motion.held = true;
-        self.holding.push(id);
         // Ask the nodes again that have handed it the lock since they said that it has to wait.
         if let Request::Acquire(Ask { token, .. }) = motion.ballot.request {
             let handed = self.places.handed_to(token);

@@ -55,6 +55,7 @@
 //! would prolong what it has at the node. So a waiter does not ask these nodes while another client
 //! holds an exclusive lease at most nodes: see [`Places`](super::super::places::Places).
 
+use super::super::backers::Forgotten;
 use super::super::post::Tag;
 use super::super::repairs::Repair;
 use super::Council;
@@ -80,6 +81,9 @@ impl Council {
     /// Does nothing if that can't help after what the node said, and while an earlier repair of the
     /// lease at this node is under way.
     pub(super) fn repair_at(&mut self, now: Instant, id: u64, node: usize, absence: Absence) {
+        if absence == Absence::Taken {
+            self.move_ticket(now, id, node);
+        }
         let Some(motion) = self.motions.get(&id) else { return };
         let Some((token, ttl)) = motion.ballot.request.lease() else { return };
         let Some(terms) = self.backers.terms(now, token) else { return };
@@ -153,9 +157,8 @@ impl Council {
         self.repairs.end(id);
     }
 
-    /// Stops repairing the lease of `token`, which has ended. Returns the key of the lease and the
-    /// nodes that were asked to grant it again, as bits.
-    pub(super) fn end_repairs(&mut self, token: Token) -> Option<(Key, u64)> {
+    /// Stops repairing the lease of `token`, which has ended.
+    pub(super) fn end_repairs(&mut self, token: Token) -> Option<Forgotten> {
         self.repairs.refuse(token);
         self.backers.forget(token)
     }
@@ -164,10 +167,12 @@ impl Council {
     /// such a lease, so this releases it at all nodes. Otherwise the other nodes would keep it from
     /// other clients until its ttl ends.
     pub(super) fn lease_is_gone(&mut self, now: Instant, token: Token) {
-        let Some((key, repaired)) = self.end_repairs(token) else { return };
+        let Some(ended) = self.end_repairs(token) else { return };
+        self.debts.redirect(now, token, None);
         for node in 0..self.nodes.count() {
-            self.debts.owe(now, node, &key, token, repaired & 1 << node != 0);
+            self.debts.owe(now, node, &ended.key, token, ended.repaired & 1 << node != 0);
         }
+        self.release_ticket(now, Some(&ended));
     }
 }
 

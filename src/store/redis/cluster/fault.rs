@@ -2,17 +2,7 @@
 
 use super::address::ClusterAddress;
 use super::slots::{Place, SLOTS};
-use crate::lease::Key;
 use crate::store::{StoreError, StoreErrorKind};
-
-/// What is kept beside a lock of that name would lie in another slot.
-pub fn torn_apart(key: &Key) -> StoreError {
-    let message = format!(
-        "{key:?} can't be a lock in a Redis Cluster: with a }} in it, but no {{tag}} before, what is kept beside the lock would \
-         lie in another slot. Use another name"
-    );
-    StoreError::not_done(StoreErrorKind::Unsupported, message)
-}
 
 /// Some of what is kept of a lock is here, and some is there.
 pub fn moving(address: &ClusterAddress, slot: u16) -> StoreError {

@@ -38,8 +38,8 @@ pub use self::address::ClusterAddress;
 use self::errand::{Call, Errand, Next, can_be_asked, may_be_anothers};
 use self::nodes::Nodes;
 pub(super) use self::redirect::Elsewhere;
-pub(super) use self::slots::{Place, slot_of, tag_in};
-use self::slots::{SlotMap, keeps_its_slot};
+use self::slots::SlotMap;
+pub(super) use self::slots::{Place, hash_tag, slot_of, tag_in};
 use super::Limit;
 use super::outcomes::Outcomes;
 use crate::lease::Ttl;
@@ -75,10 +75,9 @@ impl ClusterStore {
         let mut pinged = None;
         for (index, request) in batch.iter().enumerate() {
             match request.key() {
-                Some(key) if keeps_its_slot(key) => {
+                Some(key) => {
                     errands.push(Errand { index, slot: slot_of(key), ask: None, hops: 0 });
                 }
-                Some(key) => answers[index] = Some(Err(fault::torn_apart(key))),
                 None => {
                     let answer = match pinged.take() {
                         Some(answer) => answer,
@@ -305,7 +304,7 @@ impl ClusterStore {
         let (mut keys, mut complete) = (Vec::new(), true);
         for found in join_all(nodes.iter().map(|node| node.scan(wanted, limit))).await {
             let (found, all) = found?;
-            keys.extend(found.into_iter().filter(|key| keeps_its_slot(key)));
+            keys.extend(found);
             complete &= all;
         }
         // One whose slot is moving may be at two of them.

@@ -5,10 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::super::address::Endpoint;
 use super::failover::Failover;
+use super::survey::{Claim, Survey};
 
 /// How long the client ignores a sentinel that still names the replaced master. Sentinels tell each
 /// other of a new master every 2 s. If this is smaller, clients return to the old master because
@@ -20,6 +21,7 @@ const DISTRUST: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct Lookout {
     failover: RefCell<Failover>,
+    survey: RefCell<Survey>,
     /// The master, by the last connection or the last switch, whichever came later.
     master: RefCell<Option<Endpoint>>,
     /// The master before the last switch, and the time of that switch.
@@ -28,7 +30,7 @@ pub struct Lookout {
     connected: RefCell<Option<Endpoint>>,
     /// The number of switches that sentinels told of or that a new connection showed.
     switches: Cell<u64>,
-    /// Wakes those who wait for the end of a failover.
+    /// Wakes those who wait for the end of a failover, for the sentinels' answers, or for a master.
     changed: Notify,
 }
 
@@ -38,6 +40,47 @@ impl Lookout {
     pub fn note(&self, change: impl FnOnce(&mut Failover, Instant)) {
         change(&mut self.failover.borrow_mut(), Instant::now());
         self.changed.notify_waiters();
+    }
+
+    /// Applies `change` to the survey of the sentinels, and wakes those who wait for its end.
+    pub fn survey<T>(&self, change: impl FnOnce(&mut Survey) -> T) -> T {
+        let result = change(&mut self.survey.borrow_mut());
+        self.changed.notify_waiters();
+        result
+    }
+
+    /// Returns true if each sentinel that the client can reach has said whether a failover is under
+    /// way, and the client would have heard of one that began later.
+    pub fn is_surveyed(&self) -> bool {
+        self.survey.borrow().is_complete()
+    }
+
+    /// Waits until [`Lookout::is_surveyed`], or until `deadline`.
+    pub async fn surveyed(&self, deadline: Instant) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_surveyed() || timeout_at(deadline, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the sentinel with that number has to be asked: a master is known, and the
+    /// sentinel has not said yet whether a failover is under way.
+    pub async fn is_due(&self, sentinel: usize) {
+        loop {
+            let changed = self.changed.notified();
+            if self.knows_master() && self.survey.borrow().is_pending(sentinel) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns the server that a sentinel named as the master and that is certainly newer than the
+    /// last known one.
+    pub fn newer_master(&self) -> Option<Claim> {
+        self.survey.borrow().newer().cloned()
     }
 
     /// Returns true if that sentinel was heard to lead a failover and was not heard to end it.
@@ -67,16 +110,23 @@ impl Lookout {
         }
     }
 
+    /// Returns true if any server is known to be or to have been the master.
+    pub fn knows_master(&self) -> bool {
+        self.master.borrow().is_some()
+    }
+
     /// Returns true if the last known master is at that host and port.
     pub fn is_master(&self, host: &str, port: u16) -> bool {
         matches!(&*self.master.borrow(), Some(Endpoint::Tcp(known, at)) if known == host && *at == port)
     }
 
-    /// Notes that the master is at that host and port from now on.
-    pub fn switch(&self, host: String, port: u16) {
+    /// Notes that the master is at that host and port from now on. `epoch` is the epoch in which it
+    /// became the master, if a sentinel told it.
+    pub fn switch(&self, (host, port): (String, u16), epoch: Option<u64>) {
         let old = self.master.replace(Some(Endpoint::Tcp(host, port)));
         self.deposed.replace(old.map(|old| (old, Instant::now())));
         self.switches.set(self.switches.get() + 1);
+        self.survey.borrow_mut().switched(epoch);
         self.note(|failover, _| failover.switched());
     }
 
@@ -94,14 +144,21 @@ impl Lookout {
     }
 
     /// Notes that a connection leads to the master `server`. Returns true if the connection before
-    /// led to another server. Counts a switch if no sentinel told of it.
+    /// led to another server. Counts a switch if no sentinel told of it. Has the sentinels asked
+    /// again: what broke the connection before may have broken those to the sentinels.
     pub fn connected(&self, server: &Endpoint) -> bool {
         let known = self.master.replace(Some(server.clone()));
         let before = self.connected.replace(Some(server.clone()));
-        let is_other = before.is_some_and(|before| before != *server);
+        let is_other = before.as_ref().is_some_and(|before| before != server);
         if is_other && known.as_ref() != Some(server) {
             self.switches.set(self.switches.get() + 1);
         }
+        self.survey(|survey| {
+            if known.is_some_and(|known| known != *server) {
+                survey.lost_track();
+            }
+            survey.repeat();
+        });
         is_other
     }
 }
@@ -125,7 +182,7 @@ mod tests {
             assert!(!lookout.connected(&at(OLD)));
             assert_eq!(lookout.switches(), 0);
             if is_told {
-                lookout.switch(NEW.to_owned(), 6379);
+                lookout.switch((NEW.to_owned(), 6379), None);
             }
             assert!(lookout.connected(&at(NEW)));
             assert_eq!(lookout.switches(), 1);

@@ -9,12 +9,15 @@
 //! - [`watch`]: listening to the sentinels, to hear of a failover at once;
 //! - [`roster`]: which sentinels to listen to;
 //! - [`failover`]: whether a failover is under way;
+//! - [`survey`]: which sentinels have said so, and [`statement`], what they say;
 //! - [`lookout`]: where the master is.
 
 pub mod address;
 mod failover;
 pub mod lookout;
 mod roster;
+mod statement;
+pub mod survey;
 pub mod watch;
 
 use std::time::Duration;

@@ -6,22 +6,24 @@
 //!
 //! The client listens to every sentinel that the URL or another sentinel names, with one connection
 //! for each. Only the sentinel that leads a failover tells of its beginning, and any sentinel may
-//! lead.
+//! lead. The client first subscribes and then asks whether a failover is under way, so it misses
+//! none that begins in between.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::abortable;
+use futures_util::future::{abortable, join_all};
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, FromRedisValue, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::RedisAddress;
 use super::super::connect;
@@ -30,8 +32,15 @@ use super::address::Sentinels;
 use super::failover::{CHANNELS, Event, FOUND, SWITCH};
 use super::lookout::Lookout;
 use super::roster::{Admitted, Roster};
+use super::statement::{Stage, Statement};
+use super::survey::Claim;
 use super::{ANSWER, say};
 
+/// How long the client tries to reach a sentinel and to subscribe there before grants count without
+/// its answer. If this is smaller, a client on a busy machine may miss a failover that is under way.
+/// If it is larger, a sentinel whose machine is gone delays the first lease of each client for
+/// longer.
+const SUBSCRIPTION: Duration = Duration::from_millis(500);
 /// The pause between two questions to a sentinel, and the first pause before the client connects to
 /// a lost sentinel again. The latter doubles with each failed attempt, up to [`LONGEST_PAUSE`]. If
 /// this is smaller, the sentinels get more requests. If it is larger, the client takes longer to
@@ -46,35 +55,52 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// If it is larger, the client takes longer to follow a switch whose event it missed.
 const LOOKS: u32 = 4;
 
-/// Listens to `sentinels`, and to the sentinels that they know, and updates `lookout`. Calls
-/// `switched` whenever another server has become the master. Never ends.
-pub async fn watch(sentinels: &Sentinels, lookout: Rc<Lookout>, switched: impl Fn()) {
-    let (found, mut others) = unbounded_channel();
-    let (name, roster) = (&*sentinels.master, RefCell::<Roster>::default());
-    let shared =
-        Shared { name, lookout: &lookout, switched, found, roster: &roster, heard: RefCell::default() };
-    // None of these futures ends unless it is aborted.
-    let (mut following, mut handles) = (FuturesUnordered::new(), HashMap::new());
-    let follow = |number: usize, node: RedisAddress| abortable(Sentinel::new(number, &shared).follow(node));
-    for node in &sentinels.nodes {
-        let number = roster.borrow_mut().name(node.clone());
-        let (task, handle) = follow(number, node.clone());
-        following.push(task);
-        handles.insert(number, handle);
+/// Listens to the sentinels of a URL, and to the sentinels that they know.
+pub struct Watch {
+    sentinels: Arc<Sentinels>,
+    lookout: Rc<Lookout>,
+    roster: RefCell<Roster>,
+}
+
+impl Watch {
+    /// Returns a watch that updates `lookout`. No grant counts from now on until the sentinels have
+    /// answered.
+    pub fn begin(sentinels: &Arc<Sentinels>, lookout: Rc<Lookout>) -> Self {
+        let mut roster = Roster::default();
+        for node in &sentinels.nodes {
+            let number = roster.name(node.clone());
+            lookout.survey(|survey| survey.expect(number, None));
+        }
+        Self { sentinels: sentinels.clone(), lookout, roster: RefCell::new(roster) }
     }
-    loop {
-        tokio::select! {
-            Some(node) = others.recv() => {
-                let admitted = roster.borrow_mut().admit(&node);
-                let Some(Admitted { number, dropped }) = admitted else { continue };
-                let (task, handle) = follow(number, node);
-                following.push(task);
-                handles.insert(number, handle);
-                if let Some(handle) = dropped.and_then(|dropped| handles.remove(&dropped)) {
-                    handle.abort();
+
+    /// Listens. Calls `switched` whenever another server has become the master. Never ends.
+    pub async fn run(self, switched: impl Fn()) {
+        let Self { sentinels, lookout, roster } = &self;
+        let (found, mut others) = unbounded_channel();
+        let name = &*sentinels.master;
+        let shared = Shared { name, lookout, switched, found, roster, heard: RefCell::default() };
+        // None of these futures ends unless it is aborted.
+        let (mut following, mut handles) = (FuturesUnordered::new(), HashMap::new());
+        let follow =
+            |number: usize, node: RedisAddress| abortable(Sentinel::new(number, &shared).follow(node));
+        for (number, node) in sentinels.nodes.iter().enumerate() {
+            let (task, handle) = follow(number, node.clone());
+            following.push(task);
+            handles.insert(number, handle);
+        }
+        loop {
+            tokio::select! {
+                Some((Admitted { number, dropped }, node)) = others.recv() => {
+                    let (task, handle) = follow(number, node);
+                    following.push(task);
+                    handles.insert(number, handle);
+                    if let Some(handle) = dropped.and_then(|dropped| handles.remove(&dropped)) {
+                        handle.abort();
+                    }
                 }
+                Some(_) = following.next() => {}
             }
-            Some(_) = following.next() => {}
         }
     }
 }
@@ -85,8 +111,8 @@ struct Shared<'a, F: Fn()> {
     name: &'a str,
     lookout: &'a Lookout,
     switched: F,
-    /// Takes the addresses of further sentinels.
-    found: UnboundedSender<RedisAddress>,
+    /// Takes further sentinels that were put on the list.
+    found: UnboundedSender<(Admitted, RedisAddress)>,
     roster: &'a RefCell<Roster>,
     /// The number of each sentinel that the client listens to, by the sentinel's id. The id shows
     /// that a host name and an IP address are the same sentinel.
@@ -104,7 +130,8 @@ struct Sentinel<'a, F: Fn()> {
     heard_elected: bool,
     /// How many times in a row the sentinel has named another master than ours.
     looks: u32,
-    /// True if the last attempt to listen to the sentinel has succeeded.
+    /// True if the last attempt to listen to the sentinel has succeeded, and the sentinel has
+    /// answered since then.
     is_heard: bool,
 }
 
@@ -122,11 +149,19 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             self.is_heard = false;
             self.listen_at(&node).await;
             self.shared.heard.borrow_mut().retain(|_, number| *number != self.number);
+            // A failover that the sentinel reported still counts until its time is over.
+            (self.heard_elected, self.looks) = (false, 0);
+            if self.is_heard && began.elapsed() >= PAUSE {
+                // Most likely only the connection is gone, so the sentinel may begin a failover now.
+                // The client subscribes again at once, and grants wait for that.
+                self.lookout.survey(|survey| survey.expect(self.number, None));
+                continue;
+            }
             if !self.is_heard {
                 self.shared.roster.borrow_mut().failed(self.number);
             }
-            // A failover that the sentinel reported still counts until its time is over.
-            (self.heard_elected, self.looks) = (false, 0);
+            self.lookout.survey(|survey| survey.failed(self.number));
+            self.follow_newer();
             pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -135,9 +170,10 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
 
     /// Connects to the sentinel at `node` and listens to it until the connection ends.
     async fn listen_at(&mut self, node: &RedisAddress) -> Option<()> {
-        let mut stream = timeout(ANSWER, dial(node)).await.ok()?.ok()?;
+        let limit = Instant::now() + SUBSCRIPTION;
+        let mut stream = timeout_at(limit, dial(node)).await.ok()?.ok()?;
         let hello = connect::words_of(&["HELLO", "3"]);
-        timeout(ANSWER, say(node, &mut stream, hello)).await.ok()?.ok()?;
+        timeout_at(limit, say(node, &mut stream, hello)).await.ok()?.ok()?;
         let nobody =
             RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP3);
         let (sender, pushes) = unbounded_channel();
@@ -145,10 +181,10 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             .set_connection_timeout(None)
             .set_response_timeout(Some(ANSWER))
             .set_push_sender(sender);
-        let connection = timeout(ANSWER, MultiplexedConnection::new_with_config(&nobody, stream, config));
+        let connection = timeout_at(limit, MultiplexedConnection::new_with_config(&nobody, stream, config));
         let (connection, driver) = connection.await.ok()?.ok()?;
         tokio::select! {
-            end = self.listen(node, connection, pushes) => end,
+            end = self.listen(node, connection, pushes, limit) => end,
             () = driver => None,
         }
     }
@@ -158,27 +194,12 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         node: &RedisAddress,
         mut connection: MultiplexedConnection,
         mut pushes: UnboundedReceiver<PushInfo>,
+        limit: Instant,
     ) -> Option<()> {
-        // A sentinel before 6.2 does not know this command.
-        if let Some(id) = question::<String>(&mut connection, &["SENTINEL", "MYID"]).await? {
-            let number = *self.shared.heard.borrow_mut().entry(id).or_insert(self.number);
-            if number != self.number {
-                return None;
-            }
-        }
-        connection.subscribe(SWITCH).await.ok()?;
-        for channel in CHANNELS.into_iter().chain([FOUND]) {
-            // A user without the right to this channel still hears of the switch.
-            let denied = connection.subscribe(channel).await;
-            if denied.is_err_and(|error| error.is_io_error()) {
-                return None;
-            }
-        }
-        self.find_others(node, &mut connection).await?;
+        timeout_at(limit, self.subscribe(node, &mut connection)).await.ok()??;
         self.is_heard = true;
         self.shared.roster.borrow_mut().heard(self.number);
-        // Ask at once for what happened before the subscription.
-        let mut question = Some(Instant::now());
+        let mut question = None;
         loop {
             let due = question;
             let ask_at = async {
@@ -187,17 +208,53 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! {
-                push = pushes.recv() => self.take(node, push?),
-                () = ask_at => {
-                    self.ask(&mut connection).await?;
-                    question = None;
+            let is_time = tokio::select! {
+                push = pushes.recv() => {
+                    self.take(node, push?);
+                    false
+                }
+                () = ask_at => true,
+                // The sentinel has to tell what happened before the subscription.
+                () = self.lookout.is_due(self.number) => true,
+            };
+            if is_time {
+                question = None;
+                let asked = Instant::now();
+                if self.ask(&mut connection).await.is_none() {
+                    // Grants wait for a new connection to the sentinel, but not if it is silent.
+                    self.is_heard = asked.elapsed() < ANSWER;
+                    return None;
                 }
             }
-            if question.is_none() && (self.looks > 0 || self.lookout.leads(self.number)) {
+            let is_open = self.looks > 0 || self.lookout.leads(self.number);
+            if question.is_none() && is_open && self.lookout.knows_master() {
                 question = Some(Instant::now() + PAUSE);
             }
         }
+    }
+
+    /// Subscribes to the sentinel's messages, and asks it for the other sentinels.
+    async fn subscribe(&mut self, node: &RedisAddress, connection: &mut MultiplexedConnection) -> Option<()> {
+        // A sentinel before 6.2 does not know this command.
+        if let Some(id) = question::<String>(connection, &["SENTINEL", "MYID"]).await? {
+            let number = *self.shared.heard.borrow_mut().entry(id.clone()).or_insert(self.number);
+            if number != self.number {
+                return None;
+            }
+            self.lookout.survey(|survey| survey.expect(number, Some(&id)));
+        }
+        let channels = [SWITCH].into_iter().chain(CHANNELS).chain([FOUND]);
+        let subscribed = channels.map(|channel| {
+            let mut connection = connection.clone();
+            async move { connection.subscribe(channel).await }
+        });
+        for (place, subscribed) in join_all(subscribed).await.into_iter().enumerate() {
+            // A user without the right to another channel still hears of the switch.
+            if subscribed.is_err_and(|error| place == 0 || error.is_io_error()) {
+                return None;
+            }
+        }
+        self.find_others(node, connection).await
     }
 
     /// Asks the sentinel which others it knows: the URL need not name all of them.
@@ -216,7 +273,17 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     /// listens to a sentinel with this `id`. The sentinel at `node` has reported it.
     fn found(&self, node: &RedisAddress, id: Option<&str>, host: &str, port: u16) {
         if id.is_none_or(|id| !self.shared.heard.borrow().contains_key(id)) {
-            let _ = self.shared.found.send(node.at(host, port));
+            let other = node.at(host, port);
+            let admitted = self.shared.roster.borrow_mut().admit(&other);
+            let Some(admitted) = admitted else { return };
+            // Before this sentinel's answer can be the last one that is missing.
+            self.lookout.survey(|survey| {
+                survey.expect(admitted.number, id);
+                if let Some(dropped) = admitted.dropped {
+                    survey.remove(dropped);
+                }
+            });
+            let _ = self.shared.found.send((admitted, other));
         }
     }
 
@@ -236,7 +303,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                 self.over();
             }
             Some(Event::Switched { old: (host, port), new }) if self.lookout.is_master(&host, port) => {
-                self.switch(new);
+                self.switch(new, None);
             }
             // Our master is neither the old nor the new one. Either the message is late or our
             // knowledge is. Ask this sentinel a few times which server is the master.
@@ -251,36 +318,54 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         self.lookout.note(|failover, _| failover.over(self.number));
     }
 
-    /// Notes that the master is at that host and port from now on.
-    fn switch(&mut self, (host, port): (String, u16)) {
+    /// Notes that the master is at that host and port from now on, since the given epoch.
+    fn switch(&mut self, new: (String, u16), epoch: Option<u64>) {
         (self.heard_elected, self.looks) = (false, 0);
-        self.lookout.switch(host, port);
+        self.lookout.switch(new, epoch);
         (self.shared.switched)();
+    }
+
+    /// Switches to the master that the sentinels name, if that one is newer than ours.
+    fn follow_newer(&mut self) {
+        if let Some(Claim { master, epoch }) = self.lookout.newer_master() {
+            self.switch(master, Some(epoch));
+        }
     }
 
     /// Asks the sentinel which server is the master, and whether a failover is under way.
     async fn ask(&mut self, connection: &mut MultiplexedConnection) -> Option<()> {
-        let where_is = ["SENTINEL", "get-master-addr-by-name", self.name];
-        let (host, port): (String, u16) = question(connection, &where_is).await??;
+        let mut another = connection.clone();
+        let [details, where_is] =
+            [["SENTINEL", "MASTER", self.name], ["SENTINEL", "get-master-addr-by-name", self.name]];
+        // In this order: a promotion in between must not give the old master the new epoch.
+        let (details, master) =
+            futures_util::join!(question(connection, &details), question(&mut another, &where_is));
+        let Statement { master, epoch, stage } = Statement::read(master??, details?.as_ref());
+        let is_ours = self.lookout.is_master(&master.0, master.1);
         let leads = self.lookout.leads(self.number);
-        if !self.lookout.is_master(&host, port) {
-            self.looks += 1;
-            // The sentinel that led the failover knows the new master. Another sentinel may know
-            // less than this client, until the others tell it.
-            if leads || self.looks >= LOOKS {
-                self.switch((host, port));
+        if is_ours {
+            self.looks = 0;
+            self.heard_elected |= stage == Stage::Elected;
+            match stage {
+                Stage::None => self.over(),
+                _ if !leads => self.lookout.note(|failover, now| failover.begun(self.number, now)),
+                _ if self.heard_elected => {
+                    self.lookout.note(|failover, now| failover.goes_on(self.number, now));
+                }
+                _ => {}
             }
+        }
+        let claim = epoch.map(|epoch| Claim { master: master.clone(), epoch });
+        self.lookout.survey(|survey| survey.answered(self.number, claim, is_ours));
+        self.follow_newer();
+        if is_ours || self.lookout.is_master(&master.0, master.1) {
             return Some(());
         }
-        self.looks = 0;
-        let master = question(connection, &["SENTINEL", "MASTER", self.name]).await?;
-        match master.is_some_and(|master| is_in_failover(&master, port)) {
-            true if leads && self.heard_elected => {
-                self.lookout.note(|failover, now| failover.goes_on(self.number, now));
-            }
-            true if !leads => self.lookout.note(|failover, now| failover.begun(self.number, now)),
-            true => {}
-            false => self.over(),
+        self.looks += 1;
+        // The sentinel that led the failover knows the new master. Another sentinel may know less
+        // than this client, until the others tell it.
+        if leads || self.looks >= LOOKS {
+            self.switch(master, epoch);
         }
         Some(())
     }
@@ -297,11 +382,4 @@ async fn question<T: FromRedisValue>(
         Err(error) if error.is_io_error() || error.is_timeout() => None,
         Err(_) => Some(None),
     }
-}
-
-/// Returns true if the reply `told` to `SENTINEL MASTER` shows a failover that has not promoted a
-/// replica yet. After the promotion, the reply names a master that is not at `port` any more.
-fn is_in_failover(told: &HashMap<String, String>, port: u16) -> bool {
-    let flags = told.get("flags").map_or("", String::as_str);
-    flags.split(',').any(|flag| flag == "failover_in_progress") && told.get("port") == Some(&port.to_string())
 }

@@ -1,0 +1,83 @@
+//! What a sentinel answers when it is asked for the master and for a failover. Pure.
+
+use std::collections::HashMap;
+
+/// How far the failover is that a sentinel leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The sentinel leads no failover, or it has promoted a replica.
+    None,
+    /// The sentinel wants to lead a failover. It may not find a majority.
+    Tried,
+    /// The sentinel leads a failover and has not promoted a replica yet.
+    Elected,
+}
+
+/// The answer of a sentinel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// The host and port of the master.
+    pub master: (String, u16),
+    /// The epoch of the sentinel's configuration, if the sentinel tells it.
+    pub epoch: Option<u64>,
+    pub stage: Stage,
+}
+
+impl Statement {
+    /// Reads the replies to `SENTINEL get-master-addr-by-name` and `SENTINEL MASTER`. The latter may
+    /// be missing, because a user may not have the right to it.
+    pub fn read(master: (String, u16), details: Option<&HashMap<String, String>>) -> Self {
+        let told = |field| details.and_then(|details| details.get(field)).map_or("", String::as_str);
+        let is_in_failover = told("flags").split(',').any(|flag| flag == "failover_in_progress");
+        // After the promotion, `SENTINEL MASTER` still describes the old master.
+        let is_promoted = told("port") != master.1.to_string();
+        let stage = match told("failover-state") {
+            _ if !is_in_failover || is_promoted => Stage::None,
+            "select_slave" | "send_slaveof_noone" | "wait_promotion" => Stage::Elected,
+            _ => Stage::Tried,
+        };
+        Self { master, epoch: told("config-epoch").parse().ok(), stage }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(port: u16, fields: &[(&str, &str)]) -> Statement {
+        let details = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Statement::read(("10.0.0.1".into(), port), Some(&details))
+    }
+
+    fn in_state(state: &str) -> [(&'static str, &str); 4] {
+        let flags = ("flags", "master,failover_in_progress,force_failover");
+        [("port", "7000"), flags, ("failover-state", state), ("config-epoch", "4")]
+    }
+
+    #[test]
+    fn a_failover_counts_by_its_state() {
+        assert_eq!(read(7000, &in_state("wait_start")).stage, Stage::Tried);
+        for state in ["select_slave", "send_slaveof_noone", "wait_promotion"] {
+            assert_eq!(read(7000, &in_state(state)).stage, Stage::Elected, "{state}");
+        }
+        // A sentinel that tells no state.
+        assert_eq!(read(7000, &in_state("")).stage, Stage::Tried);
+        let quiet = [("port", "7000"), ("flags", "master"), ("config-epoch", "4")];
+        assert_eq!(read(7000, &quiet).stage, Stage::None);
+    }
+
+    #[test]
+    fn after_the_promotion_the_sentinel_names_the_new_master() {
+        let said = read(7001, &in_state("reconf_slaves"));
+        assert_eq!(said.stage, Stage::None);
+        assert_eq!((said.master.1, said.epoch), (7001, Some(4)));
+    }
+
+    #[test]
+    fn a_user_who_may_not_ask_for_more_learns_the_master() {
+        let said = Statement::read(("10.0.0.1".into(), 7000), None);
+        assert_eq!((said.stage, said.epoch), (Stage::None, None));
+        let odd = [("port", "7000"), ("flags", "master"), ("config-epoch", "many")];
+        assert_eq!(read(7000, &odd).epoch, None);
+    }
+}
