@@ -1,5 +1,6 @@
 -- The rules of the store contract for one lock: what store/rules.rs says, on the server's keys. Made part of each
--- script that needs them where `--[[rules]]` stands: a function of the server's time in µs.
+-- script that needs them where `--[[rules]]` stands: a function of the server's time in µs. Some scripts have
+-- adoption.lua at its end, too.
 --
 -- A lock is up to six keys in one slot. Only the first two are handed in; the others have the names of the second but
 -- for its last word, and there is none of them while nobody waits and nothing is shared.
@@ -7,6 +8,7 @@
 --   :fence    "LAST TOKEN NAME": the last fence that was given away, to whom, and the holder's name. LAST-N if that
 --             was the last of N + 1. -TOKEN if the lease is kept for it, without a fence, although it could not be
 --             told. A q in front: there may be a queue. It spares those who do not see it from asking whether there is.
+--             Behind the NAME of a lease that was detached stands its note: U+001F and the lease's own ttl in ms.
 --   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same)
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER GRANT CHANNEL NAME", MOST being 0 for an exclusive lease, GRANT the ms for
@@ -343,49 +345,35 @@ function rules.release(lock, side, token)
   return all and 0 or absence(s)
 end
 
--- Returns the claim to the lease of `ticket`, or nil. A claim has the mark of its heir, the first
--- seven digits of the ticket, and the UUID version 8.
-local function claimed(s, ticket)
-  local pattern = '^%x+%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-.+$'
-  if s.owner then return match(s.owner, pattern) end
-  for _, token in ipairs(s.count > 0 and call('ZRANGE', s.lock, 0, -1) or {}) do
-    if match(token, pattern) then return token end
-  end
+-- The name without the note of a detached lease, and the note: the lease's ttl in ms, as text.
+local function split_note(name)
+  local bare, ttl = match(name or '', '^(.*)\31(%d+)$')
+  return bare or name or '', ttl
 end
 
--- other: given only for a move: a token that keeps the lease if it has the lease already.
-function rules.adopt(lock, side, token, heir, ttl, life, name, other)
-  local s = look(lock, side)
-  hand_on(s, nil)
-  local owner = holds(s, heir) and heir or holds(s, token) and token
-  if other then
-    if holds(s, other) or owner == heir then return 1 end
-    if not owner then return claimed(s, token) or absence(s) end
-  elseif not owner then
-    return absence(s)
-  else
-    prolong(s, owner, ttl)
-  end
-  local last, back, whose, known = fences(s)
-  if other then name = known or '' end
+-- What is known of the lease of `token`: the first and the last of its fences (nil for none), its holder's name as it is
+-- written, and a - for a lease that was handed to it and is not taken up.
+local function lease_of(s, token)
   if s.owner then
-    -- One that was handed the lease stays one that has not taken it up.
-    local mark = whose == '-' .. owner and '-' or ''
-    if mark == '-' or whose == owner then note(s, last, back, mark .. heir, name, life) end
-    call('SET', lock, heir, 'KEEPTTL')
-  else
-    local fence, shown = match(call('HGET', s.holders, owner) or '', '^(%S+) ?(.*)$')
-    fence = fence or '-'
-    if other then name = shown or '' end
-    local ends = call('ZSCORE', lock, owner)
-    call('HSET', s.holders, heir, fence .. ' ' .. name)
-    call('ZADD', lock, ends, heir)
-    if owner ~= heir then
-      call('ZREM', lock, owner)
-      call('HDEL', s.holders, owner)
-    end
+    local last, back, whose, name = fences(s)
+    if whose == token then return last - back, last, name, '' end
+    if whose == '-' .. token then return nil, nil, name, '-' end
+    return nil, nil, '', ''
   end
-  return 1
+  local fence, name = match(call('HGET', s.holders, token) or '', '^(%S+) ?(.*)$')
+  return tonumber(fence), tonumber(fence), name or '', fence == '-' and '-' or ''
+end
+
+-- Writes down that the lease of `token` has the fences from `first` to `top`, and that name.
+local function know(s, token, first, top, name, life)
+  local last, _, whose, other = fences(s)
+  local highest = math.max(last, top)
+  if s.owner then
+    note(s, highest, highest - first, token, name, life)
+  else
+    call('HSET', s.holders, token, format('%.0f', first) .. ' ' .. name)
+    note(s, highest, 0, whose or '-', other or '', life)
+  end
 end
 
 -- top: the last of the lease's fences; back: how many there are before it.
@@ -393,15 +381,8 @@ function rules.accept(lock, side, token, top, back, life)
   local s = look(lock, side)
   hand_on(s, nil)
   if not holds(s, token) then return absence(s) end
-  local last, _, whose, name = fences(s)
-  local highest = math.max(last, top)
-  if s.owner then
-    note(s, highest, back + highest - top, token, whose == token and name or '', life)
-  else
-    local holder = match(call('HGET', s.holders, token) or '', '^%S+ (.*)$')
-    call('HSET', s.holders, token, format('%.0f', top - back) .. ' ' .. (holder or ''))
-    note(s, highest, 0, whose or '-', name or '', life)
-  end
+  local _, last, name = lease_of(s, token)
+  know(s, token, top - back, math.max(last or 0, top), name, life)
   return 1
 end
 
@@ -417,9 +398,9 @@ function rules.inspect(lock, side)
     local last, back, whose, name = fences(s)
     local left = call('PTTL', lock)
     if whose == s.owner then
-      leases[1] = { left, name, last - back, sub(s.owner, 1, 8) }
+      leases[1] = { left, (split_note(name)), last - back, sub(s.owner, 1, 8) }
     elseif whose == '-' .. s.owner then
-      leases[1] = { left, name, 0, sub(s.owner, 1, 8) }
+      leases[1] = { left, (split_note(name)), 0, sub(s.owner, 1, 8) }
     else
       leases[1] = { left }
     end
@@ -427,7 +408,8 @@ function rules.inspect(lock, side)
     local held = call('ZRANGE', lock, 0, -1, 'WITHSCORES')
     for i = 1, #held, 2 do
       local fence, name = match(call('HGET', s.holders, held[i]) or '', '^(%S+) (.*)$')
-      leases[#leases + 1] = { tonumber(held[i + 1]) - now_ms, name, tonumber(fence) or 0, sub(held[i], 1, 8) }
+      local left = tonumber(held[i + 1]) - now_ms
+      leases[#leases + 1] = { left, name and split_note(name), tonumber(fence) or 0, sub(held[i], 1, 8) }
     end
   end
   local queue = call('ZRANGE', s.queue, 0, -1, 'WITHSCORES')
@@ -438,4 +420,5 @@ function rules.inspect(lock, side)
   return { s.count > 0 and 1 or 0, leases, waiters }
 end
 
+--[[more]]
 return rules
