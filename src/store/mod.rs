@@ -68,6 +68,7 @@ pub mod inheritance;
 pub mod listing;
 pub mod memory;
 pub mod names;
+pub mod printable;
 pub mod quorum;
 pub mod redis;
 pub mod rules;

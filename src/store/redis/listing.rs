@@ -18,7 +18,7 @@ const STEP: u32 = 1000;
 
 /// How many locks are inspected in one pipeline. A connection has room for the replies of so many,
 /// see [`intake`](super::intake). With fewer, a long list takes more round trips.
-const MOST_INSPECTED: usize = 1024;
+pub const MOST_INSPECTED: usize = 1024;
 
 impl RedisStore {
     /// Answers the listings that `batch` asks for, unless there is an error in the place of the answer.

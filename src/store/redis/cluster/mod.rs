@@ -44,6 +44,7 @@ pub(super) use self::redirect::Elsewhere;
 use self::slots::SlotMap;
 pub(super) use self::slots::{Place, hash_tag, slot_of, tag_in};
 use super::Limit;
+use super::listing::MOST_INSPECTED;
 use super::outcomes::Outcomes;
 use crate::lease::Ttl;
 use crate::store::diagnosis::{self, Report};
@@ -323,7 +324,10 @@ impl ClusterStore {
         // One whose slot is moving may be at two of them.
         keys.sort_unstable();
         keys.dedup();
-        let answers = self.run(&listing::inspections(&keys), limit).await;
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(MOST_INSPECTED) {
+            answers.extend(self.run(&listing::inspections(keys), limit).await);
+        }
         Ok(Reply::Listed(Listing::of(wanted, keys, answers, complete)?))
     }
 }

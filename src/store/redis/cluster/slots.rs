@@ -8,7 +8,7 @@ use redis::Value;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use super::super::address::{Endpoint, RedisAddress};
+use super::super::address::{Endpoint, RedisAddress, told_host};
 
 /// How many hash slots a Redis Cluster has.
 pub const SLOTS: usize = 16384;
@@ -83,7 +83,7 @@ impl Place {
 
     fn of(host: &str, port: u16, said_by: &Place) -> Option<Self> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let host = if matches!(host, "" | "?") { said_by.host.clone() } else { host.to_owned() };
+        let host = if matches!(host, "" | "?") { said_by.host.clone() } else { told_host(host) };
         (port != 0).then_some(Self { host, port })
     }
 }

@@ -25,7 +25,7 @@ use redis::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::super::address::RedisAddress;
+use super::super::address::{RedisAddress, told_host};
 use super::super::connect;
 use super::super::dial::dial;
 use super::super::intake::{Checked, Intake};
@@ -272,7 +272,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         for other in others.unwrap_or_default() {
             let told = |field: &str| other.get(field).map(String::as_str);
             let (Some(host), Some(Ok(port))) = (told("ip"), told("port").map(str::parse)) else { continue };
-            self.found(node, told("runid"), host, port);
+            self.found(node, told("runid"), &told_host(host), port);
         }
         Some(())
     }
