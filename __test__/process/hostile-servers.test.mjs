@@ -80,11 +80,11 @@ const PUSH = '>3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n1\r\n'
 
 /** How each attack looks, and what the error of a request says to it. */
 const ATTACKS = {
-  'a push with a string without end': [() => flood('>2\r\n$99999999999\r\n', '0', 250), /string of more than/],
-  'a push of values without end': [() => flood('>2000000000\r\n', '_\r\n', 40), /messages that take more than/],
-  'a reply of values without end': [() => flood('*2000000000\r\n', '_\r\n', 40), /replies that take more than/],
-  'a string without end': [() => flood('$99999999999\r\n', '0', 250), /string of more than/],
-  'a line without end': [() => flood('+', '0', 250), /line of more than/],
+  'a push with a string without end': [() => flood('>2\r\n$99999999999\r\n', '0', 600), /string of more than/],
+  'a push of values without end': [() => flood('>2000000000\r\n', '_\r\n', 134), /messages that take more than/],
+  'a reply of values without end': [() => flood('*2000000000\r\n', '_\r\n', 134), /replies that take more than/],
+  'a string without end': [() => flood('$99999999999\r\n', '0', 600), /string of more than/],
+  'a line without end': [() => flood('+', '0', 600), /line of more than/],
   'a reply that is nested without end': [() => flood('', '*1\r\n', 40), /nested more than/],
   'lists of one value without end': [
     () => flood('*300000\r\n', '*1\r\n*1\r\n:1\r\n', 40),
@@ -131,23 +131,49 @@ describe('hostile servers', { skip: !storeNames.includes('redis'), timeout: 280_
     assert.ok(peak - idle < MOST_MB, `${Math.round(peak - idle)} MB more`)
   })
 
-  test("a sentinel's subscription is bounded, too", async (t) => {
-    const system = await startSentinels(t)
-    const impostor = await startImpostor(t, system.sentinels[0].port)
-    const child = startChild(t, 'memory.mjs', { store: `redis-sentinel://127.0.0.1:${impostor.port}/leasehold` })
-    await child.next('started')
-    const { error, peak: idle } = await child.ask('ready')
-    assert.equal(error, undefined)
-    const sentinel = await system.sentinels[0].command()
-    // After its last question, it only listens.
-    const listens = / sub=[1-9].* cmd=sentinel\|master/
-    await until('the client to listen', async () => listens.test(await sentinel('CLIENT', 'LIST')))
-    const struck = await impostor.attack(() => flood('>2000000000\r\n', '_\r\n', 64), { unasked: true })
-    assert.ok(struck.length > 0, 'nobody listens to this sentinel')
-    const { peak } = await child.ask('peak', {}, 60_000)
-    t.diagnostic(`${Math.round(peak - idle)} MB more`)
-    assert.ok(peak - idle < MOST_MB, `${Math.round(peak - idle)} MB more`)
-  })
+  for (const [what, parts] of [
+    ['a push of values without end', () => flood('>2000000000\r\n', '_\r\n', 134)],
+    ['a push with a string without end', () => flood('>2\r\n$99999999999\r\n', '0', 600)],
+    ['pushes without end', () => flood('', PUSH, 64)],
+  ]) {
+    test(`a sentinel's subscription is bounded, too: ${what}`, async (t) => {
+      const system = await startSentinels(t)
+      const impostor = await startImpostor(t, system.sentinels[0].port)
+      const child = startChild(t, 'memory.mjs', { store: `redis-sentinel://127.0.0.1:${impostor.port}/leasehold` })
+      await child.next('started')
+      const { error, peak: idle } = await child.ask('ready')
+      assert.equal(error, undefined)
+      const sentinel = await system.sentinels[0].command()
+      // After its last question, it only listens.
+      const listens = / sub=[1-9].* cmd=sentinel\|get-master-addr-by-name/
+      await until('the client to listen', async () => listens.test(await sentinel('CLIENT', 'LIST')))
+      const struck = await impostor.attack(parts, { unasked: true })
+      assert.ok(struck.length > 0, 'nobody listens to this sentinel')
+      const { peak } = await child.ask('peak', {}, 60_000)
+      t.diagnostic(`${Math.round(peak - idle)} MB more`)
+      assert.ok(peak - idle < MOST_MB, `${Math.round(peak - idle)} MB more`)
+    })
+  }
+
+  for (const what of ['pushes without end', 'lists of one value without end', 'a reply of values without end']) {
+    test(`${what}, again and again, cost no lease at another store`, async (t) => {
+      const server = await startRedis(t)
+      const impostor = await startImpostor(t, server.port)
+      const store = `redis://127.0.0.1:${impostor.port}`
+      const child = startChild(t, 'memory.mjs', { store, healthy: server.url(), storeTimeout: 3_000 })
+      await child.next('started')
+      await child.ask('hold', { ttl: 1_500 })
+      assert.equal((await child.ask('ready')).error, undefined)
+      impostor.attack(ATTACKS[what][0])
+      for (let i = 0; i < 6; i++) {
+        const { error } = await child.ask('ask', {}, 60_000)
+        assert.equal(error?.code, 'ERR_STORE_UNAVAILABLE', error?.message)
+        // The other store's lease is renewed meanwhile.
+        await sleep(500)
+        assert.equal((await child.ask('state')).isHeld, true)
+      }
+    })
+  }
 
   test('a cluster map of 16 384 masters, again and again, costs no lease at another store', async (t) => {
     const server = await startRedis(t)
