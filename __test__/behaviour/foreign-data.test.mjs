@@ -71,6 +71,22 @@ describe("other applications' data in Redis", { skip: !storeNames.includes('redi
     await redis('DEL', 'schedule')
   })
 
+  test('shared leases go on if the server has dropped the key of their holders', async (t) => {
+    const [locks, others] = [clientOf(t), clientOf(t)]
+    const pool = locks.semaphore('evicted', 2)
+    const lease = await pool.acquire({ ttl: 1_000 })
+    await redis('DEL', '{evicted}:holders')
+    await lease.renew()
+    const other = await others.semaphore('evicted', 2).acquire({ wait: 5_000 })
+    assert.equal(await others.semaphore('evicted', 2).tryAcquire(), null)
+    assert.ok(other.fence > lease.fence)
+    const { leases } = await locks.inspect('evicted')
+    assert.deepEqual(leases.map(({ holder }) => holder === null).sort(), [false, true])
+    await lease.release()
+    await other.release()
+    assert.equal(await redis('EXISTS', 'evicted'), 0)
+  })
+
   test('shared leases that ran out still make room', async (t) => {
     const locks = clientOf(t)
     const pool = locks.semaphore('pool', 2)

@@ -16,7 +16,7 @@
 --             to be told a fence
 --   :broken   there for BROKEN_LIFE after the lock was broken, if the server is a node of a quorum
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up. A sorted set whose
---             members are not in it is not a lock
+--             members are not in it is not a lock, unless they are tokens and there is a fence
 -- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE"; to a CHANNEL with a {tag},
 -- which is one of this node of a cluster, as SPUBLISH does, which does not tell all other nodes.
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
@@ -172,6 +172,13 @@ local function hand_on(s, but, trust)
   return false
 end
 
+-- Whether a member of a sorted set is the token of a lease. A server that drops keys for lack of
+-- memory may have dropped the holders and kept the fence.
+local function is_lease(s, token)
+  if call('HGET', s.holders, token) then return true end
+  return match(token, '^%x+%-%x+%-%x+%-%x+%-%x+$') and match(call('GET', s.fence) or '', '^q?%d')
+end
+
 -- The lock without what has run out. Always writes: a read-only replica must refuse, rather than tell by its old data.
 local function look(lock, side)
   local names = sub(side, 1, -6)
@@ -187,10 +194,10 @@ local function look(lock, side)
   }
   if call('TYPE', lock).ok == 'zset' then
     local ended = call('ZRANGEBYSCORE', lock, '-inf', now_ms)
-    -- A sorted set whose members have no holders is an application's: no rule changes it. One member is enough to look
-    -- at if none has to be removed.
+    -- A sorted set whose members are no leases is an application's: no rule changes it. One member is enough to look at
+    -- if none has to be removed.
     for _, token in ipairs(ended[1] and ended or call('ZRANGE', lock, 0, 0)) do
-      if not call('HGET', s.holders, token) then error({ err = 'WRONGTYPE no lock' }, 0) end
+      if not is_lease(s, token) then error({ err = 'WRONGTYPE no lock' }, 0) end
     end
     call('ZREMRANGEBYSCORE', lock, '-inf', now_ms)
     for _, token in ipairs(ended) do call('HDEL', s.holders, token) end
