@@ -40,8 +40,14 @@ impl LockScript {
     /// all scripts.
     fn new(text: &str) -> Self {
         let part = |file: &str| format!("\n{file}");
-        let uses_more = text.contains("rules.detach") || text.contains("rules.adopt");
-        let more = if uses_more { include_str!("scripts/adoption.lua") } else { "" };
+        let uses = |rule: &str| text.contains(rule);
+        let more = if uses("rules.detach") || uses("rules.adopt") {
+            include_str!("scripts/adoption.lua")
+        } else if uses("rules.inspect") {
+            include_str!("scripts/inspection.lua")
+        } else {
+            ""
+        };
         let rules = include_str!("scripts/rules.lua").replacen("--[[more]]", &part(more), 1);
         let text = text.replacen("--[[rules]]", &part(&rules), 1);
         let lines =

@@ -19,18 +19,19 @@ pub async fn only_one_of_two_heirs_adopts_a_lease(place: &dyn Fixture) {
         let (key, old) = (fresh_key("k"), Token::random());
         let fence = granted(&clients[0], &key, old, LONG).await;
         let heirs = [Token::random(), Token::random()];
-        let tries = [0, 1].map(|i: usize| ask(&clients[i], adopt(&key, old, heirs[i], LONG)));
+        let adopted_by = |heir| adopt_with_fence(&key, old, heir, LONG, fence);
+        let tries = [0, 1].map(|i: usize| ask(&clients[i], adopted_by(heirs[i])));
         let replies = join_all(tries).await;
         let winner = replies.iter().position(Reply::is_adopted).expect("one adopts it");
         assert_eq!(replies[1 - winner], Reply::NotHeld(Absence::Taken), "and only one");
         let (heir, loser) = (heirs[winner], heirs[1 - winner]);
         // Repeated, as after a lost answer.
-        assert!(ask(&clients[0], adopt(&key, old, heir, LONG)).await.is_adopted());
-        assert_eq!(ask(&clients[1], adopt(&key, old, loser, LONG)).await, Reply::NotHeld(Absence::Taken));
+        assert!(ask(&clients[0], adopted_by(heir)).await.is_adopted());
+        assert_eq!(ask(&clients[1], adopted_by(loser)).await, Reply::NotHeld(Absence::Taken));
         assert_eq!(lease(&clients[1], &key).await.fence, Some(fence), "the tenure is the same");
         assert_eq!(ask(&clients[0], release(&key, loser)).await, Reply::NotHeld(Absence::Taken));
         assert_eq!(ask(&clients[0], release(&key, heir)).await, Reply::Released);
-        assert_eq!(ask(&clients[0], adopt(&key, old, heir, LONG)).await, Reply::NotHeld(Absence::Missing));
+        assert_eq!(ask(&clients[0], adopted_by(heir)).await, Reply::NotHeld(Absence::Missing));
         assert_eq!(info(&clients[0], &key).await, None, "an adoption never creates a lease");
     }
 }
