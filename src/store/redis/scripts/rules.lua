@@ -241,6 +241,25 @@ local function with_queue(fence, waiting)
   return waiting > 0 and { fence, waiting } or fence
 end
 
+-- The name without the note of a detached lease, and the note: the lease's ttl in ms, as text.
+local function split_note(name)
+  local bare, ttl = match(name or '', '^(.*)\31(%d+)$')
+  return bare or name or '', ttl
+end
+
+-- What is known of the lease of `token`: the first and the last of its fences (nil for none), its holder's name as it is
+-- written, and a - for a lease that was handed to it and is not taken up.
+local function lease_of(s, token)
+  if s.owner then
+    local last, back, whose, name = fences(s)
+    if whose == token then return last - back, last, name, '' end
+    if whose == '-' .. token then return nil, nil, name, '-' end
+    return nil, nil, '', ''
+  end
+  local fence, name = match(call('HGET', s.holders, token) or '', '^(%S+) ?(.*)$')
+  return tonumber(fence), tonumber(fence), name or '', fence == '-' and '-' or ''
+end
+
 -- ask: ttl, life (of the fence), name, most (0: exclusive), count (of fences), channel, and whether
 -- it repairs a lease.
 function rules.acquire(lock, side, token, number, ask)
@@ -266,9 +285,15 @@ function rules.acquire(lock, side, token, number, ask)
       return with_queue(known, call('ZCARD', s.queue))
     end
     local first, top = reserve(last, ask.count)
+    local name = ask.name
+    if held then
+      local _, _, known_name = lease_of(s, token)
+      local _, noted = split_note(known_name)
+      if noted then name = name .. '\31' .. noted end
+    end
     -- A lease without a fence is none: the fence comes first.
-    local waiting = note(s, top, top - first, token, ask.name, ask.life)
-    local shown = format('%.0f', first) .. ' ' .. ask.name
+    local waiting = note(s, top, top - first, token, name, ask.life)
+    local shown = format('%.0f', first) .. ' ' .. name
     if not held and ask.most == 0 then
       call('SET', lock, token, 'PX', ask.ttl)
       s.owner = token
@@ -350,25 +375,6 @@ function rules.release(lock, side, token)
   end
   if type(problem) ~= 'boolean' then error(problem, 0) end
   return all and 0 or absence(s)
-end
-
--- The name without the note of a detached lease, and the note: the lease's ttl in ms, as text.
-local function split_note(name)
-  local bare, ttl = match(name or '', '^(.*)\31(%d+)$')
-  return bare or name or '', ttl
-end
-
--- What is known of the lease of `token`: the first and the last of its fences (nil for none), its holder's name as it is
--- written, and a - for a lease that was handed to it and is not taken up.
-local function lease_of(s, token)
-  if s.owner then
-    local last, back, whose, name = fences(s)
-    if whose == token then return last - back, last, name, '' end
-    if whose == '-' .. token then return nil, nil, name, '-' end
-    return nil, nil, '', ''
-  end
-  local fence, name = match(call('HGET', s.holders, token) or '', '^(%S+) ?(.*)$')
-  return tonumber(fence), tonumber(fence), name or '', fence == '-' and '-' or ''
 end
 
 -- Writes down that the lease of `token` has the fences from `first` to `top`, and that name.
