@@ -85,6 +85,18 @@ pub async fn a_detached_lease_outlives_its_process(place: &dyn Fixture) {
     assert!(waiter.granted().await > fence);
 }
 
+pub async fn a_detached_lease_keeps_its_ttl_when_its_token_acquires_again(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let (key, token, heir) = (fresh_key("k"), Token::random(), Token::random());
+    let fence = granted(&one, &key, token, 5_000).await;
+    assert_eq!(ask(&one, detach(&key, token, fence, 7_000)).await, RENEWED);
+    assert!(matches!(ask(&one, acquire_block(&key, token, 5_000, 3)).await, Reply::Acquired { .. }));
+    let Reply::Adopted(lease) = ask(&other, adopt(&key, token, heir, LONG)).await else {
+        panic!("the heir does not get the lease")
+    };
+    assert_eq!(lease.ttl, Some(ttl(7_000)));
+}
+
 /// Checks [`Request::Move`]. A quorum sends this request to its nodes and never receives one, so
 /// the contract of a quorum leaves it out.
 pub async fn a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of(place: &dyn Fixture) {
