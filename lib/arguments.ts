@@ -24,8 +24,14 @@ export function outOfRange(name: string, range: string, given: number | string):
 
 function kindOf(given: unknown): string {
   if (given === null || given === undefined) return String(given)
-  if (typeof given === 'object') return `an instance of ${given.constructor?.name || 'Object'}`
+  if (typeof given === 'object') return `an instance of ${classOf(given)}`
   return `type ${typeof given}`
+}
+
+/** The name of the object's class. What is not like a name is not shown: it may be data. */
+function classOf(given: object): string {
+  const name: unknown = Object.getPrototypeOf(given)?.constructor?.name
+  return typeof name === 'string' && /^[A-Za-z_$][\w$]{0,39}$/.test(name) ? name : 'Object'
 }
 
 /** The longest delay of a Node timer, and thereby of everything here: 2^31 − 1 ms. */
@@ -99,11 +105,11 @@ export function checkKeys(given: unknown): string | readonly string[] {
     checkKey(given)
     return given
   }
-  if (given.length === 0) throw badValue('The "keys" argument must not be an empty array')
-  // Not forEach(), which leaves out what is missing.
-  for (const [i, key] of given.entries()) checkKey(key, `keys[${i}]`)
+  const keys = copyOf(given)
+  if (keys.length === 0) throw badValue('The "keys" argument must not be an empty array')
+  for (const [i, key] of keys.entries()) checkKey(key, `keys[${i}]`)
   // By their units, not by a language: it must not depend on who sorts.
-  return [...new Set<string>(given)].sort()
+  return [...new Set(keys as string[])].sort()
 }
 
 export function checkFunction(name: string, given: unknown): void {
@@ -121,21 +127,50 @@ export function checkSignal(name: string, given: unknown): asserts given is Abor
 }
 
 /**
- * Refuses what is not an object, and options that nobody knows: a misspelt ttl must not go unnoticed. `elsewhere` says of options of
- * other methods why they are none here.
+ * Returns the options in `given`, each read once. Refuses what is not an object, and options that nobody knows: a misspelt ttl must
+ * not go unnoticed. `elsewhere` says of options of other methods why they are none here.
+ *
+ * Only own properties count, and the result inherits nothing: somebody may have put properties on
+ * `Object.prototype`. An option that comes from another prototype, such as a class, is an error.
  */
-export function checkOptions(
+export function readOptions<T extends object>(
   given: unknown,
-  known: readonly string[],
+  known: readonly (string & keyof T)[],
   elsewhere: Readonly<Record<string, string>> = {},
-): asserts given is object {
+): T {
   const like = typeof given === 'object' && given !== null && !Array.isArray(given)
   if (!like) throw badType('options', 'of type object', given)
+  const options: Record<string, unknown> = Object.create(null)
   for (const name of Object.keys(given)) {
-    if (known.includes(name)) continue
+    if ((known as readonly string[]).includes(name)) continue
     const why = Object.hasOwn(elsewhere, name) ? `: ${elsewhere[name]}` : hintOf(name, known)
-    throw badValue(`Unknown option ${JSON.stringify(name.slice(0, 40))}${why}`)
+    // Another name may be a URL, or something else that was put in the wrong place.
+    const shown = /^[A-Za-z_$][\w$-]{0,39}$/.test(name) ? ` ${JSON.stringify(name)}` : ''
+    throw badValue(`Unknown option${shown}${why}`)
   }
+  for (const name of known) {
+    if (Object.hasOwn(given, name)) options[name] = (given as Record<string, unknown>)[name]
+    else if (isInherited(given, name))
+      throw badValue(`The option "${name}" must be a property of the options themselves, and not of their prototype`)
+  }
+  return options as T
+}
+
+/** Whether a prototype has the property. The last one is `Object.prototype`, and does not count. */
+function isInherited(given: object, name: string): boolean {
+  if (!(name in given)) return false
+  let prototype: object | null = Object.getPrototypeOf(given)
+  while (prototype !== null && !Object.hasOwn(prototype, name)) prototype = Object.getPrototypeOf(prototype)
+  return prototype !== null && Object.getPrototypeOf(prototype) !== null
+}
+
+/** Returns a copy of an array. Each element was read once: those of a Proxy may be others the next time. */
+export function copyOf(given: readonly unknown[]): unknown[] {
+  const { length } = given
+  const copy: unknown[] = []
+  // Not by an iterator, which may be the Proxy's own.
+  for (let i = 0; i < length; i++) copy.push(given[i])
+  return copy
 }
 
 function hintOf(name: string, known: readonly string[]): string {

@@ -40,8 +40,6 @@ interface Adoptable {
   readonly key: string
   readonly token: string
   readonly fence: number
-  /** How many holders may share the lock; 0 if the lease is exclusive. */
-  readonly most: number
 }
 
 export class Bridge {
@@ -75,7 +73,7 @@ export class Bridge {
   openClient(options: ClientConfig): { client: number; watch: number } {
     const watch = this.#slot()
     try {
-      return { client: this.#native.openClient({ ...options, watch }), watch }
+      return { client: this.#native.openClient(Object.assign(Object.create(null), options, { watch })), watch }
     } catch (error) {
       this.free(watch)
       throw error
@@ -150,9 +148,9 @@ export class Bridge {
     flags: number,
     trace: string | undefined,
   ): number {
-    const { key, token, fence, most } = ticket
+    const { key, token, fence } = ticket
     this.#keys += `${key}\0${token}\0`
-    return this.#begin(Operation.Adopt + flags + this.#traced(trace), client, ttl, maxHold, fence, most)
+    return this.#begin(Operation.Adopt + flags + this.#traced(trace), client, ttl, maxHold, fence, 0)
   }
 
   /** What is added to the code of an operation whose key was written just now. */

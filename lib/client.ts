@@ -11,7 +11,7 @@ import * as errors from './errors'
 import { releaseOnExit } from './exit'
 import type { Source } from './following'
 import type { Lease } from './lease'
-import { bridge, type ClientConfig, open } from './native'
+import { bridge, type ClientConfig, Flag, open } from './native'
 import { parseOnce, runOnce } from './once'
 import { type Asked, parseClient, parseClose, parseList, parseTry } from './options'
 import { guarded } from './rethrow'
@@ -157,8 +157,10 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
 
   #adoption(ticket: string, options: unknown): [Ticket, Asked] {
     const read = readTicket(ticket)
-    const defaults = { ...this.#acquirer.defaults, ttl: read.ttl, most: read.most }
-    return [read, parseTry(options === undefined ? {} : (options as object), defaults)]
+    const { flags } = this.#acquirer.defaults
+    const { ttl, most } = read
+    const defaults = { ...this.#acquirer.defaults, ttl, most, flags: flags | Flag.TicketTtl }
+    return [read, parseTry(options === undefined ? {} : options, defaults)]
   }
 
   async inspect(key: string): Promise<api.LockInfo | null> {

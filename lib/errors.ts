@@ -3,6 +3,7 @@
 import { types } from 'node:util'
 
 import type * as api from '../index'
+import { printableJson } from './printable'
 
 export class LockError extends Error implements api.LockError {
   readonly code: string
@@ -210,5 +211,5 @@ function withoutQuorum(text: string, key?: string): QuorumError {
 
 /** A key as it stands in a message: on one line, and not a kilobyte of it. */
 export function quote(key: string): string {
-  return JSON.stringify(key.length > 80 ? `${key.slice(0, 79)}…` : key)
+  return printableJson(key.length > 80 ? `${key.slice(0, 79)}…` : key)
 }

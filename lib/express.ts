@@ -2,13 +2,13 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type * as api from '../index'
-import type { LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
-import { badValue, checkFunction } from './arguments'
+import type { InvalidKeys, LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
+import { checkFunction } from './arguments'
 import { isLockError } from './errors'
 import { handlerEnd } from './http/handler-end'
 import { lossOf } from './http/loss'
 import { headersOf, PROBLEM, problemOf } from './http/refusal'
-import { checkLocks, needsNone, parseRequestLock } from './http/request-lock'
+import { checkLocks, parseKeys, parseRequestLock } from './http/request-lock'
 import { ResponseEnd } from './http/response-end'
 import { underLock } from './http/under-lock'
 
@@ -17,23 +17,31 @@ type Handler = (request: Request, response: ServerResponse, next: Next) => unkno
 
 export function lockRequest(
   locks: api.LockClient,
-  options: LockRequestOptions<Request, ServerResponse>,
+  given: LockRequestOptions<Request, ServerResponse>,
   handler?: Handler,
 ): (request: Request, response: ServerResponse, next?: Next) => Promise<void> {
   checkLocks(locks)
-  const asked = parseRequestLock(options, ['until'])
+  const { options, asked, rules } = parseRequestLock(given, ['response', 'end'])
   if (handler !== undefined) checkFunction('handler', handler)
-  const { key, until = 'response', onBusy, onUnavailable } = options
-  if (until !== 'response' && until !== 'end') throw badValue('The "until" option must be "response" or "end"')
+  const { key, until, onBusy, onUnavailable, onInvalid } = options
 
   /** Serves the request under its locks. Throws what the handler throws, and other errors. */
   async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
     // Wrap end() before later middleware does: the wrapper of that middleware may not call the
     // function that it wraps.
     const over = until === 'end' ? Promise.all([end.over, handlerEnd(response)]) : end.over
-    const keys = await key(request)
+    const said = await key(request)
     if (end.signal.aborted) return
-    if (needsNone(keys)) {
+    let keys: string | readonly string[] | undefined
+    try {
+      keys = parseKeys(said, rules)
+    } catch (error) {
+      const invalid = { status: 400, error: error as TypeError | RangeError } as const
+      const own = onInvalid && ((goOn: Next) => onInvalid(invalid, request, response, goOn))
+      await answer(invalid, own, response, next)
+      return
+    }
+    if (keys === undefined) {
       await (handler ?? pass)(request, response, next)
       return
     }
@@ -54,27 +62,8 @@ export function lockRequest(
   }
 
   async function refuse(refusal: Refusal, request: Request, response: ServerResponse, next: Next): Promise<void> {
-    const own = refusal.status === 423 ? onBusy : onUnavailable
-    // Somebody has begun an answer already; only an error can end that.
-    if (response.headersSent) throw refusal.error
-    const takeBack = announce(refusal, response)
-    if (own !== undefined) {
-      let hasPassed = false
-      const goOn: Next = (error) => {
-        hasPassed = true
-        next(error)
-      }
-      try {
-        await own(refusal, request, response, goOn)
-      } catch (error) {
-        // A mistake there is no 423. But whoever comes next may have set a status of its own.
-        if (!hasPassed && !response.headersSent) takeBack()
-        throw error
-      }
-      return
-    }
-    response.setHeader('content-type', PROBLEM)
-    response.end(problemOf(refusal))
+    const callback = refusal.status === 423 ? onBusy : onUnavailable
+    await answer(refusal, callback && ((goOn) => callback(refusal, request, response, goOn)), response, next)
   }
 
   return async function requestLock(request, response, next) {
@@ -96,6 +85,35 @@ export function lockRequest(
   }
 }
 
+/** Answers a request that is not served: with `own` if there is one, and otherwise with a small problem+json. */
+async function answer(
+  refusal: Refusal | InvalidKeys,
+  own: ((goOn: Next) => unknown) | undefined,
+  response: ServerResponse,
+  next: Next,
+): Promise<void> {
+  // Somebody has begun an answer already; only an error can end that.
+  if (response.headersSent) throw refusal.error
+  const takeBack = announce(refusal, response)
+  if (own === undefined) {
+    response.setHeader('content-type', PROBLEM)
+    response.end(problemOf(refusal))
+    return
+  }
+  let hasPassed = false
+  const goOn: Next = (error) => {
+    hasPassed = true
+    next(error)
+  }
+  try {
+    await own(goOn)
+  } catch (error) {
+    // A mistake there is no 423. But whoever comes next may have set a status of its own.
+    if (!hasPassed && !response.headersSent) takeBack()
+    throw error
+  }
+}
+
 function isLost(error: unknown): boolean {
   return isLockError(error) && error.code === 'ERR_LOCK_LOST'
 }
@@ -104,7 +122,7 @@ function isLost(error: unknown): boolean {
 const pass: Handler = (_request, _response, next) => next()
 
 /** Sets what every answer to a refusal has. Returns what undoes that. */
-function announce(refusal: Refusal, response: ServerResponse): () => void {
+function announce(refusal: Refusal | InvalidKeys, response: ServerResponse): () => void {
   const { statusCode } = response
   const headers = Object.entries(headersOf(refusal))
   const before = headers.map(([name]) => [name, response.getHeader(name)] as const)

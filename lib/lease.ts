@@ -280,6 +280,8 @@ export class Lease implements api.Lease, Slot, Abortable {
       if (this.#phase !== Phase.Pending) return
       this.#phase = Phase.Held
       this.#fence = a
+    } else if (kind === Kind.Shortened) {
+      this.#ttl = a
     } else if (kind === Kind.Lost) {
       this.#phase = a
       this.#failure = b === 0 ? null : bridge.text(b - 1)

@@ -97,6 +97,8 @@ export const Kind = {
   Diagnosed: 15,
   /** 1 and a text with JSON; last */
   Listed: 16,
+  /** the ttl of the lease that is being adopted, if it is shorter than its ticket says */
+  Shortened: 17,
 } as const
 
 /**
@@ -114,9 +116,10 @@ export const Most = { Exclusive: 0, Readers: 4_294_967_295 } as const
 /**
  * Bits that may be added to the code of an acquire or an adoption. Bit 64 is bridge.ts' own. A
  * lease with `OutlivesProcess` lives until its ttl ends, even if this process is gone. Without that
- * bit, the embedded store frees the lease as soon as this process is gone.
+ * bit, the embedded store frees the lease as soon as this process is gone. With `TicketTtl`, the
+ * adoption's ttl is what its ticket says.
  */
-export const Flag = { NoRenewal: 16, ReportRenewals: 32, OutlivesProcess: 128, Section: 256 } as const
+export const Flag = { NoRenewal: 16, ReportRenewals: 32, OutlivesProcess: 128, Section: 256, TicketTtl: 512 } as const
 
 // Symbols, because a Lease is a slot and its users must not see these methods.
 export const note: unique symbol = Symbol('leasehold.note')
@@ -220,5 +223,6 @@ function drainAll(): void {
 }
 
 function isLast(kind: number): boolean {
-  return kind !== Kind.Acquired && kind !== Kind.Breaker && !(kind >= Kind.Renewed && kind <= Kind.AutoRenewed)
+  const goesOn = kind === Kind.Acquired || kind === Kind.Breaker || kind === Kind.Shortened
+  return !goesOn && !(kind >= Kind.Renewed && kind <= Kind.AutoRenewed)
 }

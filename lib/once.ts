@@ -8,12 +8,12 @@ import {
   checkKey,
   checkMs,
   checkMsOrInfinity,
-  checkOptions,
   checkSignal,
   checkText,
   checkTtl,
   MIN_TTL,
   outOfRange,
+  readOptions,
 } from './arguments'
 import { type Claim, claim, type Desk } from './claim'
 import { LockError, LockLostError } from './errors'
@@ -45,10 +45,9 @@ export function parseOnce<T>(
   fn: unknown,
   given: unknown,
 ): Omit<Deed<T>, 'failed'> {
-  checkOptions(given, ONCE_OPTIONS)
   const marker = markerOf(key, id)
   checkFunction('fn', fn)
-  const options: api.OnceOptions = given
+  const options = readOptions<api.OnceOptions>(given, ONCE_OPTIONS)
   const { ttl = acquirer.defaults.ttl, wait = acquirer.defaults.wait, onFailure = 'forget', signal } = options
   checkTtl(ttl)
   const keep = checkKeep(options.keep, ttl, KEEP)

@@ -13,16 +13,16 @@ import {
   checkMsOrInfinity,
   checkName,
   checkNumber,
-  checkOptions,
   checkSignal,
   checkText,
   checkTtl,
   MIN_TTL,
   outOfRange,
+  readOptions,
 } from './arguments'
 import { type ClientConfig, Flag, Most } from './native'
 import { parseRetry, type Retry } from './retry'
-import { checkSignalNames } from './signals'
+import { parseSignalNames } from './signals'
 import { resolveStores } from './store-urls'
 import { parseTls } from './tls'
 
@@ -98,11 +98,10 @@ export function parseClient(given: unknown): ClientSettings {
   if (!isStore && (typeof given !== 'object' || given === null)) {
     throw badType('store', 'the URL of a store (redis://host:6379), an array of URLs, or an object of options', given)
   }
-  const options: api.LockClientOptions = isStore ? { store: given } : given
-  checkOptions(options, CLIENT_OPTIONS)
+  const options = readOptions<api.LockClientOptions>(isStore ? { store: given } : given, CLIENT_OPTIONS)
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
   const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0 } = options
-  const { drain = DRAIN, releaseOnSignal = [] } = options
+  const { drain = DRAIN } = options
   checkText('prefix', prefix, 0, 255)
   checkName('name', name)
   checkMs('ttl', ttl, MIN_TTL)
@@ -112,7 +111,7 @@ export function parseClient(given: unknown): ClientSettings {
   checkNumber('handOffs', handOffs, 0, 1_000, true)
   checkNumber('minReplicas', minReplicas, 0, MOST_REPLICAS, true)
   checkMsOrInfinity('drain', drain, 0)
-  checkSignalNames(releaseOnSignal)
+  const releaseOnSignal = parseSignalNames(options.releaseOnSignal ?? [])
   const stores = resolveStores(options.store)
   const config: ClientConfig = { stores, prefix, name, maxStall, storeTimeout, handOffs, minReplicas }
   if (username !== undefined) {
@@ -137,15 +136,14 @@ export function parseClient(given: unknown): ClientSettings {
     config,
     asked: asking(ttl, wait),
     drain,
-    releaseOnSignal: [...releaseOnSignal],
+    releaseOnSignal,
   }
 }
 
 /** Returns the `drain` in the options of close(), if there is one. */
 export function parseClose(given: unknown): number | undefined {
   if (given === undefined) return undefined
-  checkOptions(given, ['drain'] as const satisfies (keyof api.CloseOptions)[])
-  const { drain }: api.CloseOptions = given
+  const { drain } = readOptions<api.CloseOptions>(given, ['drain'])
   if (drain !== undefined) checkMsOrInfinity('drain', drain, 0)
   return drain
 }
@@ -160,8 +158,7 @@ export const MOST_LISTED = 10_000
 
 export function parseList(given: unknown): { pattern: string; limit: number } {
   if (given === undefined) return { pattern: '*', limit: 1_000 }
-  checkOptions(given, ['pattern', 'limit'] as const satisfies (keyof api.ListOptions)[])
-  const { pattern = '*', limit = 1_000 }: api.ListOptions = given
+  const { pattern = '*', limit = 1_000 } = readOptions<api.ListOptions>(given, ['pattern', 'limit'])
   checkText('pattern', pattern, 0, 1024)
   checkNumber('limit', limit, 1, MOST_LISTED, true)
   return { pattern, limit }
@@ -171,8 +168,7 @@ const TRY_OPTIONS = ['ttl', 'signal', 'autoRenew', 'maxHold'] as const satisfies
 const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait', 'retry'] as const
 
 export function parseAcquire(given: unknown, defaults: Asked): Asked {
-  checkOptions(given, ACQUIRE_OPTIONS)
-  const options: api.AcquireOptions = given
+  const options = readOptions<api.AcquireOptions>(given, ACQUIRE_OPTIONS)
   const retry = options.retry === undefined ? undefined : parseRetry(options.retry)
   // Retries have a limit of their own.
   const { wait = retry === undefined ? defaults.wait : Number.POSITIVE_INFINITY } = options
@@ -182,13 +178,14 @@ export function parseAcquire(given: unknown, defaults: Asked): Asked {
 
 /** What tryAcquire() takes, and adopt(). */
 export function parseTry(given: unknown, defaults: Asked, notHere?: Readonly<Record<string, string>>): Asked {
-  checkOptions(given, TRY_OPTIONS, notHere)
-  return parseLease(given, defaults, -1)
+  return parseLease(readOptions<api.TryAcquireOptions>(given, TRY_OPTIONS, notHere), defaults, -1)
 }
 
 function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number, retry?: Retry): Asked {
   const { signal, maxHold, autoRenew = true } = given
   let { ttl } = given
+  // The caller's own ttl is none of a ticket.
+  const flags = ttl === undefined ? defaults.flags : defaults.flags & ~Flag.TicketTtl
   if (ttl !== undefined) checkTtl(ttl)
   if (maxHold !== undefined) {
     checkMs('maxHold', maxHold, MIN_TTL)
@@ -197,13 +194,12 @@ function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number,
   }
   checkBoolean('autoRenew', autoRenew)
   if (signal !== undefined) checkSignal('signal', signal)
-  const flags = autoRenew ? defaults.flags : defaults.flags | Flag.NoRenewal
   return {
     ttl: ttl ?? defaults.ttl,
     wait,
     maxHold: maxHold ?? 0,
     most: defaults.most,
-    flags,
+    flags: autoRenew ? flags : flags | Flag.NoRenewal,
     trace: undefined,
     retry,
     signal,
@@ -236,8 +232,7 @@ export interface WorkerSettings {
   stopWork(reason: api.StopReason): unknown
 }
 
-export function parseWorker(options: api.LockWorkerOptions): WorkerSettings {
-  checkOptions(options, WORKER_OPTIONS)
+export function parseWorker(given: api.LockWorkerOptions): WorkerSettings {
   const {
     client,
     store,
@@ -249,7 +244,7 @@ export function parseWorker(options: api.LockWorkerOptions): WorkerSettings {
     stopTimeout = 10_000,
     startWork,
     stopWork,
-  } = options
+  } = readOptions<api.LockWorkerOptions>(given, WORKER_OPTIONS)
   checkKey(key)
   if (ttl !== undefined) checkTtl(ttl)
   checkMs('retryInterval', retryInterval, 1)
@@ -271,7 +266,7 @@ export function parseWorker(options: api.LockWorkerOptions): WorkerSettings {
     retryInterval,
     stopTimeout,
     // They may be methods that want their `this`.
-    startWork: startWork.bind(options),
-    stopWork: (reason) => stopWork?.call(options, reason),
+    startWork: startWork.bind(given),
+    stopWork: (reason) => stopWork?.call(given, reason),
   }
 }

@@ -4,7 +4,7 @@
 import { metrics, trace } from '@opentelemetry/api'
 import type { LockClient as ClientType } from '../types/client'
 import type * as api from '../types/otel'
-import { badType, badValue, checkBoolean, checkMsOrInfinity, checkOptions } from './arguments'
+import { badType, badValue, checkBoolean, checkMsOrInfinity, readOptions } from './arguments'
 import { LockClient } from './client'
 import { Meters } from './otel/meters'
 import { Spans } from './otel/spans'
@@ -21,9 +21,9 @@ const VERSION: string = require('../package.json').version
 
 const instrumented = new WeakSet<LockClient>()
 
-export function instrument(client: ClientType, options: api.InstrumentOptions = {}): api.Instrumentation {
+export function instrument(client: ClientType, given: api.InstrumentOptions = {}): api.Instrumentation {
   if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
-  checkOptions(options, OPTIONS)
+  const options = readOptions<api.InstrumentOptions>(given, OPTIONS)
   const { inspectAfter = 100, propagate = true } = options
   checkMsOrInfinity('inspectAfter', inspectAfter, 1)
   checkBoolean('propagate', propagate)

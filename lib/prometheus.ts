@@ -3,7 +3,7 @@
 import { register as globalRegister } from 'prom-client'
 import type { LockClient as ClientType } from '../types/client'
 import type * as api from '../types/prometheus'
-import { badType, badValue, checkOptions, checkText } from './arguments'
+import { badType, badValue, checkText, readOptions } from './arguments'
 import { LockClient } from './client'
 import { Collector, type Labels, type Register } from './prometheus/collector'
 
@@ -12,9 +12,9 @@ const OPTIONS = ['register', 'prefix', 'labels'] as const satisfies (keyof api.C
 /** By registry, and then by prefix. */
 const collectors = new WeakMap<Register, Map<string, Collector>>()
 
-export function collect(client: ClientType, options: api.CollectOptions = {}): api.Collection {
+export function collect(client: ClientType, given: api.CollectOptions = {}): api.Collection {
   if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
-  checkOptions(options, OPTIONS)
+  const options = readOptions<api.CollectOptions>(given, OPTIONS)
   const { register = globalRegister, prefix = 'leasehold_', labels = {} } = options
   if (typeof register?.registerMetric !== 'function') throw badType('register', 'a Registry of prom-client', register)
   checkText('prefix', prefix, 0, 255)

@@ -1,14 +1,14 @@
 // leasehold/remix: see types/remix.d.ts.
 
 import type * as api from '../index'
-import type { RequestKeys } from '../types/http'
+import type { InvalidKeys, Refusal, RequestKeys } from '../types/http'
 import type { WithRequest, WithRequestLockOptions } from '../types/remix'
 import { badType, badValue, checkFunction } from './arguments'
 import { dropBody, followBody, isResponse } from './http/body'
 import { isLoss } from './http/loss'
 import { destroyed, isNodeStream } from './http/node-body'
 import { headersOf, PROBLEM, problemOf } from './http/refusal'
-import { checkLocks, needsNone, parseRequestLock } from './http/request-lock'
+import { checkLocks, parseKeys, parseRequestLock } from './http/request-lock'
 import { underLock } from './http/under-lock'
 
 type Args = [WithRequest, ...unknown[]]
@@ -23,19 +23,25 @@ const NODE_STREAM =
 
 export function withRequestLock(
   locks: api.LockClient,
-  options: WithRequestLockOptions<Args, RequestKeys, unknown>,
+  given: WithRequestLockOptions<Args, RequestKeys, unknown>,
   handler: (lease: AnyLease, ...args: Args) => unknown,
 ): (...args: Args) => Promise<unknown> {
   checkLocks(locks)
-  const asked = parseRequestLock(options, ['until'])
+  const { options, asked, rules } = parseRequestLock(given, ['handler', 'body'])
   checkFunction('handler', handler)
-  const { key, until = 'handler', onBusy, onUnavailable } = options
-  if (until !== 'handler' && until !== 'body') throw badValue('The "until" option must be "handler" or "body"')
+  const { key, until, onBusy, onUnavailable, onInvalid } = options
 
   return async function requestLock(...args) {
     const { signal, method } = requestOf(args[0])
-    const keys = await key(...args)
-    if (needsNone(keys)) return handler(undefined, ...args)
+    const said = await key(...args)
+    let keys: string | readonly string[] | undefined
+    try {
+      keys = parseKeys(said, rules)
+    } catch (error) {
+      const invalid = { status: 400, error: error as TypeError | RangeError } as const
+      return onInvalid === undefined ? problem(invalid) : onInvalid(invalid, ...args)
+    }
+    if (keys === undefined) return handler(undefined, ...args)
     let deliver: (response: Response) => void = () => {}
     const delivered = new Promise<Response>((resolve) => {
       deliver = resolve
@@ -61,13 +67,16 @@ export function withRequestLock(
       if ('value' in outcome) return outcome.value
       const { refusal } = outcome
       const own = refusal.status === 423 ? onBusy : onUnavailable
-      if (own !== undefined) return own(refusal, ...args)
-      const headers = { ...headersOf(refusal), 'content-type': PROBLEM }
-      return new Response(problemOf(refusal), { status: refusal.status, headers })
+      return own === undefined ? problem(refusal) : own(refusal, ...args)
     }
     // A response whose body is still to be read is handed out while the lock is held.
     return Promise.race([delivered, serve()])
   }
+}
+
+function problem(refusal: Refusal | InvalidKeys): Response {
+  const headers = { ...headersOf(refusal), 'content-type': PROBLEM }
+  return new Response(problemOf(refusal), { status: refusal.status, headers })
 }
 
 function requestOf(given: unknown): Request {

@@ -2,7 +2,7 @@
 
 import type * as api from '../index'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
-import { badType, checkMs, checkNumber, checkOptions, firstOf, MAX_MS, outOfRange } from './arguments'
+import { badType, checkMs, checkNumber, firstOf, MAX_MS, outOfRange, readOptions } from './arguments'
 import { now } from './clock'
 import * as errors from './errors'
 import { defer, type Make, raise } from './promise'
@@ -32,8 +32,7 @@ export function parseRetry(given: unknown): Retry {
   if (given !== true && (typeof given !== 'object' || given === null || Array.isArray(given))) {
     throw badType('retry', 'true or an object of options, as in { retries: 3 }', given)
   }
-  const options: api.RetryOptions = given === true ? {} : given
-  checkOptions(options, RETRY_OPTIONS)
+  const options = readOptions<api.RetryOptions>(given === true ? {} : given, RETRY_OPTIONS)
   const { retries = 10, minDelay = 50, factor = 2, jitter = true } = options
   if (retries !== Number.POSITIVE_INFINITY) checkNumber('retries', retries, 0, MAX_RETRIES, true)
   checkMs('minDelay', minDelay, 1)

@@ -8,10 +8,10 @@ import {
   checkFunction,
   checkKey,
   checkMs,
-  checkOptions,
   checkTtl,
   MAX_MS,
   outOfRange,
+  readOptions,
 } from './arguments'
 import type { Desk } from './claim'
 import { Cron } from './cron'
@@ -57,8 +57,7 @@ interface Settings {
 }
 
 function parse(given: unknown, { acquirer }: Desk): Settings & { timeZone: string } {
-  checkOptions(given, SCHEDULE_OPTIONS)
-  const options: api.ScheduleOptions = given
+  const options = readOptions<api.ScheduleOptions>(given, SCHEDULE_OPTIONS)
   const { timeZone = 'UTC', overlap = false, catchUp = 10_000, ttl = acquirer.defaults.ttl, unref = false } = options
   checkBoolean('overlap', overlap)
   checkMs('catchUp', catchUp, 1_000, Math.floor(MAX_MS / 2))

@@ -1,20 +1,22 @@
 // The option `releaseOnSignal`: a signal closes clients, and then ends the process.
 
 import { constants } from 'node:os'
-import { badType, badValue } from './arguments'
+import { badType, badValue, copyOf } from './arguments'
 import { now } from './clock'
 import { shared } from './copies'
 
-/** Throws unless `given` is an array of names of signals that a process can listen to. */
-export function checkSignalNames(given: unknown): asserts given is NodeJS.Signals[] {
+/** Returns a copy of `given`. Throws unless that is an array of names of signals that a process can listen to. */
+export function parseSignalNames(given: unknown): NodeJS.Signals[] {
   if (!Array.isArray(given)) throw badType('releaseOnSignal', 'an array of signal names', given)
-  for (const name of given) {
+  const names = copyOf(given)
+  for (const name of names) {
     if (typeof name !== 'string') throw badType('releaseOnSignal', 'an array of signal names', name)
     if (!Object.hasOwn(constants.signals, name))
-      throw badValue(`"releaseOnSignal": no such signal: ${name.slice(0, 40)}`)
+      throw badValue('"releaseOnSignal" has a name that is no signal here; give names such as SIGTERM')
     if (name === 'SIGKILL' || name === 'SIGSTOP')
       throw badValue(`"releaseOnSignal": no process can listen to ${name}; leave it out`)
   }
+  return names as NodeJS.Signals[]
 }
 
 /**

@@ -1,6 +1,6 @@
 // Which URLs a store has: those that were given, or those of the environment.
 
-import { badValue, checkText } from './arguments'
+import { badValue, checkText, copyOf } from './arguments'
 
 /** Of two, none may fail. */
 const FEWEST_NODES = 3
@@ -18,7 +18,7 @@ export function resolveStores(given: unknown): string[] {
     checkStore('store', given)
     return [given]
   }
-  return checkStores('store', given)
+  return checkStores('store', copyOf(given))
 }
 
 function checkStores(name: string, urls: readonly unknown[]): string[] {
@@ -50,9 +50,14 @@ function severalIn(name: string, between: string): TypeError {
   )
 }
 
+/** Returns an environment variable. `process.env` inherits from `Object.prototype`. */
+function variable(name: string): string | undefined {
+  return Object.hasOwn(process.env, name) ? process.env[name] : undefined
+}
+
 /** That of the environment, which may be a quorum, or else the file that the processes of this user share. */
 function defaultStores(): string[] {
-  const { LEASEHOLD_URL, REDIS_URL, NODE_ENV } = process.env
+  const [LEASEHOLD_URL, REDIS_URL, NODE_ENV] = ['LEASEHOLD_URL', 'REDIS_URL', 'NODE_ENV'].map(variable)
   const text = LEASEHOLD_URL || REDIS_URL
   if (text) {
     const name = LEASEHOLD_URL ? 'LEASEHOLD_URL' : 'REDIS_URL'

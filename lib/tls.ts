@@ -1,7 +1,7 @@
 // The option `tls`: texts for native code, which reads them. See index.d.ts for their meaning.
 
 import type * as api from '../index'
-import { badType, badValue, checkOptions, checkText } from './arguments'
+import { badType, badValue, checkText, copyOf, readOptions } from './arguments'
 
 /** PEM as text. */
 export interface TlsConfig {
@@ -13,6 +13,9 @@ export interface TlsConfig {
 
 const TLS_OPTIONS = ['ca', 'cert', 'key', 'servername'] as const satisfies (keyof api.TlsOptions)[]
 
+/** What is given may say something of Node's that is not there. */
+type Given = api.TlsOptions & { rejectUnauthorized?: unknown }
+
 /** Bundles of all authorities of the world have about 250 000 bytes. */
 const MAX_PEM = 4_194_304
 
@@ -20,19 +23,17 @@ export function parseTls(given: unknown): TlsConfig {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw badType('tls', 'of type object', given)
   }
-  if ('rejectUnauthorized' in given && given.rejectUnauthorized !== undefined) {
+  const { rejectUnauthorized, ...others } = readOptions<Given>(given, [...TLS_OPTIONS, 'rejectUnauthorized'])
+  if (rejectUnauthorized !== undefined) {
     throw badValue(
       'The option "tls.rejectUnauthorized" is not there: the server\'s certificate is always verified. ' +
         'If it is of your own making, give the certificate of the authority that signed it as "tls.ca"',
     )
   }
-  const { rejectUnauthorized: _, ...others } = given as api.TlsOptions
-  checkOptions(others, TLS_OPTIONS)
   const { ca = [], cert, key, servername } = others
-  const config: TlsConfig = {
-    ca: Array.isArray(ca) ? ca.map((one, i) => pem(`tls.ca[${i}]`, one)) : [pem('tls.ca', ca)],
-  }
-  if (Array.isArray(ca) && others.ca !== undefined && ca.length === 0) {
+  const config: TlsConfig = Object.create(null)
+  config.ca = Array.isArray(ca) ? copyOf(ca).map((one, i) => pem(`tls.ca[${i}]`, one)) : [pem('tls.ca', ca)]
+  if (others.ca !== undefined && config.ca.length === 0) {
     throw badValue(
       'The "tls.ca" argument must not be an empty array: leave it out to trust the authorities of the system',
     )

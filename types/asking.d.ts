@@ -84,7 +84,10 @@ export interface RetryOptions {
 
 /** What {@link LockClient.adopt} takes beside the ticket. */
 export interface AdoptOptions {
-  /** How long the lease lives without renewal from now on. Default: the one it had, or `maxHold` if that is shorter. */
+  /**
+   * How long the lease lives without renewal from now on. Default: the one it had, or `maxHold` if that is shorter. A ticket that
+   * somebody has changed can make the default shorter, but never longer.
+   */
   ttl?: number | undefined
   /**
    * Ends the call: it rejects with {@link LockAbortedError}, and a lease that was adopted already

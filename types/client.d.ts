@@ -168,6 +168,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * Goes on with a lease that was detached, here or in another process: the same lock, the same fence. Of several who
    * try, exactly one gets it. The client needs the store and the `prefix` of the one that detached it.
    *
+   * The store says the fence, the mode and the ttl of the lease. A ticket that somebody has changed
+   * gets no other ones.
+   *
    * @param ticket What {@link Lease.detach} resolved with.
    * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
    * @throws {StoreUnavailableError} the store could not be used, or not be reached for all of
@@ -190,6 +193,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * Adopts a lease as {@link adopt} does, runs `fn` under it, and then releases it. `fn` is a
    * section, as with {@link withLock}: if the client closes, the lease is held until `fn` ends or
    * the client's `drain` is over.
+   *
+   * The store says the fence, the mode and the ttl of the lease. A ticket that somebody has changed
+   * gets no other ones.
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @returns what `fn` returned

@@ -2,10 +2,10 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { LockClient } from './client'
-import type { Refusal, RequestKeys, RequestLockOptions } from './http'
+import type { InvalidKeys, Refusal, RequestKeys, RequestLockOptions } from './http'
 import type { Lease, MultiLease } from './lease'
 
-export type { Refusal, RequestKeys, RequestLockOptions } from './http'
+export type { InvalidKeys, Refusal, RequestKeys, RequestLockOptions } from './http'
 
 declare global {
   namespace Express {
@@ -52,7 +52,10 @@ export interface LockRequestOptions<
   Response = ResponseOf<Request>,
   K extends RequestKeys = RequestKeys,
 > extends RequestLockOptions {
-  /** Which lock a request needs. What it throws goes to the handler of errors. */
+  /**
+   * Which lock a request needs. What it throws goes to the handler of errors. A key that is missing,
+   * no string, empty, or longer than 1024 bytes is answered 400; see `optional` and `maxKeys`.
+   */
   key: (request: Request) => K | PromiseLike<K>
   /**
    * Says until when the lock is held. `response`: until the response is finished or its connection
@@ -72,6 +75,8 @@ export interface LockRequestOptions<
   onBusy?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
   /** Answers 503 in its own way, likewise. Default: a small `application/problem+json`. */
   onUnavailable?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
+  /** Answers 400 in its own way, likewise, without `Retry-After`. Default: a small `application/problem+json`. */
+  onInvalid?: ((invalid: InvalidKeys, request: Request, response: Response, next: Next) => unknown) | undefined
 }
 
 /** A handler as Express, Connect and node:http call it; without `next`, errors are rejections. */
@@ -81,7 +86,7 @@ export type LockedHandler<Request, Response> = (request: Request, response: Resp
  * Makes a middleware that acquires a lock for each request and puts the lease at `request.lease` (of several keys:
  * `request.leases`). The lock is released when the response is finished, or the connection closed.
  *
- * A lock that can't be had is answered 423 or 503, with `Retry-After`. When the client goes away while it waits, the waiting ends
+ * A lock that can't be had is answered 423 or 503, with `Retry-After`, and a request without a valid key 400. When the client goes away while it waits, the waiting ends
  * and nothing is answered. When it goes away while the handlers work, the lock is released although they may still be at work:
  * they see that by `request.lease.isHeld`, and the fence keeps their late writes out. To hold the lock until the work is over, give
  * the handler here, or say `until: 'end'`.

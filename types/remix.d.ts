@@ -1,9 +1,9 @@
 // leasehold/remix: a lock for each request, in Remix and React Router, and wherever a handler takes a Request.
 
 import type { LockClient } from './client'
-import type { LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
+import type { InvalidKeys, LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
 
-export type { LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
+export type { InvalidKeys, LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
 
 /**
  * The first argument of a handler: a request, or an object that has one, such as the `{ request,
@@ -16,7 +16,8 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
   extends RequestLockOptions {
   /**
    * Returns which lock a request needs. Gets the arguments of the handler. If it throws, the
-   * wrapped handler rejects with the same error.
+   * wrapped handler rejects with the same error. A key that is missing, no string, empty, or longer
+   * than 1024 bytes is answered 400; see `optional` and `maxKeys`.
    */
   key: (...args: Args) => K | PromiseLike<K>
   /**
@@ -52,13 +53,15 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
    * 503 with `Retry-After` and a problem+json.
    */
   onUnavailable?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
+  /** Answers a request without a valid key, or throws. Default: a `Response` of status 400 with a problem+json. */
+  onInvalid?: ((invalid: InvalidKeys, ...args: Args) => R | PromiseLike<R>) | undefined
 }
 
 /**
  * Wraps a handler so that each request is served under a lock: an action or loader, or any function that takes a `Request` first.
  * The handler is called with the lease and then with what the wrapper was called with.
  *
- * A lock that can't be had is answered 423 or 503, with `Retry-After`. When the request's signal aborts while it waits, the waiting
+ * A lock that can't be had is answered 423 or 503, with `Retry-After`, and a request without a valid key 400. When the request's signal aborts while it waits, the waiting
  * ends, and the answer, which nobody receives, is an empty 499. When it aborts while the handler runs, the lock is held on until that
  * is through.
  *

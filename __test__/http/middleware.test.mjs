@@ -47,7 +47,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
         return given.length > 1 ? given : given[0]
       }
       const answer = ({ lease, leases }, response) => response.end(JSON.stringify(leases?.keys ?? lease?.key ?? null))
-      const url = await start(t, locks, answer, { key: keys })
+      const url = await start(t, locks, answer, { key: keys, maxKeys: 2, optional: true })
       await locks.acquire('taken')
       const ask = async (query) => {
         const response = await fetch(url + query)
@@ -242,7 +242,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY)
     })
 
-    test('the key function fails, or names no lock that there can be: an error, and nothing is asked', async (t) => {
+    test('the key function fails: an error, and nothing is asked', async (t) => {
       const locks = open(t)
       const fail = () => {
         throw new Error('mine')
@@ -250,9 +250,6 @@ for (const [name, listener] of Object.entries(frameworks)) {
       for (const [key, error] of [
         [fail, 'mine'],
         [async () => fail(), 'mine'],
-        [() => '', 'ERR_INVALID_ARG_VALUE'],
-        [() => 5, 'ERR_INVALID_ARG_TYPE'],
-        [() => [], 'ERR_INVALID_ARG_VALUE'],
       ]) {
         const url = await start(t, locks, () => assert.fail('ran without the lock'), { key })
         const response = await fetch(url)

@@ -67,7 +67,11 @@ const clients = (t, options) => {
 }
 
 const serve = (locks, handler, { method = 'HEAD', key = 'a', ...options } = {}) =>
-  withRequestLock(locks, { key: () => key, until: 'body', ...options }, handler)(new Request(URL_, { method }))
+  withRequestLock(
+    locks,
+    { key: () => key, maxKeys: 2, until: 'body', ...options },
+    handler,
+  )(new Request(URL_, { method }))
 
 describe('withRequestLock until the body, HEAD', { timeout: 60_000 }, () => {
   for (const [what, make] of Object.entries(SOURCES)) {

@@ -62,7 +62,7 @@ async function serve(locks, key, stream, options) {
     held = lease
     return new Response(stream)
   }
-  const action = withRequestLock(locks, { key: () => key, until: 'body', ...options }, handler)
+  const action = withRequestLock(locks, { key: () => key, maxKeys: 2, until: 'body', ...options }, handler)
   const response = await action(new Request('http://localhost/', { signal: client.signal }))
   return { client, held, reader: response.body.getReader() }
 }

@@ -134,7 +134,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
         await work.passed
         response.end('done')
       }
-      const url = await start(t, locks, handler, { key: () => ['a', 'b', 'c'], ttl: TTL })
+      const url = await start(t, locks, handler, { key: () => ['a', 'b', 'c'], maxKeys: 3, ttl: TTL })
       const response = fetch(url)
       const leases = await within('the handler', begun.passed)
       await locks.forceRelease('a')
@@ -152,7 +152,11 @@ for (const [name, listener] of Object.entries(frameworks)) {
     test('all of several keys are lost: nothing is held, and close() does not wait', async (t) => {
       const locks = open(t)
       const begun = gate()
-      const url = await start(t, locks, ({ leases }) => begun.pass(leases), { key: () => ['a', 'b'], ttl: TTL })
+      const url = await start(t, locks, ({ leases }) => begun.pass(leases), {
+        key: () => ['a', 'b'],
+        maxKeys: 2,
+        ttl: TTL,
+      })
       fetch(url).catch(() => {})
       await within('the handler', begun.passed)
       for (const key of ['a', 'b']) await locks.forceRelease(key)

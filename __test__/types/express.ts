@@ -21,7 +21,7 @@ app.post(
   },
 )
 app.use(lockRequest(locks, { key: () => undefined }))
-app.use(lockRequest<Request, Response>(locks, { key: async (request) => ['a', request.ip ?? 'nobody'] }))
+app.use(lockRequest<Request, Response>(locks, { key: async (request) => ['a', request.ip ?? 'nobody'], maxKeys: 2 }))
 
 // Around a handler, with answers of one's own.
 app.put(
@@ -47,7 +47,7 @@ app.put(
 )
 app.put(
   '/transfers',
-  lockRequest(locks, { key: async (request: Request) => [request.path, 'all'] }, (request, response) => {
+  lockRequest(locks, { key: async (request: Request) => [request.path, 'all'], maxKeys: 2 }, (request, response) => {
     same<typeof request.leases, MultiLease>()
     same<typeof response, Response>()
     response.json(request.leases.fences)

@@ -26,7 +26,7 @@ export const action: ActionFunction = withRequestLock(
 
 export const loader = withRequestLock(
   locks,
-  { key: async (_: ActionFunctionArgs) => ['a', 'b'], until: 'body' },
+  { key: async (_: ActionFunctionArgs) => ['a', 'b'], maxKeys: 2, until: 'body' },
   (leases) => {
     same<typeof leases, MultiLease>()
     return new Response(null, { status: 204 })

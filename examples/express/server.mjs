@@ -9,10 +9,11 @@ import { lockRequest } from 'leasehold/express'
 import { createClient } from 'redis'
 import { closeServer } from '../shared/close-server.mjs'
 import { readConfig } from '../shared/config.mjs'
-import { Jobs, TooManyJobsError } from '../shared/jobs.mjs'
+import { Jobs } from '../shared/jobs.mjs'
 import { openJournal } from '../shared/journal.mjs'
 import { EVENT_STREAM, Live } from '../shared/live.mjs'
 import { stateOf } from '../shared/state.mjs'
+import { visible } from '../shared/visible.mjs'
 import { createJobWorker } from '../shared/worker.mjs'
 
 const config = readConfig('express-example', import.meta.url)
@@ -53,8 +54,8 @@ app.post('/jobs', express.json(), oneAtATime, async (request, response) => {
 })
 // Four parameters are how Express knows a handler of errors. Its own would answer with a page and a stack.
 app.use((error, _request, response, _next) => {
-  const status = error instanceof TooManyJobsError ? 409 : (error.status ?? 500)
-  response.status(status).json({ error: error.message })
+  const { status, ...told } = visible(error)
+  response.status(status).json(told)
 })
 
 const server = app.listen(config.port, (error) => {

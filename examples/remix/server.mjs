@@ -14,6 +14,7 @@ import { Jobs } from '../shared/jobs.mjs'
 import { openJournal } from '../shared/journal.mjs'
 import { Live } from '../shared/live.mjs'
 import { stateOf } from '../shared/state.mjs'
+import { visible } from '../shared/visible.mjs'
 import { createJobWorker } from '../shared/worker.mjs'
 
 const config = readConfig('remix-example', import.meta.url)
@@ -23,8 +24,14 @@ const jobs = new Jobs(await openJournal(config, createClient))
 // LEASEHOLD_URL, or REDIS_URL, or files of this machine. A short ttl, because a crash on Redis costs that long.
 const locks = createLockClient({ name: workerId, ttl: 5000 })
 const worker = createJobWorker({ client: locks, jobs, ...config })
-const state = () => stateOf({ locks, jobs, worker, lockKey })
-const live = new Live(state)
+const look = () => stateOf({ locks, jobs, worker, lockKey })
+const live = new Live(look)
+/** The state for loaders. What a loader throws is shown in the browser while one works on the app. */
+const state = () =>
+  look().catch((error) => {
+    const { status, error: text } = visible(error)
+    throw new Response(text, { status })
+  })
 
 const app = express()
 const server = createServer(app)

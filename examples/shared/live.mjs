@@ -1,6 +1,7 @@
 // Keeps pages up to date by Server-Sent Events: one look at the state for all of them, and only while there are any.
 
 import { setTimeout as sleep } from 'node:timers/promises'
+import { visible } from './visible.mjs'
 
 const EVERY = 250
 
@@ -13,6 +14,8 @@ export class Live {
   #latest = ''
   #running = false
   #closed = false
+  /** The last error, as long as it lasts. */
+  #trouble
 
   /** @param {() => Promise<object>} look what pages are to be shown */
   constructor(look) {
@@ -37,7 +40,7 @@ export class Live {
   async #run() {
     this.#running = true
     while (this.#pages.size > 0) {
-      const state = await this.#look().catch((error) => ({ error: error.message }))
+      const state = await this.#see()
       const event = `data: ${JSON.stringify(state)}\n\n`
       if (event !== this.#latest) for (const page of this.#pages) page.write(event)
       this.#latest = event
@@ -45,6 +48,18 @@ export class Live {
     }
     this.#latest = ''
     this.#running = false
+  }
+
+  /** Returns the state, or what a page may say instead. The log names each trouble once. */
+  async #see() {
+    try {
+      const state = await this.#look()
+      this.#trouble = undefined
+      return state
+    } catch (error) {
+      if (this.#trouble?.message !== error.message) this.#trouble = { message: error.message, ...visible(error) }
+      return { error: this.#trouble.error }
+    }
   }
 
   /** Ends all streams, so that the server can close. Pages connect again by themselves. */

@@ -2,6 +2,7 @@
 
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
+import { printableJson } from '../printable'
 import { type Command, flag } from './command'
 import { detailsOf } from './describe'
 import { CliError, Exit, UsageError } from './exits'
@@ -33,7 +34,7 @@ Ctrl-C and Ctrl-D mean, too.`,
     const json = flag(given, 'json')
     if (!flag(given, 'force')) {
       throw new UsageError(
-        `${JSON.stringify(key)} is not ours to release; if its holder hangs: leasehold release ${plain(key)} --force`,
+        `${printableJson(key)} is not ours to release; if its holder hangs: leasehold release ${plain(key)} --force`,
       )
     }
     const isAsked = !flag(given, 'yes')

@@ -2,6 +2,7 @@
 // control the terminal.
 
 import type { WriteStream } from 'node:tty'
+import { printable, printableJson } from '../printable'
 
 type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow'
 
@@ -17,13 +18,14 @@ export function paint(style: Style, text: string, stream: { isTTY?: boolean } = 
   return hasColour(stream) ? `\u001b[${CODES[style]}m${text}\u001b[0m` : text
 }
 
+/**
+ * The most characters that are shown of a key or a name. No client gives longer ones. With more,
+ * who may write to the store could fill the screen.
+ */
+const MOST_SHOWN = 1_024
+
 /** Escapes control characters: otherwise, a key could clear the screen. */
-export function plain(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (letter) => {
-    return `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`
-  })
-}
+export const plain = (text: string): string => printable(text, MOST_SHOWN)
 
 /** Returns a table. `right` lists the columns of numbers. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[], right: readonly number[]): string {
@@ -44,7 +46,7 @@ export function cut(line: string, stream: WriteStream): string {
 
 /** Prints one JSON document, or one line of several. */
 export function sayJson(value: unknown, stream: NodeJS.WritableStream = process.stdout): void {
-  stream.write(`${JSON.stringify(value)}\n`)
+  stream.write(`${printableJson(value)}\n`)
 }
 
 export function say(text: string): void {

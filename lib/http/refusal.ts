@@ -2,7 +2,7 @@
 
 import { STATUS_CODES } from 'node:http'
 import type * as api from '../../index'
-import type { Refusal } from '../../types/http'
+import type { InvalidKeys, Refusal } from '../../types/http'
 import { isLockError, mayPass } from '../errors'
 
 /** How long to stay away from an outage that may pass by itself: Redis that restarts is back by then. s */
@@ -40,20 +40,24 @@ async function holdersLeft(locks: api.LockClient, keys: readonly string[]): Prom
   }
 }
 
-const DETAILS = {
-  423: (seconds: number) => `Another request is being served that this one has to wait for. Try again in ${seconds} s.`,
-  503: (seconds: number) => `It can't be made sure now that this request is served alone. Try again in ${seconds} s.`,
-}
+const BUSY = 'Another request is being served that this one has to wait for'
+const UNAVAILABLE = "It can't be made sure now that this request is served alone"
+const INVALID = 'A part of this request that says what it is about is missing, malformed, or there too often.'
 
 /** The headers of every refusal. */
-export function headersOf({ retryAfter }: Refusal): Record<string, string> {
-  return { 'retry-after': String(retryAfter), 'cache-control': 'no-store' }
+export function headersOf(refusal: Refusal | InvalidKeys): Record<string, string> {
+  const headers = { 'cache-control': 'no-store' }
+  return refusal.status === 400 ? headers : { 'retry-after': String(refusal.retryAfter), ...headers }
 }
 
 export const PROBLEM = 'application/problem+json'
 
 /** A body for machines and people (RFC 9457). It names neither key nor store: who asked may be anybody. */
-export function problemOf({ status, retryAfter }: Refusal): string {
-  const detail = DETAILS[status](retryAfter)
+export function problemOf(refusal: Refusal | InvalidKeys): string {
+  const { status } = refusal
+  const detail =
+    refusal.status === 400
+      ? INVALID
+      : `${refusal.status === 423 ? BUSY : UNAVAILABLE}. Try again in ${refusal.retryAfter} s.`
   return JSON.stringify({ type: 'about:blank', title: STATUS_CODES[status], status, detail })
 }

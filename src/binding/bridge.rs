@@ -341,7 +341,7 @@ impl Bridge {
     /// Something runs that keeps the process alive, until `unhold` was called as often.
     #[napi(catch_unwind)]
     pub fn hold(&mut self, env: &Env) {
-        self.holds += 1;
+        self.holds = self.holds.saturating_add(1);
         self.keep_alive(env);
     }
 

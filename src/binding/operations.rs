@@ -25,6 +25,8 @@ const SECTION: u32 = 256;
 /// The bit added to the code of an acquire whose lease lives until its ttl ends, even if this
 /// process is gone.
 const OUTLIVES_PROCESS: u32 = 128;
+/// The bit added to the code of an adoption whose ttl is what the ticket says.
+const TICKET_TTL: u32 = 512;
 
 const ACQUIRE: u32 = 0;
 const RELEASE: u32 = 1;
@@ -84,9 +86,10 @@ impl Bridge {
                 let (key, from) =
                     (keys.next()?, keys.next().and_then(Token::parse).unwrap_or(Token::random()));
                 let holder = self.holder(code, a, keys);
-                let asked = self.asked(op, code, [a, b, c], key, Wait::Never, mode(e))?;
+                let asked = self.asked(op, code, [a, b, c], key, Wait::Never, Mode::Exclusive)?;
                 let asked = AcquireCommand { holder, ..asked };
-                Command::Adopt(AdoptCommand { asked, from, fence: Fence(d as u64) })
+                let with_ttl = code & TICKET_TTL != 0;
+                Command::Adopt(AdoptCommand { asked, from, fence: Fence(d as u64), with_ttl })
             }
             8 => {
                 self.slots.wait(slot, true);

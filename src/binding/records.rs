@@ -43,6 +43,7 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
         Outcome::Breaker(health) => {
             return Some(record(slot, 14, text(describe_health(&health).to_string()), 0.0));
         }
+        Outcome::Shortened(ttl) => return Some(record(slot, 17, ttl.as_millis().into(), 0.0)),
         Outcome::AutoRenewed => return Some(record(slot, 10, 0.0, 0.0)),
         Outcome::Busy => (1, 0.0, 0.0),
         Outcome::TimedOut { by_itself } => (2, f64::from(u8::from(by_itself)), 0.0),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::engine::known::KnownLease;
 use crate::lease::Token;
 
@@ -15,10 +17,11 @@ pub struct Slot {
     pub renewing: bool,
 }
 
-/// The slots of one environment. JavaScript chooses them, and chooses one again only after its last word.
+/// The slots of one environment. JavaScript chooses them, and chooses one again only after its last word. No number is too
+/// large: room is made for the slots that are open, and not for those below them.
 #[derive(Default)]
 pub struct Slots {
-    slots: Vec<Option<Slot>>,
+    slots: FxHashMap<u32, Slot>,
     /// Promises of JavaScript that wait for the engine.
     pub pending: u32,
 }
@@ -26,26 +29,19 @@ pub struct Slots {
 impl Slots {
     /// `slot` stands for a new operation that a promise waits for.
     pub fn open(&mut self, slot: u32, lease: Option<(Arc<KnownLease>, Token)>) {
-        let index = slot as usize;
-        if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, || None);
-        }
-        self.slots[index] = Some(Slot { lease, pending: 1, renewing: false });
+        self.finish(slot);
+        self.slots.insert(slot, Slot { lease, pending: 1, renewing: false });
         self.pending += 1;
-    }
-
-    fn get_mut(&mut self, slot: u32) -> Option<&mut Slot> {
-        self.slots.get_mut(slot as usize)?.as_mut()
     }
 
     /// The lease in `slot`.
     pub fn lease(&self, slot: u32) -> Option<&(Arc<KnownLease>, Token)> {
-        self.slots.get(slot as usize)?.as_ref()?.lease.as_ref()
+        self.slots.get(&slot)?.lease.as_ref()
     }
 
     /// One more promise waits for a word about `slot`.
     pub fn wait(&mut self, slot: u32, renewing: bool) {
-        if let Some(slot) = self.get_mut(slot) {
+        if let Some(slot) = self.slots.get_mut(&slot) {
             slot.pending += 1;
             slot.renewing |= renewing;
             self.pending += 1;
@@ -54,27 +50,29 @@ impl Slots {
 
     /// The acquire in `slot` was granted, with a lease of that token: its promise waits no longer.
     pub fn granted(&mut self, slot: u32, token: Token) {
-        if let Some(slot) = self.get_mut(slot) {
+        if let Some(slot) = self.slots.get_mut(&slot) {
             if let Some((_, known)) = &mut slot.lease {
                 *known = token;
             }
-            slot.pending -= 1;
-            self.pending -= 1;
+            let told = slot.pending.min(1);
+            slot.pending -= told;
+            self.pending -= told;
         }
     }
 
     /// A renewal was answered. Says whether a promise waited for that.
     pub fn renewed(&mut self, slot: u32) -> bool {
-        let Some(slot) = self.get_mut(slot).filter(|slot| slot.renewing) else { return false };
+        let Some(slot) = self.slots.get_mut(&slot).filter(|slot| slot.renewing) else { return false };
         slot.renewing = false;
-        slot.pending -= 1;
-        self.pending -= 1;
+        let told = slot.pending.min(1);
+        slot.pending -= told;
+        self.pending -= told;
         true
     }
 
     /// The last word about `slot` was drained.
     pub fn finish(&mut self, slot: u32) {
-        if let Some(known) = self.slots.get_mut(slot as usize).and_then(Option::take) {
+        if let Some(known) = self.slots.remove(&slot) {
             self.pending -= known.pending;
         }
     }
@@ -83,6 +81,22 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_slot_may_be_opened_and_opened_again() {
+        let mut slots = Slots::default();
+        for slot in [u32::MAX, 0, u32::MAX, 1 << 31, 0] {
+            slots.open(slot, None);
+            slots.granted(slot, Token::random());
+            slots.granted(slot, Token::random());
+        }
+        assert_eq!((slots.pending, slots.slots.len()), (0, 3));
+        slots.open(7, None);
+        slots.open(7, None);
+        slots.wait(7, true);
+        assert_eq!(slots.pending, 2);
+        assert!(slots.slots.capacity() < 64);
+    }
 
     #[test]
     fn every_promise_is_counted_once() {

@@ -91,8 +91,10 @@ pub struct AdoptCommand {
     pub asked: AcquireCommand,
     /// The token that the lease has now.
     pub from: Token,
-    /// Its fence.
+    /// The fence that the ticket says.
     pub fence: Fence,
+    /// True if the ticket also says the ttl.
+    pub with_ttl: bool,
 }
 
 /// How long an acquire waits.
@@ -277,7 +279,7 @@ impl Command {
     }
 }
 
-/// What became of an operation. Everything but the five that say otherwise is its last word.
+/// What became of an operation. Everything but the six that say otherwise is its last word.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The lock is held, by a lease of that token: not the last word, the operation goes on as the lease.
@@ -305,6 +307,8 @@ pub enum Outcome {
     RenewFailed(StoreError),
     /// The engine renewed the lease by itself: not the last word.
     AutoRenewed,
+    /// The lease that is being adopted has a shorter ttl than its ticket says: not the last word.
+    Shortened(Ttl),
     /// The lease lives on without its holder.
     Detached,
     /// Who holds the lock, and how many wait for it in this process.

@@ -138,10 +138,12 @@ impl LeaseTable {
             Request::Acquire(ask) => lock.acquire(&ask, &mut turn),
             Request::Renew { token, ttl, fences, .. } => lock.renew(token, ttl, fences, &mut turn),
             // Nothing here ends with anybody's end.
-            Request::Detach { token, ttl, .. } => lock.renew(token, ttl, 0, &mut turn),
+            Request::Detach { token, ttl, fence, own_ttl, .. } => {
+                lock.detach(token, ttl, fence, own_ttl, &mut turn)
+            }
             Request::Release { token, used, .. } => lock.release(token, used, &mut turn),
-            Request::Adopt { token, heir, ttl, holder, .. } => {
-                lock.adopt(token, heir, ttl, &holder, &mut turn)
+            Request::Adopt { token, heir, ttl, holder, source, .. } => {
+                lock.adopt(token, heir, ttl, source, &holder, &mut turn)
             }
             Request::Move { token, to, heir, .. } => lock.pass(token, to, heir, &mut turn),
             Request::GiveBack { token, .. } => lock.release(token, None, &mut turn),

@@ -65,9 +65,11 @@ pub mod diagnosis;
 pub mod error;
 pub mod guarded;
 mod info;
+pub mod inheritance;
 pub mod listing;
 pub mod memory;
 pub mod names;
+pub mod printable;
 pub mod quorum;
 pub mod redis;
 pub mod rules;
@@ -85,6 +87,7 @@ use futures_util::future::LocalBoxFuture;
 pub use access::Access;
 pub use error::{Said, StoreError, StoreErrorKind, Vote};
 pub use info::{LeaseInfo, LockInfo, Servers, WaiterInfo};
+pub use inheritance::{Inherited, Source};
 pub use tls::{Tls, TlsTexts};
 
 use self::breaker::Health;
@@ -200,11 +203,8 @@ pub enum Request {
         holder: Arc<str>,
         /// See [`Ask::outlives_process`].
         outlives_process: bool,
-        /// The lease's mode. Only a [quorum](quorum) uses the mode and the fence: a repair sends
-        /// them to a node that does not know the lease.
-        mode: Mode,
-        /// The lease's fence.
-        fence: Fence,
+        /// Where the fence and the ttl come from.
+        source: Source,
     },
     /// Move the lease of `token` to `to`. The lease keeps its end, its fence and its holder's name,
     /// and outlives its process as after [`Request::Detach`]. If `to` or `heir` owns the lease
@@ -232,7 +232,8 @@ pub enum Request {
         ticket: Token,
     },
     /// As [`Request::Renew`] without fences; and from now on only the ttl ends the lease, or whoever knows the token:
-    /// a store that frees what a process held when the process ends leaves this one alone.
+    /// a store that frees what a process held when the process ends leaves this one alone. The
+    /// store also notes the lease's fence and ttl for the [heir](Inherited).
     Detach {
         /// Which lock.
         key: Key,
@@ -240,6 +241,10 @@ pub enum Request {
         token: Token,
         /// How long the lease lives from now, at least.
         ttl: Ttl,
+        /// The fence of the lease's last holder.
+        fence: Fence,
+        /// The lease's own ttl, which its heir may have, too.
+        own_ttl: Ttl,
     },
     /// Let `fence` be the first of the `count` fences of `token`'s lease, and no later lease get one that is not larger.
     /// The second half of a fenced [quorum](quorum): what is one lease at several stores has one fence at all of them.
@@ -350,7 +355,7 @@ pub enum Reply {
     /// token may hold something there, is to be released, and not to be used again.
     Split,
     /// To [`Request::Adopt`] and [`Request::Move`]: the new owner has the lease, or had it before.
-    Adopted,
+    Adopted(Inherited),
     /// To [`Request::Move`]: another heir [claims](Token::claim) the lease of the token.
     Claimed {
         /// The claim. Its heir has the same [mark](Token::mark).
@@ -369,6 +374,13 @@ pub enum Reply {
     /// To [`Request::Diagnose`]: what was found, a report for each server. One that can't be reached or used is no error but a
     /// report that says so.
     Diagnosed(Vec<Report>),
+}
+
+impl Reply {
+    /// Returns true for [`Reply::Adopted`].
+    pub fn is_adopted(&self) -> bool {
+        matches!(self, Reply::Adopted(_))
+    }
 }
 
 /// Why a token does not hold a key.

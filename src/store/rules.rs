@@ -38,7 +38,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Absence, Ask, GRANT_FENCES, GRANT_TTL, LeaseInfo, LockInfo, Reply, WAITER_LIFE, WaiterInfo};
+use super::inheritance::{limit, split_note, with_note};
+use super::{
+    Absence, Ask, GRANT_FENCES, GRANT_TTL, Inherited, LeaseInfo, LockInfo, Reply, Source, WAITER_LIFE,
+    WaiterInfo,
+};
 use crate::lease::{Fence, Instant, Mode, Token, Ttl};
 use crate::mutants::{self, Mutant};
 
@@ -47,7 +51,8 @@ use crate::mutants::{self, Mutant};
 pub struct Held {
     /// Whose it is.
     pub token: Token,
-    /// The holder's name.
+    /// The holder's name, and the note of a lease that was detached; see
+    /// [`inheritance`](super::inheritance).
     pub holder: Arc<str>,
     /// Which other leases it bears.
     pub mode: Mode,
@@ -67,6 +72,26 @@ impl Held {
             (Mode::Exclusive, Some(used)) => used.max(self.fence.unwrap_or(self.last)).min(self.last),
             _ => self.last,
         }
+    }
+
+    /// Lets the lease have the `count` fences from `fence` on.
+    fn has_from(&mut self, fence: Fence, count: u32) {
+        self.fence = Some(fence);
+        // Another node's proposal may be below the fences that this node has reserved.
+        self.last = self.last.max(fence.last_of(count));
+    }
+
+    fn inherited(&self) -> Inherited {
+        let (_, ttl) = split_note(&self.holder);
+        Inherited { first: self.fence.unwrap_or(self.last), last: self.last, mode: self.mode, ttl }
+    }
+}
+
+/// Returns the holder's name as an inspection shows it, without a note.
+fn shown(holder: &Arc<str>) -> Arc<str> {
+    match split_note(holder) {
+        (_, None) => holder.clone(),
+        (name, Some(_)) => name.into(),
     }
 }
 
@@ -313,24 +338,50 @@ impl Lock {
         if was_held { Reply::Released } else { Reply::NotHeld(Absence::Missing) }
     }
 
+    /// [`Request::Detach`](super::Request::Detach).
+    pub fn detach(
+        &mut self,
+        token: Token,
+        ttl: Ttl,
+        fence: Fence,
+        own_ttl: Ttl,
+        turn: &mut Turn<'_>,
+    ) -> Reply {
+        let reply = self.renew(token, ttl, 0, turn);
+        if let Some(held) = self.held.iter_mut().find(|held| held.token == token) {
+            held.has_from(fence, 1);
+            held.holder = with_note(&held.holder, Some(own_ttl));
+        }
+        reply
+    }
+
     /// [`Request::Adopt`](super::Request::Adopt).
     pub fn adopt(
         &mut self,
         token: Token,
         heir: Token,
         ttl: Ttl,
+        source: Source,
         holder: &Arc<str>,
         turn: &mut Turn<'_>,
     ) -> Reply {
         self.refresh(turn, None);
         self.forget_repairs(&[token, heir]);
+        let known_last = self.last_fence();
         let Some(held) = self.held.iter_mut().find(|held| held.token == token || held.token == heir) else {
             return self.absence();
         };
+        // The note stays, so that the same request again gets the same answer.
+        let (_, noted) = split_note(&held.holder);
         held.token = heir;
-        held.holder = holder.clone();
-        held.ends = held.ends.max(turn.now + ttl.as_duration());
-        Reply::Adopted
+        held.holder = with_note(holder, noted);
+        held.ends = held.ends.max(turn.now + limit(ttl, source, noted).as_duration());
+        if let Source::Quorum(fence) = source {
+            held.has_from(fence, 1);
+        } else if held.fence.is_none() {
+            held.has_from((turn.fences)(known_last, 1), 1);
+        }
+        Reply::Adopted(held.inherited())
     }
 
     /// Carries out [`Request::Move`](super::Request::Move).
@@ -342,7 +393,7 @@ impl Lock {
             if held.token == token {
                 held.token = to;
             }
-            return Reply::Adopted;
+            return Reply::Adopted(held.inherited());
         }
         match self.held.iter().find(|held| held.token.claims(token)) {
             Some(held) => Reply::Claimed { by: held.token },
@@ -362,9 +413,7 @@ impl Lock {
         let Some(held) = self.held.iter_mut().find(|held| held.token == token) else {
             return self.absence();
         };
-        held.fence = Some(fence);
-        // Another node's proposal may be below the fences that this node has reserved.
-        held.last = held.last.max(fence.last_of(count));
+        held.has_from(fence, count);
         Reply::Accepted
     }
 
@@ -379,7 +428,7 @@ impl Lock {
             .map(|held| LeaseInfo {
                 mark: Some(held.token.mark()),
                 servers: None,
-                holder: Some(held.holder.clone()),
+                holder: Some(shown(&held.holder)),
                 fence: held.fence,
                 remaining: Some(held.ends.since(now)),
             })

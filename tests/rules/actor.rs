@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Key, Mode, Token, Ttl};
-use leasehold::store::{Ask, Place, Reply, Request};
+use leasehold::store::{Ask, Place, Reply, Request, Source};
 
 /// What an owner is after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +114,7 @@ impl Actor {
                 ttl,
                 holder,
                 outlives_process: false,
-                mode: Mode::Exclusive,
-                fence: Fence(1),
+                source: Source::Ticket { fence: Fence(1), with_ttl: false },
             }),
             Aim::Keep { .. } => {
                 let fences = if rng.u8(..3) == 0 { rng.u32(1..20) } else { 0 };
@@ -133,7 +132,7 @@ impl Actor {
             (Aim::Get, Reply::Acquired { fence, .. }) if now < until => {
                 (self.used, self.last) = (Some(*fence), Some(fence.last_of(self.fences)));
             }
-            (Aim::Get, Reply::Acquired { .. }) | (Aim::Inherit(_), Reply::Adopted) => {}
+            (Aim::Get, Reply::Acquired { .. }) | (Aim::Inherit(_), Reply::Adopted(_)) => {}
             (Aim::Inherit(_), _) => {
                 self.aim = Aim::Nothing;
                 return false;

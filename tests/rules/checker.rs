@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Mode, Token};
-use leasehold::store::{Absence, Ask, GRANT_FENCES, GRANT_TTL, LockInfo, Reply, Request, WAITER_LIFE};
+use leasehold::store::{
+    Absence, Ask, GRANT_FENCES, GRANT_TTL, Inherited, LockInfo, Reply, Request, WAITER_LIFE,
+};
 
 /// What is wrong.
 pub type Verdict = Result<(), String>;
@@ -96,7 +98,7 @@ impl Checker {
         let now = deed.now;
         self.end(|lease| now >= lease.ends);
         self.queue.retain(|waiter| now < waiter.heard + WAITER_LIFE);
-        let wanted = self.fences_wanted(deed.request);
+        let mut wanted = self.fences_wanted(deed.request);
         match deed.request {
             Request::Acquire(ask) => self.acquire(ask, wanted, deed)?,
             Request::Renew { token, ttl, fences, .. } => {
@@ -124,6 +126,7 @@ impl Checker {
             Request::Adopt { token, heir, ttl, .. } => {
                 self.hand(deed.handed, now)?;
                 let absent = self.absent();
+                let block = asked_for(deed).first().copied();
                 let lease =
                     self.leases.iter_mut().find(|lease| lease.token == *token || lease.token == *heir);
                 let expected = match lease {
@@ -134,7 +137,16 @@ impl Checker {
                         }
                         lease.token = *heir;
                         lease.ends = lease.ends.max(now + ttl.as_duration());
-                        Reply::Adopted
+                        demand!(
+                            lease.fence.is_none() == block.is_some(),
+                            "{:?}, reserved: {block:?}",
+                            lease.fence
+                        );
+                        wanted = block.map(|_| 1);
+                        lease.fence = lease.fence.or(block.map(|(first, _)| first));
+                        let first = lease.fence.expect("it has one now");
+                        let last = Fence(lease.last.max(block.map_or(0, |(first, _)| first.0)));
+                        Reply::Adopted(Inherited { first, last, mode: lease.mode, ttl: None })
                     }
                 };
                 demand!(*deed.reply == expected, "{:?} instead of {expected:?}", deed.reply);
@@ -197,7 +209,9 @@ impl Checker {
         for (first, count) in deed.reserved {
             let handed = deed.handed.iter().find(|(_, fence)| *fence == Some(*first));
             let asks = match deed.request {
-                Request::Acquire(Ask { token, .. }) | Request::Renew { token, .. } => Some(*token),
+                Request::Acquire(Ask { token, .. })
+                | Request::Renew { token, .. }
+                | Request::Adopt { heir: token, .. } => Some(*token),
                 _ => None,
             };
             let owner = handed.map(|(token, _)| *token).or(asks);

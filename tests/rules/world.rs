@@ -289,8 +289,8 @@ impl World {
             Request::Acquire(ask) => lock.acquire(ask, &mut turn),
             Request::Renew { token, ttl, fences, .. } => lock.renew(*token, *ttl, *fences, &mut turn),
             Request::Release { token, used, .. } => lock.release(*token, *used, &mut turn),
-            Request::Adopt { token, heir, ttl, holder, .. } => {
-                lock.adopt(*token, *heir, *ttl, holder, &mut turn)
+            Request::Adopt { token, heir, ttl, holder, source, .. } => {
+                lock.adopt(*token, *heir, *ttl, *source, holder, &mut turn)
             }
             Request::Inspect { .. } => lock.inspect(now),
             Request::Accept { .. }
@@ -309,7 +309,7 @@ impl World {
         }
         self.seen.requests += 1;
         self.seen.handed += handed.len() as u64;
-        self.seen.adopted += u64::from(reply == Reply::Adopted);
+        self.seen.adopted += u64::from(reply.is_adopted());
         self.seen.shared = self.seen.shared.max(self.lock.held.len() as u64);
         self.seen.queue = self.seen.queue.max(self.lock.queue.len() as u64);
         self.checker.enter(&Deed { now, request, reply: &reply, handed: &handed, reserved: &reserved })?;

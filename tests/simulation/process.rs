@@ -300,8 +300,10 @@ impl Process {
             holder: None,
             state,
         };
-        self.core
-            .command(now, Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence }));
+        self.core.command(
+            now,
+            Command::Adopt(AdoptCommand { asked, from: parcel.token, fence: parcel.fence, with_ttl: true }),
+        );
         self.slots
     }
 
@@ -440,6 +442,7 @@ impl Process {
                     self.detached.push(Parcel { key: asked.key.clone(), token, fence: asked.fence, ttl });
                 }
                 Outcome::Renewed | Outcome::RenewFailed(_) | Outcome::AutoRenewed => assert!(asked.granted),
+                Outcome::Shortened(_) => assert!(asked.adopted.is_some() && !asked.granted),
                 last => {
                     asked.ended = true;
                     if asked.adopted.is_some() && !asked.granted {

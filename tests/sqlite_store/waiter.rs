@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::engine::clock;
 use leasehold::lease::{Fence, Mode, Token, Ttl};
 use leasehold::store::sqlite::SqliteStore;
-use leasehold::store::{Ask, Notice, Place, Reply, Request, Store};
+use leasehold::store::{Ask, Notice, Place, Reply, Request, Source, Store};
 use tokio::sync::mpsc;
 
 use crate::child::{Process, hear, say};
@@ -155,7 +155,7 @@ pub async fn play(store: &Rc<SqliteStore>) {
                     "detach" => {
                         let ttl = Ttl::from_millis(rest.parse().unwrap()).unwrap();
                         let token = token_of(&asked);
-                        let reply = ask(store, Request::Detach { key: KEY.into(), token, ttl }).await;
+                        let reply = ask(store, Request::Detach { key: KEY.into(), token, ttl, fence: Fence(1), own_ttl: ttl }).await;
                         assert_eq!(reply, Reply::Renewed { block: None });
                         say(&token.to_string());
                         continue;
@@ -164,8 +164,8 @@ pub async fn play(store: &Rc<SqliteStore>) {
                         let (token, heir) = (Token::parse(rest).unwrap(), Token::random());
                         let ttl = Ttl::from_millis(60_000).unwrap();
                         let holder = "heir".into();
-                        let request = Request::Adopt { key: KEY.into(), token, heir, ttl, holder, outlives_process: false, mode: Mode::Exclusive, fence: Fence(1) };
-                        assert_eq!(ask(store, request).await, Reply::Adopted);
+                        let request = Request::Adopt { key: KEY.into(), token, heir, ttl, holder, outlives_process: false, source: Source::Ticket { fence: Fence(1), with_ttl: false } };
+                        assert!(ask(store, request).await.is_adopted());
                         say("adopted");
                         continue;
                     }

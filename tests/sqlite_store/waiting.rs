@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::engine::clock;
 use leasehold::lease::{Fence, Mode, Token, Ttl};
 use leasehold::store::sqlite::SqliteStore;
-use leasehold::store::{GRANT_TTL, LockInfo, Notice, Reply, Request, Store, WAITER_LIFE};
+use leasehold::store::{GRANT_TTL, LockInfo, Notice, Reply, Request, Source, Store, WAITER_LIFE};
 
 use crate::support::*;
 use crate::waiter::{KEY, Waiter, listen, wants};
@@ -308,8 +308,7 @@ fn a_detached_lease_outlives_its_process_and_dies_with_the_one_that_adopts_it() 
                 ttl,
                 holder,
                 outlives_process: false,
-                mode: Mode::Exclusive,
-                fence: Fence(1),
+                source: Source::Ticket { fence: Fence(1), with_ttl: false },
             };
             assert!(matches!(ask(&store, late).await, Reply::NotHeld(_)), "one heir only");
             assert!(is_busy(&store, KEY).await, "{how}");

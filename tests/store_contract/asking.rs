@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::lease::{Fence, Instant, Key, Mode, Token, Ttl};
-use leasehold::store::{Answer, Ask, LeaseInfo, LockInfo, Reply, Request};
+use leasehold::lease::{Fence, Instant, Key, Token, Ttl};
+use leasehold::store::{Answer, Ask, LeaseInfo, LockInfo, Reply, Request, Source};
 
 use crate::client::Client;
 
@@ -64,9 +64,14 @@ pub fn adopt_with_fence(key: &Key, token: Token, heir: Token, ttl_ms: u32, fence
         ttl: ttl(ttl_ms),
         holder: "heir".into(),
         outlives_process: false,
-        mode: Mode::Exclusive,
-        fence,
+        source: Source::Ticket { fence, with_ttl: false },
     }
+}
+
+/// Detaches a lease of that fence and ttl.
+pub fn detach(key: &Key, token: Token, fence: Fence, ttl_ms: u32) -> Request {
+    let ttl = ttl(ttl_ms);
+    Request::Detach { key: key.clone(), token, ttl, fence, own_ttl: ttl }
 }
 
 /// Lets a lease have that many fences from `fence` on.

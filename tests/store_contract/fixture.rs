@@ -100,6 +100,7 @@ macro_rules! contract {
             many_fences_are_accepted_in_one_batch
             only_one_of_two_heirs_adopts_a_lease
             an_adopted_lease_is_the_heirs_alone
+            a_detached_lease_keeps_its_ttl_when_its_token_acquires_again
             a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of
             a_detached_lease_outlives_its_process
             inspect_tells_the_holder

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use leasehold::lease::{Fence, Mode, Token, Ttl};
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Answer, Ask, LeaseInfo, LockInfo, Notice, Place, Reply, Request, Store, StoreError};
+use leasehold::store::{
+    Answer, Ask, LeaseInfo, LockInfo, Notice, Place, Reply, Request, Source, Store, StoreError,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::LocalSet;
 
@@ -57,8 +59,7 @@ pub fn adopt(key: &str, token: Token, heir: Token) -> Request {
         ttl,
         holder: "an heir".into(),
         outlives_process: false,
-        mode: Mode::Exclusive,
-        fence: Fence(1),
+        source: Source::Ticket { fence: Fence(1), with_ttl: false },
     }
 }
 

@@ -13,7 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use leasehold::lease::{Fence, Instant, Key, Mode, Token, Ttl};
 use leasehold::store::memory::LeaseTable;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Answer, Ask, LockInfo, Notice, Place, Reply, Request, WAITER_LIFE};
+use leasehold::store::{
+    Answer, Ask, Inherited, LockInfo, Notice, Place, Reply, Request, Source, WAITER_LIFE,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::ask::{Notices, all, inspect, release, run};
@@ -33,6 +35,7 @@ enum Said {
     Busy,
     Acquired(u32),
     Renewed(Option<u32>),
+    Adopted(bool, Option<Ttl>),
     Held(bool, Vec<(Option<String>, bool)>, Vec<(String, bool)>),
 }
 
@@ -69,6 +72,9 @@ fn said(reply: Reply) -> (Said, Vec<Fence>) {
             leases[taken..].sort();
             let waiters = waiters.into_iter().map(|w| (w.holder.to_string(), w.shared)).collect();
             (Said::Held(shared, leases, waiters), fences)
+        }
+        Reply::Adopted(Inherited { first, mode, ttl, .. }) => {
+            (Said::Adopted(mode.is_shared(), ttl), vec![first])
         }
         other => (Said::Plainly(other), Vec::new()),
     }
@@ -121,8 +127,7 @@ impl Lock {
                     ttl,
                     holder,
                     outlives_process: false,
-                    mode: Mode::Exclusive,
-                    fence: Fence(1),
+                    source: Source::Ticket { fence: Fence(1), with_ttl: false },
                 }
             }
             2 if random.bool() => {
@@ -135,7 +140,8 @@ impl Lock {
                 Request::Move { key, token, to, heir }
             }
             2 | 3 => Request::Renew { key, token, ttl, fences: random.u32(..3) },
-            4 => Request::Detach { key, token, ttl },
+            // The caller sets the fence here, too.
+            4 => Request::Detach { key, token, ttl, fence: Fence::NONE, own_ttl: ttl },
             // The caller sets the fence, because it knows the earlier fences.
             5 => Request::Accept { key, token, fence: Fence::NONE, count: random.u32(1..4) },
             6..9 => release(&self.key, token),
@@ -190,16 +196,26 @@ impl Rules {
     fn pair(&self, place: usize, request: Request) -> (Request, Request) {
         match request {
             Request::Accept { key, token, count, .. } => {
-                // The fence is larger than all fences that the rules or the server have reserved,
-                // or reserve in the same batch. The server's fences follow its clock. No two leases
-                // get the same fence.
-                let place = u64::try_from(place).unwrap() + 1;
-                let server = self.tops.get(&key).map_or_else(wall_us, |top| top.0);
+                let (own, other) = self.fences_beyond(&key, place);
                 let accept = |fence| Request::Accept { key: key.clone(), token, fence, count };
-                (accept(Fence(self.top.0 + 1_000 * place)), accept(Fence(server + 10_000_000 * place)))
+                (accept(own), accept(other))
+            }
+            Request::Detach { key, token, ttl, own_ttl, .. } => {
+                let (own, other) = self.fences_beyond(&key, place);
+                let detach = |fence| Request::Detach { key: key.clone(), token, ttl, fence, own_ttl };
+                (detach(own), detach(other))
             }
             request => (request.clone(), request),
         }
+    }
+
+    /// Returns fences for the rules and for the server that are larger than all that they have
+    /// reserved, or reserve in the same batch. The server's fences follow its clock. No two requests
+    /// get the same fences.
+    fn fences_beyond(&self, key: &Key, place: usize) -> (Fence, Fence) {
+        let place = u64::try_from(place).unwrap() + 1;
+        let server = self.tops.get(key).map_or_else(wall_us, |top| top.0);
+        (Fence(self.top.0 + 1_000 * place), Fence(server + 10_000_000 * place))
     }
 
     /// Notes that the server gave the fence `server` where the rules gave `rules`. Returns false if
@@ -232,9 +248,14 @@ impl Rules {
         let differ = |what: &str| Err(format!("{what}:\n{}", history.join("\n")));
         let Ok(answer) = answer else { return differ("the server does not answer") };
         let (late, soon) = (times(&expected), times(&answer));
-        let is_accepted = answer == Reply::Accepted;
-        let (expected, rules) = said(expected);
-        let (answer, server) = said(answer);
+        let is_accepted = matches!(answer, Reply::Accepted | Reply::Renewed { block: None });
+        let (expected, mut rules) = said(expected);
+        let (answer, mut server) = said(answer);
+        // A move does not give a fence to a lease that was not taken up. The server then answers
+        // the fence that it would give.
+        if matches!(asked, Request::Move { .. }) && rules == [Fence::NONE] {
+            (rules, server) = (Vec::new(), Vec::new());
+        }
         if answer != expected || rules.len() != server.len() || late.len() != soon.len() {
             return differ("the server and the rules give different answers");
         }
@@ -242,8 +263,11 @@ impl Rules {
             return differ("the server and the rules give different times");
         }
         let mut pairs: Vec<_> = rules.into_iter().zip(server).collect();
-        if let (Request::Accept { fence, .. }, Request::Accept { fence: other, .. }, true) =
-            (&asked, &sent, is_accepted)
+        if let (
+            Request::Accept { fence, .. } | Request::Detach { fence, .. },
+            Request::Accept { fence: other, .. } | Request::Detach { fence: other, .. },
+            true,
+        ) = (&asked, &sent, is_accepted)
         {
             pairs.push((*fence, *other));
         }

@@ -7,13 +7,16 @@ use super::{Core, Wake};
 use crate::engine::command::{AdoptCommand, ClientId, OpId, Outcome, StoreId};
 use crate::lease::renewal;
 use crate::lease::{Fence, Instant, LossReason, Token, validity};
-use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
+use crate::store::inheritance::limit;
+use crate::store::{Absence, Answer, Inherited, Reply, Request, Source, StoreError, StoreErrorKind};
 
 /// See the module.
 pub struct Adoption {
     heir: Waiter,
     from: Token,
+    /// What the ticket says.
     fence: Fence,
+    with_ttl: bool,
     /// When it is no longer tried: the lease would have run out.
     until: Instant,
     failures: u32,
@@ -24,17 +27,21 @@ impl Adoption {
     pub(super) fn client(&self) -> ClientId {
         self.heir.asked.client
     }
+
+    fn source(&self) -> Source {
+        Source::Ticket { fence: self.fence, with_ttl: self.with_ttl }
+    }
 }
 
 impl Core {
     pub(super) fn adopt(&mut self, command: AdoptCommand) {
-        let AdoptCommand { asked, from, fence } = command;
+        let AdoptCommand { asked, from, fence, with_ttl } = command;
         let op = asked.op;
         let Some(client) = self.asking_client(asked.client) else { return self.settle(op, Outcome::Closed) };
         let (store, stats) = (client.store, client.settings.stats.clone());
         let until = self.now + asked.ttl.as_duration();
         let heir = Waiter::new(asked, store, stats, self.now);
-        self.adoptions.insert(op, Adoption { heir, from, fence, until, failures: 0, wake: None });
+        self.adoptions.insert(op, Adoption { heir, from, fence, with_ttl, until, failures: 0, wake: None });
         self.try_to_adopt(op);
     }
 
@@ -50,9 +57,8 @@ impl Core {
         known.outstanding += 1;
         let holder = asked.holder.as_ref().unwrap_or(&known.settings.name).clone();
         let timeout = known.settings.store_timeout;
-        let (mode, fence) = (asked.mode, adoption.fence);
-        let request =
-            Request::Adopt { key: key.clone(), token, heir, ttl, holder, outlives_process, mode, fence };
+        let source = adoption.source();
+        let request = Request::Adopt { key: key.clone(), token, heir, ttl, holder, outlives_process, source };
         self.send(store, request, Tag::Adopt(AdoptTag { op, client, key, from: token, heir, ttl }), timeout);
     }
 
@@ -64,19 +70,12 @@ impl Core {
     }
 
     fn take_adoption(&mut self, store: StoreId, sent: Instant, tag: AdoptTag, answer: Answer) {
-        let now = self.now;
         let ours = self.adoptions.get(&tag.op).is_some_and(|a| a.heir.asked.token == tag.heir);
         match answer {
             // The store may have lost the lease before this answer came. The same request again
             // finds that out.
-            Ok(Reply::Adopted) if ours && self.is_outdated(store, sent) => self.try_to_adopt(tag.op),
-            Ok(Reply::Adopted) if ours && now < validity::deadline(sent, tag.ttl) => {
-                let Some(Adoption { heir, fence, .. }) = self.adoptions.remove(&tag.op) else { return };
-                self.hold(heir, tag.heir, sent, fence, None);
-                if let Some(tenure) = self.tenures.get_mut(&tag.op) {
-                    tenure.adopted = true;
-                }
-            }
+            Ok(Reply::Adopted(_)) if ours && self.is_outdated(store, sent) => self.try_to_adopt(tag.op),
+            Ok(Reply::Adopted(inherited)) if ours => self.inherit(store, sent, tag, inherited),
             Ok(Reply::NotHeld(absence)) if ours => {
                 let reason = match absence {
                     Absence::Missing => LossReason::Missing,
@@ -86,13 +85,31 @@ impl Core {
                 self.settle(tag.op, Outcome::Lost(reason));
             }
             Ok(Reply::NotHeld(_)) => {}
-            Ok(Reply::Adopted) => self.give_up_adoption(store, tag, timed_out()),
+            Ok(Reply::Adopted(_)) => self.give_up_adoption(store, tag, timed_out()),
             Ok(other) => {
                 let message = format!("the store answered {other:?} to an adoption");
                 self.give_up_adoption(store, tag, StoreError::maybe_done(StoreErrorKind::Internal, message));
             }
             Err(error) if ours && error.kind.is_transient() => self.retry_adoption(store, tag, error),
             Err(error) => self.give_up_adoption(store, tag, error),
+        }
+    }
+
+    /// The store made the lease over to its heir, and says what it knows of the lease.
+    fn inherit(&mut self, store: StoreId, sent: Instant, tag: AdoptTag, inherited: Inherited) {
+        let Some(adoption) = self.adoptions.get(&tag.op) else { return };
+        let ttl = limit(tag.ttl, adoption.source(), inherited.ttl);
+        if self.now >= validity::deadline(sent, ttl) {
+            return self.give_up_adoption(store, tag, timed_out());
+        }
+        let Some(Adoption { mut heir, fence, .. }) = self.adoptions.remove(&tag.op) else { return };
+        if ttl < tag.ttl {
+            heir.asked.ttl = ttl;
+            self.settle(tag.op, Outcome::Shortened(ttl));
+        }
+        self.hold(heir, tag.heir, sent, inherited.fence(fence), None);
+        if let Some(tenure) = self.tenures.get_mut(&tag.op) {
+            tenure.adopted = true;
         }
     }
 

@@ -152,7 +152,7 @@ impl Core {
             }
             _ => asked.unwrap_or(tenure.ttl),
         };
-        let fence = tenure.fence;
+        let (fence, own_ttl) = (tenure.fence, tenure.ttl);
         tenure.renewing |= matches!(purpose, Purpose::Keep | Purpose::TakeUp);
         let left = tenure.early.then(|| tenure.deadline.since(self.now));
         let (store, client) = (tenure.store, tenure.client);
@@ -164,7 +164,7 @@ impl Core {
             timeout = timeout.min(SHORTEST_RENEWAL_TIMEOUT.max(left / 2));
         }
         let request = match purpose {
-            Purpose::Detach => Request::Detach { key: key.clone(), token, ttl },
+            Purpose::Detach => Request::Detach { key: key.clone(), token, ttl, fence, own_ttl },
             Purpose::Reserve => Request::Renew { key: key.clone(), token, ttl, fences: BLOCK },
             Purpose::Keep | Purpose::TakeUp | Purpose::Asked => {
                 Request::Renew { key: key.clone(), token, ttl, fences: 0 }

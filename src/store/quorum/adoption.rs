@@ -12,6 +12,11 @@
 //! delayed request of the first round can take a node only from the ticket. The node is then owed a
 //! move back to the ticket (see [`Adoption::after_claim`]).
 //!
+//! In the first round, the nodes say what they know of the lease. From that and from the ticket, the
+//! heir decides on the lease's fence. In the second round, the nodes accept this fence. So most nodes
+//! have it when the adoption succeeds, and every later lease gets a larger one. A ticket that somebody
+//! has changed can't say a fence that no node has reserved for the lease.
+//!
 //! An heir that dies leaves its claims behind. When a claim has stood at a node for too long, other
 //! heirs *take it over*: they move the lease from that claim to their own. That can't let two heirs
 //! adopt, even if the first one still lives: a node whose claim was taken over refuses the second
@@ -20,15 +25,17 @@
 //! After an heir has adopted the lease, the other nodes may still have the ticket, or the claims of
 //! other heirs. `council/used_tickets.rs` describes how the heir gets these nodes, too.
 
+mod deciding;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::ballot::Nodes;
 use super::debts::Owed;
 use super::votes;
-use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl};
+use crate::lease::{Instant, Key, Token, Ttl};
 use crate::mutants::{self, Mutant};
-use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
+use crate::store::{Absence, Answer, Inherited, Reply, Request, Source, StoreError, StoreErrorKind};
 
 /// Describes the adoption: the lease, its ticket, and its heir.
 #[derive(Clone)]
@@ -40,13 +47,15 @@ pub struct Claimant {
     pub ttl: Ttl,
     pub holder: Arc<str>,
     pub outlives_process: bool,
-    pub mode: Mode,
-    pub fence: Fence,
+    /// Where the ticket comes in.
+    pub source: Source,
 }
 
 /// Tracks one attempt. See the module.
 pub struct Adoption {
     pub who: Claimant,
+    /// The lease that the heir gets, as decided after the first round.
+    pub decided: Option<Inherited>,
     /// The token that holds the lease at the claimed nodes between the two rounds.
     pub claim: Token,
     /// The batch whose request this attempt answers, the index of that request, and its deadline.
@@ -155,6 +164,7 @@ impl Adoption {
         Self {
             claim: Token::claim(who.ticket, who.heir),
             who,
+            decided: None,
             batch,
             index,
             deadline,
@@ -181,8 +191,12 @@ impl Adoption {
 
     /// Returns the request of the second round.
     pub fn confirming(&self) -> Request {
-        let Claimant { key, heir, ttl, holder, outlives_process, mode, fence, .. } = self.who.clone();
-        Request::Adopt { key, token: self.claim, heir, ttl, holder, outlives_process, mode, fence }
+        let Claimant { key, heir, holder, outlives_process, source, .. } = self.who.clone();
+        let (ttl, source) = match self.decided {
+            Some(lease) => (self.ttl(), Source::Quorum(lease.first)),
+            None => (self.who.ttl, source),
+        };
+        Request::Adopt { key, token: self.claim, heir, ttl, holder, outlives_process, source }
     }
 
     /// Returns true if the attempt has ended. Its nodes may still have to answer.
@@ -224,7 +238,7 @@ impl Adoption {
     /// Takes the answer of a node to the second round.
     pub fn confirmed(&mut self, node: usize, answer: Answer, nodes: &Nodes) -> Step {
         self.confirmed[node] = match answer {
-            Ok(Reply::Adopted) => Confirmed::Yes,
+            Ok(Reply::Adopted(_)) => Confirmed::Yes,
             other => Confirmed::No(other),
         };
         self.judge(nodes)
@@ -233,7 +247,7 @@ impl Adoption {
     /// Counts a node that has lost its leases as failed with `error`, if the heir has claimed the
     /// node.
     pub fn lost(&mut self, node: usize, error: StoreError, nodes: &Nodes) -> Step {
-        if !matches!(self.claims[node], Some(Ok(Reply::Adopted))) {
+        if !matches!(self.claims[node], Some(Ok(Reply::Adopted(_)))) {
             return Step::Wait;
         }
         self.claims[node] = Some(Err(error.clone()));
@@ -250,6 +264,7 @@ impl Adoption {
             Stage::Resting(_) | Stage::Over(_) => Step::Wait,
             Stage::Claiming if mine >= nodes.majority() => {
                 (self.stage, self.act_at) = (Stage::Confirming, None);
+                self.decided = self.decide();
                 self.confirm(nodes)
             }
             Stage::Claiming if gone >= nodes.veto() => Step::Settle(Ok(Reply::NotHeld(self.absence()))),
@@ -270,7 +285,7 @@ impl Adoption {
     fn confirm(&mut self, nodes: &Nodes) -> Step {
         let mut ask = Vec::new();
         for (node, claim) in self.claims.iter().enumerate() {
-            if matches!(claim, Some(Ok(Reply::Adopted))) && self.confirmed[node] == Confirmed::NotAsked {
+            if matches!(claim, Some(Ok(Reply::Adopted(_)))) && self.confirmed[node] == Confirmed::NotAsked {
                 self.confirmed[node] = Confirmed::Asked;
                 ask.push(node);
             }
@@ -279,7 +294,8 @@ impl Adoption {
         let (yes, asked) = (count(Confirmed::Yes), count(Confirmed::Asked));
         let open = self.claims.iter().filter(|claim| claim.is_none()).count();
         if yes >= nodes.majority() || mutants::is(Mutant::ClaimsNotConfirmed) {
-            return Step::Settle(Ok(Reply::Adopted));
+            let Some(lease) = self.decided else { return Step::Wait };
+            return Step::Settle(Ok(Reply::Adopted(lease)));
         }
         if yes + asked + open >= nodes.majority() {
             return if ask.is_empty() { Step::Wait } else { Step::Confirm(ask) };
@@ -302,7 +318,7 @@ impl Adoption {
         for claim in &self.claims {
             match claim {
                 None => tally.open += 1,
-                Some(Ok(Reply::Adopted)) => tally.mine += 1,
+                Some(Ok(Reply::Adopted(_))) => tally.mine += 1,
                 Some(Ok(Reply::Claimed { .. })) => tally.rivals += 1,
                 Some(Ok(_)) => tally.gone += 1,
                 Some(Err(_)) => tally.failed += 1,
@@ -370,9 +386,7 @@ impl Adoption {
                     owed.extend(self.after_claim(fate, claim).map(|(what, late)| (node, what, late)));
                 }
                 Confirmed::Yes => {
-                    owed.extend(
-                        self.after_confirm(fate, &Ok(Reply::Adopted)).map(|(o, late)| (node, o, late)),
-                    );
+                    owed.extend(self.after_yes(fate).map(|(o, late)| (node, o, late)));
                 }
                 Confirmed::No(answer) => {
                     owed.extend(self.after_confirm(fate, &answer).map(|(o, late)| (node, o, late)));
@@ -388,7 +402,7 @@ impl Adoption {
     /// with `fate`. The flag is the same as in [`end`](Self::end).
     pub fn after_claim(&self, fate: Fate, answer: &Answer) -> impl Iterator<Item = (Owed, bool)> {
         let (claims, late) = match answer {
-            Ok(Reply::Adopted) => (true, false),
+            Ok(Reply::Adopted(_)) => (true, false),
             Ok(_) => (false, false),
             Err(error) => (error.maybe_done, error.maybe_done),
         };
@@ -407,14 +421,30 @@ impl Adoption {
     /// ended with `fate`. The flag is the same as in [`end`](Self::end).
     pub fn after_confirm(&self, fate: Fate, answer: &Answer) -> impl Iterator<Item = (Owed, bool)> {
         let (heirs, claims, late) = match answer {
-            Ok(Reply::Adopted) => (true, false, false),
+            Ok(Reply::Adopted(_)) => (true, false, false),
             Ok(_) => (false, false, false),
             Err(error) => (error.maybe_done, true, error.maybe_done),
         };
+        self.after_second(fate, heirs, claims, late).chain(self.ticket_after(fate, answer))
+    }
+
+    /// Returns what a node is owed that agreed in the second round.
+    fn after_yes(&self, fate: Fate) -> impl Iterator<Item = (Owed, bool)> {
+        self.after_second(fate, true, false, false)
+    }
+
+    /// Returns what a node is owed that may hold the lease for the heir, or for the claim.
+    fn after_second(
+        &self,
+        fate: Fate,
+        heirs: bool,
+        claims: bool,
+        late: bool,
+    ) -> impl Iterator<Item = (Owed, bool)> {
         let heirs = heirs && matches!(fate, Fate::Lost | Fate::GaveUp | Fate::Released);
         let heirs = heirs.then(|| (self.owed(self.who.heir, fate), late));
         let claims = claims.then(|| (self.owed(self.claim, fate), late));
-        heirs.into_iter().chain(claims).chain(self.ticket_after(fate, answer))
+        heirs.into_iter().chain(claims)
     }
 
     /// Returns the move from the ticket to the heir if a node may have the ticket after the heir

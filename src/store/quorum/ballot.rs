@@ -290,12 +290,15 @@ impl Ballot {
 
     /// Handles the yes of a majority.
     fn agreed(&mut self, nodes: &Nodes) -> Verdict {
-        let said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
+        let mut said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
         let counts = Counts { total: nodes.count(), unheard: nodes.count() - said.clone().count() };
         let reply = match &self.request {
             Request::Ping | Request::Diagnose { .. } => Reply::Ready,
             Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } => Reply::Released,
-            Request::Adopt { .. } | Request::Move { .. } => Reply::Adopted,
+            // Adoptions do not vote; see `adoption`.
+            Request::Adopt { .. } | Request::Move { .. } => {
+                said.find(|reply| matches!(reply, Reply::Adopted(_))).cloned().unwrap_or(Reply::Split)
+            }
             Request::Accept { .. } => Reply::Accepted,
             Request::Renew { fences: 0, .. } | Request::Detach { .. } => Reply::Renewed { block: None },
             Request::Inspect { .. } => Reply::Inspected(counted(said.filter_map(inspected), counts)),

@@ -425,7 +425,7 @@ fn at_a_node(request: &Request) -> Request {
 /// Returns what an answer to a debt says.
 fn said(answer: &Answer) -> Said {
     match answer {
-        Ok(Reply::Adopted) => Said::Moved,
+        Ok(Reply::Adopted(_)) => Said::Moved,
         Ok(Reply::Claimed { by }) => Said::Claimed(*by),
         _ => Said::Other,
     }

@@ -7,7 +7,11 @@ use std::sync::{Arc, LazyLock};
 
 use super::sentinel::address::Sentinels;
 use super::url::Parts;
+use crate::store::printable::printable;
 use crate::store::{Access, Tls};
+
+/// The most characters of a host that a server tells. No host has a longer name.
+const MOST_HOST: usize = 255;
 
 /// The address of one Redis server: where it listens, which database, which user, and whom to trust.
 ///
@@ -33,6 +37,12 @@ pub(super) enum Endpoint {
     Unix(PathBuf),
     /// Whichever server the sentinels name as the master.
     Master(Arc<Sentinels>),
+}
+
+/// Returns a host that a server tells, as the client shows it and connects to it. An escape in it
+/// keeps it from being a host, as the control character did.
+pub(super) fn told_host(host: &str) -> String {
+    printable(host, MOST_HOST)
 }
 
 impl RedisAddress {

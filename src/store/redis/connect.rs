@@ -12,13 +12,17 @@ use super::address::RedisAddress;
 use super::cluster::tag_in;
 use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
+use super::intake::Checked;
 use super::link::{Inlet, Link};
 use super::scripts::SCRIPTS;
 use super::{distrust, fault};
+use crate::store::printable::printable;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The oldest server with everything that the scripts use (`SET … PXAT … GET`, 2021).
 const OLDEST: (u32, u32) = (6, 2);
+/// The most characters of a version that are shown. With fewer, some builds would not be told apart.
+const MOST_VERSION: usize = 50;
 
 /// What a server is to us.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,10 +77,11 @@ pub async fn connect(address: RedisAddress, role: Role) -> Result<Link, StoreErr
         });
         inlet = Some(Inlet { channel, pushes, torn });
     }
+    let (stream, intake) = Checked::new(stream);
     let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
         .await
         .map_err(|error| fault::broken(&address, &error, false))?;
-    Ok(Link::new(connection, tokio::spawn(driver), inlet))
+    Ok(Link::new(connection, tokio::spawn(driver), intake, inlet))
 }
 
 /// Says `words` and looks at the reply to each.
@@ -217,7 +222,7 @@ impl Purpose {
             // The server's own words about the login may repeat it.
             (Purpose::LogIn, kind)
                 if matches!(kind, StoreErrorKind::Internal | StoreErrorKind::Unsupported)
-                    || address.is_secret_in(&fault.message) =>
+                    || address.is_secret_in(&fault::text_of(error)) =>
             {
                 let message = if error.details().unwrap_or_default().contains("without any password") {
                     format!(
@@ -261,7 +266,7 @@ fn check_version(address: &RedisAddress, info: &Value) -> Result<(), StoreError>
     }
     let message = format!(
         "{address} runs Redis {}, which is too old: 6.2 or later, or Valkey, is needed",
-        version.trim()
+        printable(version.trim(), MOST_VERSION)
     );
     Err(StoreError::not_done(StoreErrorKind::Unsupported, message))
 }

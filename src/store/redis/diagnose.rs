@@ -7,12 +7,13 @@ use futures_util::future::join_all;
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, timeout_at};
 
-use super::address::{Endpoint, RedisAddress};
+use super::address::{Endpoint, RedisAddress, told_host};
 use super::dial::dial;
 use super::link::{Cut, Link};
 use super::{connect, greeting, reply};
 use crate::engine::clock;
 use crate::store::diagnosis::{ReplicaClock, ServerFacts};
+use crate::store::printable::printable;
 
 /// What INFO does not tell. One at a time: 6.2 takes one name.
 const SETTINGS: [&str; 3] = ["save", "appendfsync", "min-replicas-to-write"];
@@ -26,6 +27,9 @@ const REPLICA_ANSWER: Duration = Duration::from_millis(300);
 const MOST_REPLICAS: usize = 16;
 /// The first version that is not of the oldest series that serves.
 const NOT_OLD: u32 = 7;
+/// The most characters of a value in `INFO` or of a setting that are kept. The longest one that
+/// counts is a run's id, of 40.
+const MOST_WORD: usize = 100;
 
 /// Asks the server at the other end of `link` for its facts, and its replicas for the time.
 /// `address` is that of the server; it also says how many replicas must have a lease before the
@@ -89,7 +93,7 @@ fn read_info(facts: &mut ServerFacts, info: &str) {
     let word = |name: &str| {
         info.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .map(|said| said.trim().to_owned())
+            .map(|said| printable(said.trim(), MOST_WORD))
     };
     let number = |name| word(name).and_then(|said| said.parse::<u64>().ok());
     let redis = word("redis_version");
@@ -129,7 +133,7 @@ fn replicas_in(info: &str) -> Vec<(String, u16)> {
     let lines = info.lines().filter_map(|line| line.strip_prefix("slave")?.split_once(':'));
     let place = |said: &str| {
         let told = |name| said.split(',').find_map(|pair| pair.trim().strip_prefix(name));
-        Some((told("ip=")?.to_owned(), told("port=")?.parse().ok()?))
+        Some((told_host(told("ip=")?), told("port=")?.parse().ok()?))
     };
     let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let places = lines.filter(|(number, _)| is_number(number)).filter_map(|(_, said)| place(said));
@@ -212,11 +216,12 @@ fn text(value: &Value) -> Option<String> {
 
 /// The value that CONFIG GET tells of one setting: RESP3 sends a map, RESP2 a list.
 fn setting(reply: &Value) -> Option<String> {
-    match reply {
+    let value = match reply {
         Value::Map(pairs) => text(&pairs.first()?.1),
         Value::Array(items) => text(items.get(1)?),
         _ => None,
-    }
+    };
+    value.map(|value| printable(&value, MOST_WORD))
 }
 
 /// TIME's seconds and microseconds, in µs since 1970.

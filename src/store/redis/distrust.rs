@@ -5,10 +5,13 @@ use std::io;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
 
 use super::address::RedisAddress;
+use crate::store::printable::printable;
 use crate::store::{StoreError, StoreErrorKind, Tls};
 
 /// How many of the names in a certificate are told.
 const MOST_NAMES: usize = 5;
+/// The most characters of such a name that are told.
+const MOST_NAME: usize = 100;
 const DAY: u64 = 86_400;
 
 /// Nothing was said, because of `error`.
@@ -158,7 +161,7 @@ fn refused(tls: &Tls, alert: AlertDescription) -> (StoreErrorKind, String) {
 fn names(presented: &[String]) -> String {
     let plain = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
-        inner.trim_matches('"').chars().filter(|c| !c.is_control()).take(100).collect::<String>()
+        printable(inner.trim_matches('"'), MOST_NAME)
     };
     match presented.len() {
         0 => "none (it has no subjectAltName)".into(),

@@ -3,7 +3,13 @@
 use redis::{ErrorKind, RedisError, ServerError};
 
 use super::address::RedisAddress;
+use super::reply_scanner::Excess;
+use crate::store::printable::printable;
 use crate::store::{StoreError, StoreErrorKind};
+
+/// The most characters of an error that are shown. The errors of Redis servers have up to 150. With
+/// more, a server could fill logs.
+const MOST_SAID: usize = 200;
 
 /// What the user of an ACL must be allowed, for messages.
 const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands +set +get +getex +mget +del +type \
@@ -86,9 +92,19 @@ struct Words {
     broken_off: bool,
 }
 
+/// Returns an error as the server wrote it. Not to be shown: see [`said_by`].
+pub fn text_of(error: &ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
+}
+
+/// Returns what a server said, to be shown.
+pub fn said_by(error: &ServerError) -> String {
+    words(error).said
+}
+
 fn words(error: &ServerError) -> Words {
     const IN_SCRIPT: &str = "@user_script: ";
-    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    let text = text_of(error);
     // Redis 6.2 puts the place in the script before the error, later ones behind it:
     // "@user_script: 29: -READONLY You can't …", "READONLY You can't … script: HASH, on @user_script:29."
     let broken_off = text.contains("Error running script") || text.contains(" script: ");
@@ -96,7 +112,7 @@ fn words(error: &ServerError) -> Words {
         text[place + IN_SCRIPT.len()..].trim_start_matches(|c: char| c.is_ascii_digit() || ": -".contains(c))
     });
     let ours = [", with args", " with args", " script: "].iter().filter_map(|mark| said.find(mark)).min();
-    let said = said[..ours.unwrap_or(said.len())].trim_end().chars().take(200).collect();
+    let said = printable(said[..ours.unwrap_or(said.len())].trim_end(), MOST_SAID);
     Words { said, broken_off }
 }
 
@@ -113,6 +129,18 @@ pub fn broken(address: &RedisAddress, error: &RedisError, sent: bool) -> StoreEr
         _ => (StoreErrorKind::Internal, format!("the connection to {address} failed: {}", error.category())),
     };
     StoreError { maybe_done: sent, ..StoreError::not_done(kind, message) }
+}
+
+/// Returns the error of requests whose connection ended because the server sent too much.
+pub fn too_much(address: &RedisAddress, excess: Excess) -> StoreError {
+    if excess == Excess::Nonsense {
+        return not_a_redis(address, true);
+    }
+    let message = format!(
+        "{address} sent {excess}, so the client closed the connection: no Redis server has reason to; check host and \
+         port, and who controls that server"
+    );
+    StoreError::maybe_done(StoreErrorKind::Unreachable, message)
 }
 
 /// What answers speaks no RESP, or says what no Redis says.

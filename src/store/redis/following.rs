@@ -36,7 +36,7 @@ const MOST_RELEASES: usize = 1_000;
 
 /// Returns true for an answer that gives its client a lease or prolongs one.
 fn is_grant(answer: &Answer) -> bool {
-    matches!(answer, Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted))
+    matches!(answer, Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted(_)))
 }
 
 impl RedisStore {

@@ -8,8 +8,12 @@ use std::io::{self, ErrorKind};
 use redis::{Cmd, Parser, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// More than any server answers to a greeting.
+use super::reply_scanner::{Excess, ReplyScanner, Room};
+
+/// The most bytes of a greeting's replies. The longest one is that to `INFO`, of some 10 kB.
 const MOST_BYTES: usize = 256 * 1024;
+/// What the replies may take in memory; the scripts' hashes and `HELLO` take some 10 kB.
+const ROOM: Room = Room { replies: 4 << 20, pushes: 4 << 20 };
 
 /// What was answered to the greeting.
 pub struct Replies {
@@ -32,12 +36,19 @@ pub async fn exchange(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), comman
     let words: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
     // Who refuses us may say why and hang up before we have said all. So what counts is what can be read.
     let written = stream.write_all(&words).await;
-    let mut bytes = Vec::new();
+    let mut replies = Unread::default();
+    let mut values = Vec::with_capacity(commands.len());
     loop {
-        let read = stream.read_buf(&mut bytes).await;
-        let (values, nonsense) = parse(&bytes, commands.len());
+        let read = stream.read_buf(&mut replies.bytes).await;
+        let nonsense = loop {
+            match replies.next() {
+                Ok(Some(value)) if values.len() < commands.len() => values.push(value),
+                Ok(_) => break false,
+                Err(()) => break values.len() < commands.len(),
+            }
+        };
         let end = match read {
-            _ if nonsense || bytes.len() > MOST_BYTES => Some(End::Nonsense),
+            _ if nonsense || replies.bytes.len() > MOST_BYTES => Some(End::Nonsense),
             _ if values.len() == commands.len() => None,
             Ok(0) => Some(End::HungUp(written.err().unwrap_or_else(|| ErrorKind::UnexpectedEof.into()))),
             Ok(_) => continue,
@@ -47,15 +58,33 @@ pub async fn exchange(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), comman
     }
 }
 
-/// The first `count` values in `bytes`, or as many as there are, and whether something else follows them.
-fn parse(mut bytes: &[u8], count: usize) -> (Vec<Value>, bool) {
-    let mut parser = Parser::new();
-    let mut values = Vec::with_capacity(count);
-    while values.len() < count {
-        match parser.parse_value(&mut bytes) {
-            Ok(value) => values.push(value),
-            Err(error) => return (values, !error.is_io_error()),
-        }
+/// What has been read, and how far it was understood. Each byte is looked at once, however small the
+/// pieces are in which they come.
+struct Unread {
+    bytes: Vec<u8>,
+    scanner: ReplyScanner,
+    room: Room,
+    scanned: usize,
+    parsed: usize,
+}
+
+impl Default for Unread {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), scanner: ReplyScanner::default(), room: ROOM, scanned: 0, parsed: 0 }
     }
-    (values, false)
+}
+
+impl Unread {
+    /// Returns the next value, if it is whole; `Err` if what comes is no value, or too much.
+    fn next(&mut self) -> Result<Option<Value>, ()> {
+        let read = self.scanner.next_end(&self.bytes[self.scanned..], &mut self.room);
+        let Some(read) = read.map_err(|_: (usize, Excess)| ())? else {
+            self.scanned = self.bytes.len();
+            return Ok(None);
+        };
+        self.scanned += read;
+        let value = &self.bytes[self.parsed..self.scanned];
+        self.parsed = self.scanned;
+        Parser::new().parse_value(value).map(Some).map_err(drop)
+    }
 }

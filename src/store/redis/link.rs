@@ -13,6 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::RedisAddress;
+use super::intake::Intake;
+use super::reply_scanner::Excess;
 
 /// A connection to a server. All batches share it; replies come in the order of the requests.
 pub struct Link {
@@ -28,6 +30,7 @@ pub struct Link {
     channel: Option<String>,
     pushes: Cell<Option<UnboundedReceiver<PushInfo>>>,
     server: OnceCell<RedisAddress>,
+    intake: Arc<Intake>,
     torn: Arc<AtomicBool>,
     /// Whether a reply did not fit its request.
     out_of_step: Cell<bool>,
@@ -51,11 +54,18 @@ pub enum Cut {
     Torn,
     /// A reply did not fit its request, so each reply may belong to another request.
     OutOfStep,
+    /// The server sent more than a bound allows.
+    TooMuch(Excess),
 }
 
 impl Link {
     /// The connection whose socket is served by the task `driver`.
-    pub fn new(connection: MultiplexedConnection, driver: JoinHandle<()>, inlet: Option<Inlet>) -> Self {
+    pub fn new(
+        connection: MultiplexedConnection,
+        driver: JoinHandle<()>,
+        intake: Arc<Intake>,
+        inlet: Option<Inlet>,
+    ) -> Self {
         let torn = inlet.as_ref().map(|inlet| inlet.torn.clone()).unwrap_or_default();
         let (channel, pushes) = inlet.map(|inlet| (inlet.channel, inlet.pushes)).unzip();
         Self {
@@ -67,6 +77,7 @@ impl Link {
             channel,
             pushes: Cell::new(pushes),
             server: OnceCell::new(),
+            intake,
             torn,
             out_of_step: Cell::new(false),
         }
@@ -90,6 +101,11 @@ impl Link {
     /// What comes over the channel, for the first who asks.
     pub fn take_pushes(&self) -> Option<UnboundedReceiver<PushInfo>> {
         self.pushes.take()
+    }
+
+    /// Notes that no message waits to be read.
+    pub fn read_all_pushes(&self) {
+        self.intake.read_all_pushes();
     }
 
     /// Nothing more is to be sent.
@@ -120,13 +136,17 @@ impl Link {
         let flight = Flight::begin(self);
         let mut connection = self.connection.clone();
         let replies = connection.send_packed_commands(pipeline, 0, pipeline.len());
-        match timeout_at(deadline, replies).await {
+        let outcome = timeout_at(deadline, replies).await;
+        if matches!(outcome, Ok(Ok(_))) {
+            self.intake.answered();
+        }
+        match outcome {
             Ok(Ok(_)) if self.torn.load(Ordering::Relaxed) => Err(Cut::Torn),
             Ok(Ok(_)) if self.out_of_step.get() => Err(Cut::OutOfStep),
             Ok(Ok(replies)) => Ok(replies),
             Ok(Err(error)) => {
                 self.given_up.set(true);
-                Err(Cut::Broken(error))
+                Err(self.intake.excess().map_or(Cut::Broken(error), Cut::TooMuch))
             }
             Err(_) => {
                 // A batch that waited long for the connection says little about it; one that had all of its time

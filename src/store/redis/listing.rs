@@ -16,6 +16,10 @@ use crate::store::{Answer, Reply, Request, StoreError};
 /// How many keys the server looks at in one go.
 const STEP: u32 = 1000;
 
+/// How many locks are inspected in one pipeline. A connection has room for the replies of so many,
+/// see [`intake`](super::intake). With fewer, a long list takes more round trips.
+pub const MOST_INSPECTED: usize = 1024;
+
 impl RedisStore {
     /// Answers the listings that `batch` asks for, unless there is an error in the place of the answer.
     pub(super) async fn list_all(&self, batch: &[Request], limit: Limit, answers: &mut [Answer]) {
@@ -28,8 +32,12 @@ impl RedisStore {
 
     async fn list(&self, wanted: &Wanted, limit: Limit) -> Answer {
         let (keys, complete) = self.scan(wanted, limit).await?;
-        let answers = self.run(&listing::inspections(&keys), limit, false).await.answers;
-        let answers = answers.into_iter().flatten().collect();
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(MOST_INSPECTED) {
+            answers.extend(
+                self.run(&listing::inspections(keys), limit, false).await.answers.into_iter().flatten(),
+            );
+        }
         Ok(Reply::Listed(Listing::of(wanted, keys, answers, complete)?))
     }
 

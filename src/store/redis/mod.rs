@@ -12,6 +12,7 @@
 //! - [`dial`]: the way to the server, also over TLS, and [`distrust`], why connecting failed;
 //! - [`connect`]: a connection that is fit for locks, and [`attempt`], one try to have one;
 //! - [`greeting`]: the first words on it;
+//! - [`intake`]: how much a server may make us keep, and [`reply_scanner`], how that is measured;
 //! - [`link`]: the connection in use, and when to give it up;
 //! - [`notices`]: what comes over it unasked;
 //! - [`scripts`]: what the server runs, and [`side_keys`], which other keys belong to a lock;
@@ -36,6 +37,7 @@ mod distrust;
 mod fault;
 mod following;
 mod greeting;
+mod intake;
 mod link;
 mod listing;
 mod notices;
@@ -45,6 +47,7 @@ mod plan;
 mod releases;
 mod replicas;
 mod reply;
+mod reply_scanner;
 mod scripts;
 mod sentinel;
 mod side_keys;
@@ -316,6 +319,7 @@ fn cut_off(cut: &Cut, address: &RedisAddress) -> StoreError {
             StoreError::maybe_done(StoreErrorKind::Unreachable, message)
         }
         Cut::OutOfStep => fault::out_of_step(address),
+        Cut::TooMuch(excess) => fault::too_much(address, *excess),
         Cut::Broken(error) => fault::broken(address, error, true),
     }
 }

@@ -10,17 +10,29 @@ use super::link::Link;
 use crate::lease::Fence;
 use crate::store::{Listener, Notice};
 
+/// The most messages that are taken up in one go. With fewer, a server that sends many is read faster
+/// than it is listened to. More take memory at a time.
+const MOST: usize = 4096;
+
 /// Hands on what `pushes` of `link` tell to `listener`, as long as their connection lasts.
 pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link: Weak<Link>) {
     spawn_local(async move {
-        while let Some(push) = pushes.recv().await {
-            if push.kind == PushKind::SUnsubscribe
+        let mut news = Vec::new();
+        while pushes.recv_many(&mut news, MOST).await > 0 {
+            for push in news.drain(..) {
+                let is_over = push.kind == PushKind::SUnsubscribe;
+                if let Some(notice) = read(push) {
+                    listener(notice);
+                }
+                // Once is enough: everybody who waits asks again on another connection.
+                if is_over {
+                    return link.upgrade().iter().for_each(|link| link.give_up());
+                }
+            }
+            if pushes.is_empty()
                 && let Some(link) = link.upgrade()
             {
-                link.give_up();
-            }
-            if let Some(notice) = read(push) {
-                listener(notice);
+                link.read_all_pushes();
             }
         }
     });

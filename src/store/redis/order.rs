@@ -61,6 +61,7 @@ fn token_of(request: &Request) -> Option<Token> {
 mod tests {
     use super::*;
     use crate::lease::{Fence, Ttl};
+    use crate::store::Source;
 
     #[test]
     fn what_follows_a_waiting_request_for_its_token_waits_too() {
@@ -102,16 +103,14 @@ mod tests {
     fn an_heir_is_not_released_before_it_adopts() {
         let [ticket, heir] = [Token::random(), Token::random()];
         let (key, holder) = (Key::from("k"), "h".into());
-        let (mode, fence, outlives_process) = (crate::lease::Mode::Exclusive, Fence(1), false);
         let adopt = Request::Adopt {
             key: key.clone(),
             token: ticket,
             heir,
             ttl: Ttl::MIN,
             holder,
-            outlives_process,
-            mode,
-            fence,
+            outlives_process: false,
+            source: Source::Ticket { fence: Fence(1), with_ttl: false },
         };
         let batch = [adopt, Request::GiveBack { key, token: heir, ticket }];
         assert_eq!(split(&batch), (vec![], vec![0, 1]));

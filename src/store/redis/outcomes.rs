@@ -1,6 +1,7 @@
 //! What became of each request of a batch.
 
 use redis::ServerError;
+use rustc_hash::FxHashSet;
 
 use super::address::RedisAddress;
 use super::cluster::{Elsewhere, Place};
@@ -25,28 +26,31 @@ impl Outcomes {
 
     /// The server did not do what `members` ask, and said why.
     pub fn refuse(&mut self, address: &RedisAddress, members: &[usize], said: &ServerError) {
-        let elsewhere = self.node.as_ref().and_then(|node| Elsewhere::read(said, node));
+        if let Some(elsewhere) = self.node.as_ref().and_then(|node| Elsewhere::read(said, node)) {
+            return self.elsewhere.extend(members.iter().map(|&member| (member, elsewhere.clone())));
+        }
+        // Read once: a server may say a lot.
+        let error = fault::refused(address, said);
         for &member in members {
-            match &elsewhere {
-                Some(elsewhere) => self.elsewhere.push((member, elsewhere.clone())),
-                None => self.answers[member] = Some(Err(fault::refused(address, said))),
-            }
+            self.answers[member] = Some(Err(error.clone()));
         }
     }
 
     /// Returns whether the outcome of each request is known.
     pub fn are_whole(&self) -> bool {
-        (0..self.answers.len()).all(|index| self.answers[index].is_some() || self.is_elsewhere(index))
+        let elsewhere = self.members_elsewhere();
+        (0..self.answers.len()).all(|index| self.answers[index].is_some() || elsewhere.contains(&index))
     }
 
-    fn is_elsewhere(&self, index: usize) -> bool {
-        self.elsewhere.iter().any(|(member, _)| *member == index)
+    fn members_elsewhere(&self) -> FxHashSet<usize> {
+        self.elsewhere.iter().map(|(member, _)| *member).collect()
     }
 
     /// Answers each request with `error` whose outcome is not known.
     pub fn fill_in(&mut self, error: &StoreError) {
+        let elsewhere = self.members_elsewhere();
         for index in 0..self.answers.len() {
-            if self.answers[index].is_none() && !self.is_elsewhere(index) {
+            if self.answers[index].is_none() && !elsewhere.contains(&index) {
                 self.answers[index] = Some(Err(error.clone()));
             }
         }

@@ -9,7 +9,7 @@ use super::cluster::slot_of;
 use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS};
 use super::side_keys::{Side, side_key};
 use crate::lease::{Key, Mode, Token, Ttl};
-use crate::store::{Ask, Request};
+use crate::store::{Ask, Request, Source};
 
 /// The most requests in one script call: the server does nothing else meanwhile, and answers only when it is done.
 const MOST: usize = 64;
@@ -18,6 +18,8 @@ const LOOK_BACK: usize = 16;
 /// By how many ms more a renewal prolongs the life of the fence key than it needs, so that few renewals have to.
 const SLACK: u64 = 300_000;
 
+/// Stands for the number of fences in a renewal that detaches leases.
+const DETACH: &str = "-1";
 /// Stands for the channel in a call of acquires that repair leases; they never wait.
 const REPAIR: &str = "repair";
 
@@ -28,9 +30,11 @@ pub enum Class<'a> {
     Acquire(Terms<'a>),
     /// The ttl, and how many more fences are wanted.
     Renew(Ttl, u32),
+    /// The ttl.
+    Detach(Ttl),
     Release,
-    /// The ttl and the new holder's name.
-    Adopt(Ttl, &'a str),
+    /// The ttl, the new holder's name, and whether the note of the lease limits the ttl.
+    Adopt(Ttl, &'a str, bool),
     /// Changes the token of a lease, but not its ttl or its holder's name.
     Move,
     Accept,
@@ -64,11 +68,14 @@ impl<'a> Class<'a> {
             }
             Request::Renew { key, ttl, fences, .. } => (Class::Renew(*ttl, *fences), Some(key)),
             // A server knows of no processes: a lease ends by its ttl anyway.
-            Request::Detach { key, ttl, .. } => (Class::Renew(*ttl, 0), Some(key)),
+            Request::Detach { key, ttl, .. } => (Class::Detach(*ttl), Some(key)),
             // Redis has a counter for each key. Reservations move it far slower than the clock, so
             // a release need not give fences back.
             Request::Release { key, .. } | Request::GiveBack { key, .. } => (Class::Release, Some(key)),
-            Request::Adopt { key, ttl, holder, .. } => (Class::Adopt(*ttl, holder), Some(key)),
+            Request::Adopt { key, ttl, holder, source, .. } => {
+                let is_limited = matches!(source, Source::Ticket { with_ttl: true, .. });
+                (Class::Adopt(*ttl, holder, is_limited), Some(key))
+            }
             Request::Move { key, .. } => (Class::Move, Some(key)),
             Request::Accept { key, .. } => (Class::Accept, Some(key)),
             Request::Break { key, bars_repairs } => (Class::Break(*bars_repairs), Some(key)),
@@ -181,17 +188,22 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
             command = call(batch, group, &SCRIPTS.renew, Side::Fence, 1);
             command.arg(ttl.as_millis()).arg(life(ttl)).arg(life(ttl) + SLACK).arg(fences);
         }
+        Class::Detach(ttl) => {
+            command = call(batch, group, &SCRIPTS.renew, Side::Fence, 3);
+            command.arg(ttl.as_millis()).arg(life(ttl)).arg(life(ttl) + SLACK).arg(DETACH);
+        }
         Class::Accept => {
             command = call(batch, group, &SCRIPTS.accept, Side::Fence, 3);
             command.arg(FENCE_LIFE.as_millis() as u64);
         }
-        Class::Adopt(ttl, holder) => {
-            command = call(batch, group, &SCRIPTS.adopt, Side::Fence, 2);
-            command.arg(ttl.as_millis()).arg(life(ttl)).arg(holder);
+        Class::Adopt(ttl, holder, is_limited) => {
+            command = call(batch, group, &SCRIPTS.adopt, Side::Fence, 3);
+            let ends = if is_limited { "noted" } else { "given" };
+            command.arg(ttl.as_millis()).arg(life(ttl)).arg(holder).arg(ends);
         }
         Class::Move => {
             command = call(batch, group, &SCRIPTS.adopt, Side::Fence, 3);
-            command.arg(0).arg(FENCE_LIFE.as_millis() as u64).arg("");
+            command.arg(0).arg(FENCE_LIFE.as_millis() as u64).arg("").arg("kept");
         }
     }
     let mut buffer = [0; Token::LENGTH];
@@ -222,12 +234,18 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>) -> Cmd {
                 let last = fence.last_of(*count);
                 command.arg(format!("{:016}", last.0)).arg(last.0 - fence.0);
             }
+            Request::Detach { fence, own_ttl, .. } => {
+                command.arg(fence.0).arg(own_ttl.as_millis());
+            }
             _ => {}
         }
     }
     for request in members() {
-        if let Request::Move { heir, .. } = request {
-            command.write_arg(heir.encode(&mut buffer).as_bytes());
+        match request {
+            Request::Move { heir, .. } => command.write_arg(heir.encode(&mut buffer).as_bytes()),
+            Request::Adopt { source: Source::Quorum(fence), .. } => drop(command.arg(fence.0)),
+            Request::Adopt { .. } => drop(command.arg(0)),
+            _ => {}
         }
     }
     command

@@ -30,7 +30,7 @@ impl Watched {
     /// may go by until replicas have answered: what comes behind on the same connection waits, too.
     pub fn of(address: &RedisAddress, groups: &[Group<'_>], left: Duration) -> Option<Self> {
         let grants = |group: &&Group<'_>| {
-            matches!(group.class, Class::Acquire(_) | Class::Renew(..) | Class::Adopt(..))
+            matches!(group.class, Class::Acquire(_) | Class::Renew(..) | Class::Detach(_) | Class::Adopt(..))
         };
         let members: Vec<usize> =
             groups.iter().filter(grants).flat_map(|group| group.members.iter().copied()).collect();
@@ -65,7 +65,8 @@ impl Watched {
             _ => fault::not_a_redis(address, true),
         };
         for member in self.members {
-            if let Some(Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted)) = answers[member]
+            if let Some(Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted(_))) =
+                answers[member]
             {
                 answers[member] = Some(Err(error.clone()));
             }

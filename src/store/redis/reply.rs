@@ -11,8 +11,10 @@ use redis::{ServerError, Value};
 use super::address::RedisAddress;
 use super::outcomes::Outcomes;
 use super::plan::{Class, Group};
-use crate::lease::{Fence, Token};
-use crate::store::{Absence, Answer, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo};
+use crate::lease::{Fence, Mode, Token, Ttl};
+use crate::store::{
+    Absence, Answer, Inherited, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo,
+};
 
 /// The error that `value` is.
 pub fn server_error(value: Value) -> Option<ServerError> {
@@ -97,7 +99,7 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
             }
             _ => return None,
         },
-        (Class::Renew(_, 0), Value::Int(1)) => Reply::Renewed { block: None },
+        (Class::Renew(_, 0) | Class::Detach(_), Value::Int(1)) => Reply::Renewed { block: None },
         (Class::Renew(..), Value::Array(parts)) => match parts[..] {
             [Value::Int(first), Value::Int(waiting)] => {
                 Reply::Renewed { block: Some((fence(first)?, count(waiting)?)) }
@@ -106,17 +108,27 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
         },
         (Class::Release | Class::Break(_), Value::Int(1)) => Reply::Released,
         (Class::Break(_), Value::Int(0)) => Reply::NotHeld(Absence::Missing),
-        (Class::Adopt(..) | Class::Move, Value::Int(1)) => Reply::Adopted,
+        (Class::Adopt(..) | Class::Move, Value::Array(parts)) => Reply::Adopted(inherited(&parts)?),
         (Class::Move, Value::BulkString(by)) => {
             Reply::Claimed { by: Token::parse(str::from_utf8(&by).ok()?)? }
         }
         (Class::Accept, Value::Int(1)) => Reply::Accepted,
         (
-            Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept,
+            Class::Renew(..)
+            | Class::Detach(_)
+            | Class::Release
+            | Class::Adopt(..)
+            | Class::Move
+            | Class::Accept,
             Value::Int(0),
         ) => Reply::NotHeld(Absence::Missing),
         (
-            Class::Renew(..) | Class::Release | Class::Adopt(..) | Class::Move | Class::Accept,
+            Class::Renew(..)
+            | Class::Detach(_)
+            | Class::Release
+            | Class::Adopt(..)
+            | Class::Move
+            | Class::Accept,
             Value::Int(-1),
         ) => Reply::NotHeld(Absence::Taken),
         (Class::Inspect, Value::Nil) => Reply::Inspected(None),
@@ -132,6 +144,17 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
         },
         _ => return None,
     })
+}
+
+/// Reads what passed to another token: the first and the last fence, 1 if the lease is shared, and
+/// the ttl in the note or 0.
+fn inherited(parts: &[Value]) -> Option<Inherited> {
+    let [Value::Int(first), Value::Int(last), Value::Int(shared), Value::Int(ttl)] = parts else {
+        return None;
+    };
+    let mode = if *shared == 1 { Mode::Shared { most: u32::MAX } } else { Mode::Exclusive };
+    let ttl = u32::try_from(*ttl).ok().and_then(Ttl::from_millis);
+    Some(Inherited { first: fence(*first)?, last: fence(*last)?, mode, ttl })
 }
 
 fn lease(value: &Value) -> Option<LeaseInfo> {

@@ -39,7 +39,17 @@ impl LockScript {
     /// A script whose text calls for the rules. Comments and indentation stay here: every connection begins by sending
     /// all scripts.
     fn new(text: &str) -> Self {
-        let text = text.replacen("--[[rules]]", &format!("\n{}", include_str!("scripts/rules.lua")), 1);
+        let part = |file: &str| format!("\n{file}");
+        let uses = |rule: &str| text.contains(rule);
+        let more = if uses("rules.detach") || uses("rules.adopt") {
+            include_str!("scripts/adoption.lua")
+        } else if uses("rules.inspect") {
+            include_str!("scripts/inspection.lua")
+        } else {
+            ""
+        };
+        let rules = include_str!("scripts/rules.lua").replacen("--[[more]]", &part(more), 1);
+        let text = text.replacen("--[[rules]]", &part(&rules), 1);
         let lines =
             text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
         let text = lines.collect::<Vec<_>>().join("\n");

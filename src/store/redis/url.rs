@@ -58,7 +58,7 @@ impl<'a> Parts<'a> {
                 "db" => parts.database = Some(database(value)?),
                 "user" => one_of(&mut parts.username, Some(decode(value, "user")?), TWO_USERS)?,
                 "pass" => one_of(&mut parts.password, Some(decode(value, "password")?), TWO_PASSWORDS)?,
-                _ => return Err(unknown_parameter(query, pair)),
+                _ => return Err(UNKNOWN_PARAMETER.into()),
             }
         }
         Ok(parts)
@@ -100,7 +100,7 @@ impl<'a> Parts<'a> {
                 // What follows a % names a network interface.
                 let literal = host.split('%').next().unwrap_or_default();
                 if literal.parse::<std::net::Ipv6Addr>().is_err() {
-                    return Err(format!("[{literal}] in the Redis URL is no IPv6 address"));
+                    return Err("what stands in brackets in the Redis URL is no IPv6 address".into());
                 }
                 (host, port)
             }
@@ -156,16 +156,9 @@ fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Resul
     }
 }
 
-/// What is said of `pair`. Its name may be what stands behind an & in a password.
-fn unknown_parameter(query: &str, pair: &str) -> String {
-    let known = "db, user, pass are known";
-    match pair.split_once('=') {
-        Some((name, _)) if !query.contains("pass=") => {
-            format!("the Redis URL has an unknown parameter {name:?}; {known}")
-        }
-        _ => format!("the Redis URL has an unknown parameter; {known}, and & in a password is %26"),
-    }
-}
+/// What is said of a parameter that nobody knows. Its name may be a password, or what stands behind an & in one.
+const UNKNOWN_PARAMETER: &str =
+    "the Redis URL has an unknown parameter; db, user, pass are known, and & in a password is %26";
 
 /// The database that `digits` name.
 fn database(digits: &str) -> Result<u32, String> {

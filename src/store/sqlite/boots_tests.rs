@@ -5,7 +5,7 @@ use super::super::super::Ask;
 use super::super::boot;
 use super::super::kernel::Kernel;
 use super::super::owner::Owner;
-use super::tests::{Detached, Ledger, acquire, busy, granted};
+use super::tests::{Detached, Ledger, acquire, busy, detach, granted};
 use super::*;
 use crate::lease::Ttl;
 
@@ -82,7 +82,7 @@ fn a_detached_lease_ends_though_containers_come_and_go() {
     let in_another =
         |ms, request: &Request| machine.ledger.ask(machine.theirs.id(), Uuid::new_v4(), ms, request);
     in_another(50_000, &request(token, false));
-    in_another(50_000, &Request::Detach { key: "k".into(), token, ttl: Ttl::from_millis(2_000).unwrap() });
+    in_another(50_000, &detach("k".into(), token, Ttl::from_millis(2_000).unwrap()));
     for ms in [50_900, 51_800] {
         let reply = in_another(ms, &request(Token::random(), false));
         assert!(matches!(reply, Reply::Busy { .. }), "{reply:?}");
@@ -95,7 +95,7 @@ fn a_detached_lease_from_a_container_is_not_prolonged_by_a_look() {
     let (machine, token) = (Machine::new(), Token::random());
     machine.in_container(50_000, &request(token, false));
     let ttl = Ttl::from_millis(2_000).unwrap();
-    machine.in_container(50_000, &Request::Detach { key: "k".into(), token, ttl });
+    machine.in_container(50_000, &detach("k".into(), token, ttl));
     for (ms, left) in [(50_500, Some(1_500)), (51_900, Some(100)), (52_000, None)] {
         assert_eq!(machine.left(ms), left, "at {ms} ms");
     }

@@ -10,6 +10,7 @@ use rusqlite::{Connection, named_params};
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
+use super::super::inheritance::limit;
 use super::super::listing::{Listing, Wanted};
 use super::super::rules::{self, Lock};
 use super::super::{Answer, Ask, Reply, Request, WAITER_LIFE};
@@ -178,21 +179,25 @@ impl<'a> Turn<'a> {
                 }
                 Ok(reply)
             }
-            Request::Detach { key, token, ttl } => {
-                let reply = self.act(key, |lock, turn| lock.renew(*token, *ttl, 0, turn))?;
+            Request::Detach { key, token, ttl, fence, own_ttl } => {
+                let reply = self.act(key, |lock, turn| lock.detach(*token, *ttl, *fence, *own_ttl, turn))?;
                 if matches!(reply, Reply::Renewed { .. }) {
                     self.own(key, *token, Uuid::nil(), ttl.as_duration())?;
                     self.outlive(key, *token)?;
                 }
                 Ok(reply)
             }
-            Request::Adopt { key, token, heir, ttl, holder, outlives_process, .. } => {
+            Request::Adopt { key, token, heir, ttl, holder, outlives_process, source } => {
+                // A lease that has no fence gets one.
+                self.read_floor()?;
                 // It has what its ticket gave it, if that is more.
                 let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
-                let reply = self.act(key, |lock, turn| lock.adopt(*token, *heir, *ttl, holder, turn))?;
-                if reply == Reply::Adopted {
+                let reply =
+                    self.act(key, |lock, turn| lock.adopt(*token, *heir, *ttl, *source, holder, turn))?;
+                if let Reply::Adopted(inherited) = reply {
                     let owner = me.owner_of(*outlives_process);
-                    self.own(key, *heir, owner, given.max(ttl.as_duration()))?;
+                    let ttl = limit(*ttl, *source, inherited.ttl).as_duration();
+                    self.own(key, *heir, owner, given.max(ttl))?;
                 }
                 Ok(reply)
             }
@@ -200,7 +205,7 @@ impl<'a> Turn<'a> {
                 let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
                 let reply = self.act(key, |lock, turn| lock.pass(*token, *to, *heir, turn))?;
                 // If the heir has the lease already, its process stays the owner.
-                if reply == Reply::Adopted && self.load(key)?.lock.held.iter().any(|held| held.token == *to) {
+                if reply.is_adopted() && self.load(key)?.lock.held.iter().any(|held| held.token == *to) {
                     self.own(key, *to, Uuid::nil(), given)?;
                     self.outlive(key, *to)?;
                 }

@@ -6,7 +6,8 @@ use super::super::owner::Owner;
 use super::super::owners;
 use super::super::schema;
 use super::*;
-use crate::lease::{Mode, Ttl};
+use crate::lease::Ttl;
+use crate::store::Source;
 
 pub const WALL: u64 = 1_700_000_000_000_000;
 
@@ -184,7 +185,7 @@ fn where_boots_have_no_names_a_lease_that_was_detached_for_longer_than_its_heir_
     let ttl = |ms| Ttl::from_millis(ms).unwrap();
     let ask = |ms, request| ledger.ask(me.id(), nil, ms, &request);
     granted(&ask(0, Request::Acquire(Ask::new(key.clone(), token, ttl(1_000), "h".into()))));
-    ask(1, Request::Detach { key: key.clone(), token, ttl: ttl(60_000) });
+    ask(1, detach(key.clone(), token, ttl(60_000)));
     let adopt = Request::Adopt {
         key: key.clone(),
         token,
@@ -192,10 +193,9 @@ fn where_boots_have_no_names_a_lease_that_was_detached_for_longer_than_its_heir_
         ttl: ttl(1_000),
         holder: "i".into(),
         outlives_process: false,
-        mode: Mode::Exclusive,
-        fence: Fence(1),
+        source: Source::Ticket { fence: Fence(1), with_ttl: false },
     };
-    assert_eq!(ask(2, adopt), Reply::Adopted);
+    assert!(ask(2, adopt).is_adopted());
     ledger.sweep(me.id(), nil, 3);
     let renewed = ask(3, Request::Renew { key, token: heir, ttl: ttl(1_000), fences: 0 });
     assert_eq!(renewed, Reply::Renewed { block: None });
@@ -333,6 +333,11 @@ fn fences_grow_past_those_of_a_lease_however_its_row_is_deleted() {
 
 const DAY: u64 = 24 * 60 * 60;
 
+/// Returns the request that detaches a lease of the first fence.
+pub fn detach(key: Key, token: Token, ttl: Ttl) -> Request {
+    Request::Detach { key, token, ttl, fence: Fence(WALL), own_ttl: ttl }
+}
+
 /// A lease that was detached for `ttl` s before a reboot: at WALL, when the boot's clock showed an
 /// hour.
 pub struct Detached {
@@ -348,7 +353,7 @@ impl Detached {
         let detached = Self { ledger, me, token };
         let ttl = Ttl::from_millis(ttl as u32 * 1000).unwrap();
         detached.ask(boot, 3_600, 0, Request::Acquire(Ask::new("k".into(), token, Ttl::MIN, "h".into())));
-        let reply = detached.ask(boot, 3_600, 0, Request::Detach { key: "k".into(), token, ttl });
+        let reply = detached.ask(boot, 3_600, 0, detach("k".into(), token, ttl));
         assert_eq!(reply, Reply::Renewed { block: None });
         detached
     }
@@ -392,10 +397,9 @@ fn a_detached_lease_can_be_adopted_after_a_reboot() {
         ttl,
         holder: "i".into(),
         outlives_process: false,
-        mode: Mode::Exclusive,
-        fence: Fence(1),
+        source: Source::Ticket { fence: Fence(1), with_ttl: false },
     };
-    assert_eq!(lease.ask(after, 5, 60, adopt), Reply::Adopted);
+    assert!(lease.ask(after, 5, 60, adopt).is_adopted());
     let release = Request::Release { key: "k".into(), token: heir, used: None };
     assert_eq!(lease.ask(after, 6, 61, release), Reply::Released);
     assert_eq!(lease.ledger.rows(), 0);

@@ -1,8 +1,8 @@
 //! Waiters on rows at chosen instants, boots and owners.
 
 use super::super::super::memory::LeaseTable;
-use super::super::super::{Ask, Place};
-use super::tests::{Ledger, WALL};
+use super::super::super::{Ask, Place, Source};
+use super::tests::{Ledger, WALL, detach};
 use super::*;
 use crate::lease::{Mode, Ttl};
 
@@ -44,8 +44,7 @@ fn any_request([tokens, others]: [&mut Vec<Token>; 2]) -> Request {
                 ttl,
                 holder: "heir".into(),
                 outlives_process: false,
-                mode: Mode::Exclusive,
-                fence: Fence(1),
+                source: Source::Ticket { fence: Fence(1), with_ttl: false },
             }
         }
         2 if fastrand::bool() => {
@@ -53,7 +52,7 @@ fn any_request([tokens, others]: [&mut Vec<Token>; 2]) -> Request {
             Request::Move { key: key.into(), token: any, to: Token::claim(any, heir), heir }
         }
         2 => Request::Renew { key: key.into(), token, ttl, fences: fastrand::u32(..3) },
-        3 => Request::Detach { key: key.into(), token: any, ttl },
+        3 => detach(key.into(), any, ttl),
         // `Told` fills in the last used fence, if there is one.
         4..9 => {
             Request::Release { key: key.into(), token: any, used: fastrand::bool().then_some(Fence::NONE) }
@@ -111,6 +110,11 @@ impl Told {
                 }
                 rank(fence);
             }
+            Ok(Reply::Adopted(inherited)) => {
+                rank(&mut inherited.first);
+                // Other keys may move the last fences of leases apart.
+                inherited.last = inherited.first;
+            }
             Ok(Reply::Inspected(Some(info))) => {
                 info.leases.iter_mut().filter_map(|lease| lease.fence.as_mut()).for_each(rank);
             }
@@ -147,7 +151,13 @@ fn rows_answer_and_hand_on_as_the_reference_does() {
                 let [first, second] = &mut tokens;
                 any_request(if asks == 0 { [first, second] } else { [second, first] })
             };
-            let batch: Vec<Request> = (0..fastrand::usize(1..5)).map(|_| request()).collect();
+            let mut batch: Vec<Request> = (0..fastrand::usize(1..5)).map(|_| request()).collect();
+            // Each detached lease has a fence that is larger than all before.
+            for (index, request) in batch.iter_mut().enumerate() {
+                if let Request::Detach { fence, .. } = request {
+                    *fence = Fence(WALL + 1_000_000 * (10 * step + index as u64 + 1));
+                }
+            }
             let answers = |told: &mut Told, carried_out: Vec<Answer>| -> Vec<Answer> {
                 let both = batch.iter().zip(carried_out);
                 both.map(|(request, answer)| sorted(told.ranked(request, answer))).collect()
@@ -240,7 +250,7 @@ fn a_detached_lease_is_nobodys_until_it_is_adopted() {
     let ([token, next], ttl) = ([(); 2].map(|()| Token::random()), Ttl::from_millis(60_000).unwrap());
     for key in ["k", "lost"] {
         ledger.ask(old.id(), boot, 0, &ask(key, token, Mode::Exclusive, 60_000, None));
-        ledger.ask(old.id(), boot, 1, &Request::Detach { key: key.into(), token, ttl });
+        ledger.ask(old.id(), boot, 1, &detach(key.into(), token, ttl));
     }
     drop(old);
     let wanted = |key| ask(key, Token::random(), Mode::Exclusive, 1_000, None);
@@ -252,10 +262,9 @@ fn a_detached_lease_is_nobodys_until_it_is_adopted() {
         ttl,
         holder: "heir".into(),
         outlives_process: false,
-        mode: Mode::Exclusive,
-        fence: Fence(1),
+        source: Source::Ticket { fence: Fence(1), with_ttl: false },
     };
-    assert_eq!(ledger.ask(heir.id(), boot, 3, &adopt), Reply::Adopted);
+    assert!(ledger.ask(heir.id(), boot, 3, &adopt).is_adopted());
     drop(heir);
     assert!(matches!(ledger.ask(me.id(), boot, 4, &wanted("k")), Reply::Acquired { .. }));
     assert!(matches!(ledger.ask(me.id(), boot, 5, &wanted("lost")), Reply::Busy { .. }));

@@ -1,6 +1,6 @@
 use super::super::creation;
 use super::*;
-use crate::lease::{Key, Token, Ttl};
+use crate::lease::{Fence, Key, Token, Ttl};
 use crate::store::Request;
 
 /// SQLite's values for NORMAL and FULL.
@@ -32,7 +32,8 @@ fn only_the_commit_of_a_detach_waits_for_the_disk() {
         assert_eq!(synchronous(&session), USUAL, "also after an error");
     }
     let (key, token, ttl) = (Key::from("k"), Token::random(), Ttl::MIN);
-    assert!(is_to_outlive(&Request::Detach { key: key.clone(), token, ttl }));
+    let detach = Request::Detach { key: key.clone(), token, ttl, fence: Fence(1), own_ttl: ttl };
+    assert!(is_to_outlive(&detach));
     assert!(!is_to_outlive(&Request::Renew { key, token, ttl, fences: 0 }));
     drop(session);
     std::fs::remove_dir_all(folder).unwrap();

@@ -39,12 +39,12 @@ impl Usage {
             | (Request::Renew { token, ttl, .. }, Ok(Reply::Renewed { .. })) => {
                 self.lives(*token, now + ttl.as_duration());
             }
-            (Request::Adopt { token, heir, ttl, .. }, Ok(Reply::Adopted)) => {
+            (Request::Adopt { token, heir, ttl, .. }, Ok(Reply::Adopted(_))) => {
                 self.leases.remove(token);
                 self.lives(*heir, now + ttl.as_duration());
             }
             (Request::Detach { token, .. }, Ok(Reply::Renewed { .. } | Reply::NotHeld(_)))
-            | (Request::Move { token, .. }, Ok(Reply::Adopted))
+            | (Request::Move { token, .. }, Ok(Reply::Adopted(_)))
             | (Request::Release { token, .. } | Request::GiveBack { token, .. }, Ok(_))
             | (Request::Renew { token, .. }, Ok(Reply::NotHeld(_))) => {
                 self.leases.remove(token);

@@ -165,7 +165,7 @@ impl World {
         let to = Token::random();
         let claim = Request::Move { key: KEY.into(), token: ticket, to, heir: to };
         let claimed = self.apply(0, node, self.lives[0], claim);
-        matches!(claimed, Ok(Reply::Adopted | Reply::Claimed { .. }))
+        matches!(claimed, Ok(Reply::Adopted(_) | Reply::Claimed { .. }))
     }
 
     /// Acquires and detaches a lease that lives for [`TICKET_TTL`]. Returns its ticket.

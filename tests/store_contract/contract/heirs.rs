@@ -19,18 +19,19 @@ pub async fn only_one_of_two_heirs_adopts_a_lease(place: &dyn Fixture) {
         let (key, old) = (fresh_key("k"), Token::random());
         let fence = granted(&clients[0], &key, old, LONG).await;
         let heirs = [Token::random(), Token::random()];
-        let tries = [0, 1].map(|i: usize| ask(&clients[i], adopt(&key, old, heirs[i], LONG)));
+        let adopted_by = |heir| adopt_with_fence(&key, old, heir, LONG, fence);
+        let tries = [0, 1].map(|i: usize| ask(&clients[i], adopted_by(heirs[i])));
         let replies = join_all(tries).await;
-        let winner = replies.iter().position(|reply| *reply == Reply::Adopted).expect("one adopts it");
+        let winner = replies.iter().position(Reply::is_adopted).expect("one adopts it");
         assert_eq!(replies[1 - winner], Reply::NotHeld(Absence::Taken), "and only one");
         let (heir, loser) = (heirs[winner], heirs[1 - winner]);
         // Repeated, as after a lost answer.
-        assert_eq!(ask(&clients[0], adopt(&key, old, heir, LONG)).await, Reply::Adopted);
-        assert_eq!(ask(&clients[1], adopt(&key, old, loser, LONG)).await, Reply::NotHeld(Absence::Taken));
+        assert!(ask(&clients[0], adopted_by(heir)).await.is_adopted());
+        assert_eq!(ask(&clients[1], adopted_by(loser)).await, Reply::NotHeld(Absence::Taken));
         assert_eq!(lease(&clients[1], &key).await.fence, Some(fence), "the tenure is the same");
         assert_eq!(ask(&clients[0], release(&key, loser)).await, Reply::NotHeld(Absence::Taken));
         assert_eq!(ask(&clients[0], release(&key, heir)).await, Reply::Released);
-        assert_eq!(ask(&clients[0], adopt(&key, old, heir, LONG)).await, Reply::NotHeld(Absence::Missing));
+        assert_eq!(ask(&clients[0], adopted_by(heir)).await, Reply::NotHeld(Absence::Missing));
         assert_eq!(info(&clients[0], &key).await, None, "an adoption never creates a lease");
     }
 }
@@ -42,7 +43,7 @@ pub async fn an_adopted_lease_is_the_heirs_alone(place: &dyn Fixture) {
     let waiter = Waiter::exclusive(&one, &key, "waiter");
     waiter.queued().await;
     let adopted_for = |ttl| adopt_with_fence(&key, old, heir, ttl, fence);
-    assert_eq!(ask(&other, adopted_for(LONG)).await, Reply::Adopted);
+    assert!(ask(&other, adopted_for(LONG)).await.is_adopted());
     let taken = Reply::NotHeld(Absence::Taken);
     assert_eq!(ask(&one, renew(&key, old, LONG)).await, taken);
     assert_eq!(ask(&one, release(&key, old)).await, taken);
@@ -52,7 +53,7 @@ pub async fn an_adopted_lease_is_the_heirs_alone(place: &dyn Fixture) {
     let left = now.remaining.expect("a lease of ours always ends");
     assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
     // It never makes it shorter.
-    assert_eq!(ask(&other, adopted_for(10)).await, Reply::Adopted);
+    assert!(ask(&other, adopted_for(10)).await.is_adopted());
     assert!(remaining(&one, &key).await > ttl(LONG).as_duration() - SLACK);
     assert_eq!(ask(&other, renew(&key, heir, LONG)).await, RENEWED);
     assert_eq!(ask(&other, acquire(&key, heir, LONG)).await, Reply::Acquired { fence, waiting: 1 });
@@ -64,12 +65,12 @@ pub async fn an_adopted_lease_is_the_heirs_alone(place: &dyn Fixture) {
 pub async fn a_detached_lease_outlives_its_process(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let (key, token, heir) = (fresh_key("k"), Token::random(), Token::random());
-    let detach = |token| Request::Detach { key: key.clone(), token, ttl: ttl(LONG) };
-    assert_eq!(ask(&one, detach(token)).await, Reply::NotHeld(Absence::Missing));
+    let detach = |token, fence| detach(&key, token, fence, LONG);
+    assert_eq!(ask(&one, detach(token, Fence(1))).await, Reply::NotHeld(Absence::Missing));
     let fence = granted(&one, &key, token, 5_000).await;
-    assert_eq!(ask(&one, detach(heir)).await, Reply::NotHeld(Absence::Taken));
+    assert_eq!(ask(&one, detach(heir, fence)).await, Reply::NotHeld(Absence::Taken));
     for _repeated in 0..2 {
-        assert_eq!(ask(&one, detach(token)).await, RENEWED);
+        assert_eq!(ask(&one, detach(token, fence)).await, RENEWED);
     }
     assert!(remaining(&one, &key).await > ttl(LONG).as_duration() - SLACK);
     let waiter = Waiter::exclusive(&other, &key, "waiter");
@@ -79,9 +80,21 @@ pub async fn a_detached_lease_outlives_its_process(place: &dyn Fixture) {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(waiter.queued().await, 0, "it is held by nobody who lives, and not free");
     assert_eq!(lease(&other, &key).await.fence, Some(fence));
-    assert_eq!(ask(&other, adopt(&key, token, heir, LONG)).await, Reply::Adopted);
+    assert!(ask(&other, adopt(&key, token, heir, LONG)).await.is_adopted());
     assert_eq!(ask(&other, release(&key, heir)).await, Reply::Released);
     assert!(waiter.granted().await > fence);
+}
+
+pub async fn a_detached_lease_keeps_its_ttl_when_its_token_acquires_again(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    let (key, token, heir) = (fresh_key("k"), Token::random(), Token::random());
+    let fence = granted(&one, &key, token, 5_000).await;
+    assert_eq!(ask(&one, detach(&key, token, fence, 7_000)).await, RENEWED);
+    assert!(matches!(ask(&one, acquire_block(&key, token, 5_000, 3)).await, Reply::Acquired { .. }));
+    let Reply::Adopted(lease) = ask(&other, adopt(&key, token, heir, LONG)).await else {
+        panic!("the heir does not get the lease")
+    };
+    assert_eq!(lease.ttl, Some(ttl(7_000)));
 }
 
 /// Checks [`Request::Move`]. A quorum sends this request to its nodes and never receives one, so
@@ -107,30 +120,29 @@ pub async fn a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of(place: &
         }
         let told = fingerprint(&one, &key).await;
         for _repeated in 0..2 {
-            assert_eq!(ask(&other, claim(0)).await, Reply::Adopted);
+            assert!(ask(&other, claim(0)).await.is_adopted());
         }
         assert_eq!(ask(&one, claim(1)).await, Reply::Claimed { by: claims[0] });
         let taken = Reply::NotHeld(Absence::Taken);
         assert_eq!(ask(&one, renew(&key, ticket, LONG)).await, taken);
         // The first heir gives the lease back to the ticket, and the second heir claims it.
-        assert_eq!(ask(&other, moved(&key, claims[0], ticket, ticket)).await, Reply::Adopted);
-        assert_eq!(
-            ask(&other, moved(&key, claims[0], ticket, ticket)).await,
-            Reply::Adopted,
+        assert!(ask(&other, moved(&key, claims[0], ticket, ticket)).await.is_adopted());
+        assert!(
+            ask(&other, moved(&key, claims[0], ticket, ticket)).await.is_adopted(),
             "a repeated move changes nothing"
         );
-        assert_eq!(ask(&one, claim(1)).await, Reply::Adopted);
+        assert!(ask(&one, claim(1)).await.is_adopted());
         assert_eq!(fingerprint(&one, &key).await, told, "its name and its fence stay");
         // The moves did not prolong the lease.
         let given = lease_of(&one, &key, fence).await.remaining.unwrap();
         assert!(given <= ttl(5_000).as_duration(), "{given:?}");
-        assert_eq!(ask(&one, adopt(&key, claims[1], heirs[1], LONG)).await, Reply::Adopted);
+        assert!(ask(&one, adopt(&key, claims[1], heirs[1], LONG)).await.is_adopted());
         assert_eq!(
             ask(&other, claim(0)).await,
             taken,
             "the second heir has the lease, so it is taken for the first one"
         );
-        assert_eq!(ask(&other, claim(1)).await, Reply::Adopted, "the second heir has the lease already");
+        assert!(ask(&other, claim(1)).await.is_adopted(), "the second heir has the lease already");
         let (now, heir) = (lease_of(&one, &key, fence).await, Some("heir"));
         assert_eq!(now.holder.as_deref(), heir);
         assert_eq!(ask(&other, release(&key, heirs[1])).await, Reply::Released);

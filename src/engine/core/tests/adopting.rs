@@ -23,24 +23,53 @@ fn hold_real(world: &mut World) -> (Asked, Token) {
 fn adopt(world: &mut World, from: Token) -> Asked {
     let asked = world.asking(Wait::Never);
     let known = Asked { op: asked.op, state: asked.state.clone() };
-    world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(7) }));
+    world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(7), with_ttl: true }));
     known
 }
 
 #[test]
 fn a_detached_lease_is_neither_renewed_nor_released_and_is_adopted_with_its_fence() {
     let mut world = World::new();
-    let (held, token) = hold_real(&mut world);
+    let held = world.acquire(Wait::Forever);
+    world.exchange();
+    let Outcome::Acquired(fence, token) = world.outcome_of(held.op) else { panic!("not granted") };
     let token = detach(&mut world, &held, token);
     world.pass(u64::from(TTL) / 2);
     assert!(world.batches().is_empty(), "it is somebody else's business");
     let heir = adopt(&mut world, token);
     world.exchange();
-    assert!(matches!(world.outcome_of(heir.op), Outcome::Acquired(Fence(7), _)));
+    // The ticket says another fence.
+    assert!(
+        matches!(world.outcome_of(heir.op), Outcome::Acquired(its, _) if its == fence && its != Fence(7))
+    );
     assert!(heir.state.is_held(world.now));
     world.release(&heir);
     world.exchange();
     assert!(world.table.is_empty());
+}
+
+#[test]
+fn an_heir_has_the_ttl_that_the_lease_had_unless_it_asks_for_another() {
+    for (with_ttl, expected) in [(true, TTL), (false, 20 * TTL)] {
+        let mut world = World::new();
+        let (held, token) = hold_real(&mut world);
+        let from = detach(&mut world, &held, token);
+        let mut asked = world.asking(Wait::Never);
+        asked.ttl = Ttl::from_millis(20 * TTL).unwrap();
+        let op = asked.op;
+        world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(7), with_ttl }));
+        world.exchange();
+        let settled = world.settled();
+        let shortened = settled.iter().any(|s| matches!(s.outcome, Outcome::Shortened(_)));
+        assert_eq!(shortened, with_ttl, "{settled:?}");
+        assert!(matches!(settled.last().unwrap().outcome, Outcome::Acquired(..)), "{settled:?}");
+        let left = |world: &mut World| match world.ask(Request::Inspect { key: "lock:k".into() }) {
+            Ok(Reply::Inspected(Some(info))) => info.leases[0].remaining.unwrap().as_millis() as u32,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(left(&mut world), expected);
+        assert_eq!(world.core.tenures[&op].ttl.as_millis(), expected);
+    }
 }
 
 #[test]

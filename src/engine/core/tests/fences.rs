@@ -101,7 +101,7 @@ fn an_heir_names_no_used_fence_whatever_its_ticket_says() {
     world.settled();
     let asked = world.asking(Wait::Never);
     let heir = Asked { op: asked.op, state: asked.state.clone() };
-    world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(1) }));
+    world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(1), with_ttl: true }));
     world.exchange();
     let (_, token) = granted(&mut world, &heir);
     world.release(&heir);

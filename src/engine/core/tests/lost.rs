@@ -74,11 +74,16 @@ fn the_engine_repeats_an_adoption_whose_answer_arrives_after_the_loss() {
     let mut world = World::new();
     let asked = world.asking(Wait::Never);
     let state = asked.state.clone();
-    world.give(Command::Adopt(AdoptCommand { asked, from: Token::random(), fence: Fence(7) }));
+    world.give(Command::Adopt(AdoptCommand {
+        asked,
+        from: Token::random(),
+        fence: Fence(7),
+        with_ttl: true,
+    }));
     let on_its_way = world.only_batch();
     assert!(lose_all(&mut world));
     world.pass(1);
-    world.answer(on_its_way, [Ok(Reply::Adopted)]);
+    world.answer(on_its_way, [adopted(Fence(7))]);
     assert!(!state.is_held(world.now));
     let again = world.only_batch();
     world.answer(again, [Ok(Reply::NotHeld(Absence::Missing))]);

@@ -30,7 +30,7 @@ use crate::engine::stats::Stats;
 use crate::lease::{Fence, Instant, LossReason, Mode, Phase, Token, Ttl};
 use crate::store::memory::LeaseTable;
 use crate::store::{
-    Absence, Answer, LeaseInfo, LockInfo, Notice, Reply, Request, StoreError, StoreErrorKind,
+    Absence, Answer, Inherited, LeaseInfo, LockInfo, Notice, Reply, Request, StoreError, StoreErrorKind,
 };
 
 const ENV: u32 = 1;
@@ -207,6 +207,11 @@ impl World {
             self.step();
         }
     }
+}
+
+/// What the store answers to an adoption of an exclusive lease with that fence.
+fn adopted(fence: Fence) -> Answer {
+    Ok(Reply::Adopted(Inherited { first: fence, last: fence, mode: Mode::Exclusive, ttl: None }))
 }
 
 fn queued() -> Answer {

@@ -52,6 +52,11 @@ fn of_a_line_it_is_whoever_is_first_when_the_store_is_asked() {
 fn it_is_the_heirs_of_an_adopted_lease() {
     let mut world = World::new();
     let asked = AcquireCommand { holder: Some("heir".into()), ..world.asking(Wait::Never) };
-    world.give(Command::Adopt(AdoptCommand { asked, from: Token::random(), fence: Fence(7) }));
+    world.give(Command::Adopt(AdoptCommand {
+        asked,
+        from: Token::random(),
+        fence: Fence(7),
+        with_ttl: true,
+    }));
     assert_eq!(shown(&world.exchange()), ["heir"]);
 }

@@ -27,7 +27,7 @@ pub(super) fn voice(answer: &Answer) -> Voice {
             | Reply::Acquired { .. }
             | Reply::Renewed { .. }
             | Reply::Released
-            | Reply::Adopted
+            | Reply::Adopted(_)
             | Reply::Accepted
             | Reply::Inspected(Some(_))
             | Reply::Listed(_)

@@ -42,11 +42,11 @@ impl Council {
         request: Request,
         deadline: Instant,
     ) {
-        let Request::Adopt { key, token: ticket, heir, ttl, holder, outlives_process, mode, fence } = request
+        let Request::Adopt { key, token: ticket, heir, ttl, holder, outlives_process, source } = request
         else {
             return;
         };
-        let who = Claimant { key, ticket, heir, ttl, holder, outlives_process, mode, fence };
+        let who = Claimant { key, ticket, heir, ttl, holder, outlives_process, source };
         let mut adoption = Adoption::new(who, &self.nodes, batch, index, deadline, now);
         adoption.stale_after = deadline.since(now).mul_f64(STALE);
         let id = self.insert(adoption);
@@ -102,8 +102,9 @@ impl Council {
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
         adoption.awaited -= 1;
         if let Stage::Over(fate) = adoption.stage {
-            if fate == Fate::Won && answer == Ok(Reply::Adopted) {
+            if let (Fate::Won, Ok(Reply::Adopted(_)), Some(lease)) = (fate, &answer, adoption.decided) {
                 self.backers.joined(adoption.who.heir, id, node);
+                self.backers.fenced(adoption.who.heir, node, lease.first);
             }
             let owed: Vec<_> = adoption.after_confirm(fate, &answer).collect();
             self.owe_after(now, owed.into_iter().map(|(owed, late)| (node, owed, late)));
@@ -142,7 +143,7 @@ impl Council {
             Step::GiveWay => self.give_way(now, id),
             Step::Settle(answer) => {
                 let fate = match answer {
-                    Ok(Reply::Adopted) => Fate::Won,
+                    Ok(Reply::Adopted(_)) => Fate::Won,
                     Ok(_) => Fate::Lost,
                     Err(_) => Fate::GaveWay,
                 };
@@ -208,16 +209,15 @@ impl Council {
         let Some(adoption) = self.adoptions.get_mut(&id) else { return };
         let (batch, index, who, asked) =
             (adoption.batch, adoption.index, adoption.who.clone(), adoption.asked);
+        let (ttl, decided) = (adoption.ttl().as_duration(), adoption.decided);
         let (owed, nodes) = (adoption.end(fate), adoption.agreeing());
         self.owe_after(now, owed);
-        if fate == Fate::Won {
-            let Claimant { key, ticket, heir, ttl, holder, outlives_process, mode, fence } = who.clone();
+        if let (Fate::Won, Some(lease)) = (fate, decided) {
+            let Claimant { key, ticket, heir, holder, outlives_process, .. } = who.clone();
             self.debts.redirect(now, ticket, Some(heir));
-            let (fences, ticket) = ((fence, 1), Some(ticket));
-            let terms = Terms { key, mode, holder, outlives_process, fences, ticket };
-            // The heir gets no new fence. A node that was repaired for the ticket may not have
-            // accepted the lease's fence yet. So no node counts as having accepted it.
-            let decision = Decision { ballot: id, nodes, fenced: Some(0), asked, ttl: ttl.as_duration() };
+            let (fences, ticket) = ((lease.first, 1), Some(ticket));
+            let terms = Terms { key, mode: lease.mode, holder, outlives_process, fences, ticket };
+            let decision = Decision { ballot: id, nodes, fenced: Some(nodes), asked, ttl };
             self.backers.granted(now, heir, decision, terms);
         }
         self.settle(now, batch, index, Some(who.key), answer);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 
 use super::*;
-use crate::store::LockInfo;
 use crate::store::memory::LeaseTable;
+use crate::store::{LockInfo, Source};
 
 pub(super) const TTL: u32 = 20_000;
 pub(super) const KEY: &str = "k";
@@ -154,14 +154,15 @@ impl Sites {
 
     /// Returns true if the first batch of `heir` adopted the lease.
     pub(super) fn has_adopted(&self, heir: usize) -> bool {
-        self.answers.get(&(heir, 1)).is_some_and(|answers| answers[0] == Ok(Reply::Adopted))
+        self.answers.get(&(heir, 1)).is_some_and(|answers| answers[0].as_ref().is_ok_and(Reply::is_adopted))
     }
 
     /// Returns the heir that adopted the lease. Fails unless all other heirs got the answer
     /// `Taken`.
     pub(super) fn winner(&mut self, heirs: usize) -> usize {
         let replies: Vec<Answer> = (0..heirs).map(|heir| self.settled(heir, 1)).collect();
-        let adopted: Vec<usize> = (0..heirs).filter(|heir| replies[*heir] == Ok(Reply::Adopted)).collect();
+        let adopted: Vec<usize> =
+            (0..heirs).filter(|heir| replies[*heir].as_ref().is_ok_and(Reply::is_adopted)).collect();
         assert_eq!(adopted.len(), 1, "{replies:?}");
         let told = replies.iter().filter(|reply| **reply == Ok(Reply::NotHeld(Absence::Taken))).count();
         assert_eq!(told, heirs - 1, "{replies:?}");
@@ -201,7 +202,7 @@ impl Sites {
 }
 
 pub(super) fn adopt(ticket: Token, heir: Token) -> Request {
-    adopt_with_fence(ticket, heir, Fence(1))
+    adopt_with_fence(ticket, heir, Fence(77))
 }
 
 pub(super) fn adopt_with_fence(ticket: Token, heir: Token, fence: Fence) -> Request {
@@ -213,8 +214,7 @@ pub(super) fn adopt_with_fence(ticket: Token, heir: Token, fence: Fence) -> Requ
         ttl: ttl(),
         holder,
         outlives_process: false,
-        mode: Mode::Exclusive,
-        fence,
+        source: Source::Ticket { fence, with_ttl: false },
     }
 }
 
@@ -290,7 +290,7 @@ fn an_heir_alone_takes_two_round_trips_and_keeps_the_fence() {
     sites.grant(ticket, Mode::Exclusive);
     sites.adopt(0, 1, ticket, heir);
     sites.live(4);
-    assert_eq!(sites.settled(0, 1), Ok(Reply::Adopted));
+    assert!(sites.settled(0, 1).unwrap().is_adopted());
     for node in 0..3 {
         let lease = &sites.held_by(node).unwrap().leases[0];
         assert_eq!((lease.holder.as_deref(), lease.fence), (Some("heir"), Some(Fence(77))));
@@ -311,7 +311,7 @@ fn an_heir_gives_the_fence_to_a_node_that_lacks_it() {
     );
     sites.ask(0, 1, adopt_with_fence(ticket, heir, Fence(77)));
     sites.live(10);
-    assert_eq!(sites.settled(0, 1), Ok(Reply::Adopted));
+    assert!(sites.settled(0, 1).unwrap().is_adopted());
     sites.ask(0, 2, Request::Renew { key: KEY.into(), token: heir, ttl: ttl(), fences: 0 });
     sites.live(10);
     assert_eq!(sites.settled(0, 2), Ok(Reply::Renewed { block: None }));
@@ -329,7 +329,7 @@ fn what_is_left_of_a_dead_claimant_does_not_stop_the_others() {
         let to = Token::claim(ticket, dead);
         let claim = Request::Move { key: KEY.into(), token: ticket, to, heir: dead };
         let now = sites.now;
-        assert_eq!(sites.nodes[2].apply(claim, now, 1), Ok(Reply::Adopted));
+        assert!(sites.nodes[2].apply(claim, now, 1).unwrap().is_adopted());
         (0..2).for_each(|who| sites.adopt(who, 1, ticket, heirs[who]));
         sites.live(2_000);
         sites.winner(2);
@@ -348,10 +348,10 @@ pub(super) fn kill_between_rounds(
     let (now, to) = (sites.now, Token::claim(ticket, dead));
     for node in claimed {
         let claim = Request::Move { key: KEY.into(), token: ticket, to, heir: dead };
-        assert_eq!(sites.nodes[*node].apply(claim, now, 1), Ok(Reply::Adopted));
+        assert!(sites.nodes[*node].apply(claim, now, 1).unwrap().is_adopted());
     }
     for node in confirmed {
-        assert_eq!(sites.nodes[*node].apply(adopt(to, dead), now, 1), Ok(Reply::Adopted));
+        assert!(sites.nodes[*node].apply(adopt(to, dead), now, 1).unwrap().is_adopted());
     }
 }
 
@@ -366,7 +366,7 @@ fn an_heir_that_was_killed_between_its_rounds_does_not_block_the_ticket() {
                 sites.grant(ticket, Mode::Exclusive);
                 kill_between_rounds(&mut sites, ticket, dead, claimed, confirmed);
                 let answers = sites.adopt_until_told(0..heirs, ticket, &tokens(heirs));
-                let adopted = answers.iter().filter(|answer| **answer == Reply::Adopted).count();
+                let adopted = answers.iter().filter(|answer| answer.is_adopted()).count();
                 assert_eq!(adopted, 1, "{answers:?}");
             }
         }
@@ -387,13 +387,13 @@ fn a_claim_that_was_taken_over_can_not_be_confirmed_any_more() {
         Parcel::Answer(..) => None,
     });
     sites.frozen = Some(0);
-    assert_eq!(sites.adopt_until_told(1..2, ticket, &heirs), [Reply::Adopted]);
+    assert!(sites.adopt_until_told(1..2, ticket, &heirs)[0].is_adopted());
     let now = sites.now;
     let late = sites.nodes[0].apply(adopt(claim.unwrap(), heirs[0]), now, 1);
     assert_eq!(late, Ok(Reply::NotHeld(Absence::Taken)));
     sites.frozen = None;
     sites.live(2_000);
-    assert_ne!(sites.settled(0, 1), Ok(Reply::Adopted));
+    assert!(!sites.settled(0, 1).is_ok_and(|reply| reply.is_adopted()));
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn an_heir_that_gives_up_leaves_the_ticket_to_others() {
         assert!(info.leases[0].remaining <= Some(ttl().as_duration()));
         sites.adopt(1, 1, ticket, heirs[1]);
         sites.live(2_000);
-        assert_eq!(sites.settled(1, 1), Ok(Reply::Adopted), "given up after {after} ms");
+        assert!(sites.settled(1, 1).unwrap().is_adopted(), "given up after {after} ms");
         assert_eq!(sites.councils[0].concerns(), 0);
     }
 }
@@ -423,7 +423,7 @@ fn who_loses_gives_its_nodes_back_to_the_ticket() {
     sites.grant(ticket, Mode::Exclusive);
     let now = sites.now;
     for node in [1, 2] {
-        assert_eq!(sites.nodes[node].apply(adopt(ticket, Token::random()), now, 1), Ok(Reply::Adopted));
+        assert!(sites.nodes[node].apply(adopt(ticket, Token::random()), now, 1).unwrap().is_adopted());
     }
     sites.adopt(0, 1, ticket, Token::random());
     sites.live(1_000);
@@ -469,7 +469,7 @@ fn the_same_heir_may_try_again_when_its_second_round_got_no_answer() {
         let first = sites.settled(0, 1);
         sites.adopt(0, 2, ticket, heir);
         sites.live(2_500);
-        assert_eq!(sites.settled(0, 2), Ok(Reply::Adopted), "after {after} ms, and {first:?}");
+        assert!(sites.settled(0, 2).unwrap().is_adopted(), "after {after} ms, and {first:?}");
     }
 }
 

@@ -46,7 +46,7 @@ pub fn is_of_lease(reply: &Reply) -> bool {
         Reply::Acquired { .. }
             | Reply::Queued { .. }
             | Reply::Renewed { .. }
-            | Reply::Adopted
+            | Reply::Adopted(_)
             | Reply::Accepted
     )
 }

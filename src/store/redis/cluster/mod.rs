@@ -31,7 +31,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::StreamExt;
 use futures_util::future::{LocalBoxFuture, join_all};
+use futures_util::stream;
+use rustc_hash::FxHashMap;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use self::address::ClusterAddress;
@@ -41,6 +44,7 @@ pub(super) use self::redirect::Elsewhere;
 use self::slots::SlotMap;
 pub(super) use self::slots::{Place, hash_tag, slot_of, tag_in};
 use super::Limit;
+use super::listing::MOST_INSPECTED;
 use super::outcomes::Outcomes;
 use crate::lease::Ttl;
 use crate::store::diagnosis::{self, Report};
@@ -54,6 +58,10 @@ const PATIENCE: Duration = Duration::from_millis(150);
 const PAUSE: Duration = Duration::from_millis(2);
 /// How often a request follows what nodes say before that counts as nodes that do not agree.
 const MOST_HOPS: u32 = 5;
+
+/// How many masters are asked at a time when all of them are. More at a time would keep the engine's
+/// thread from other stores while it connects to them; fewer would take longer in large clusters.
+const MOST_AT_ONCE: usize = 64;
 
 /// A Redis Cluster. Connects to a node when it is first needed; requests that may have been carried out are never sent
 /// again.
@@ -153,6 +161,7 @@ impl ClusterStore {
     fn calls(&self, errands: Vec<Errand>, next: &mut Vec<Next>) -> Vec<Call> {
         let map = self.nodes.map();
         let mut calls: Vec<Call> = Vec::new();
+        let mut places: FxHashMap<(Place, bool), usize> = FxHashMap::default();
         for errand in errands {
             let Some(place) = errand.ask.as_ref().or_else(|| map.owner(errand.slot)) else {
                 let error = fault::down(self.address(), errand.slot, "no node has it");
@@ -160,9 +169,11 @@ impl ClusterStore {
                 continue;
             };
             let asking = errand.ask.is_some();
-            match calls.iter_mut().find(|call| call.asking == asking && call.place == *place) {
+            let place = place.clone();
+            let call = *places.entry((place.clone(), asking)).or_insert(calls.len());
+            match calls.get_mut(call) {
                 Some(call) => call.errands.push(errand),
-                None => calls.push(Call { place: place.clone(), asking, errands: vec![errand] }),
+                None => calls.push(Call { place, asking, errands: vec![errand] }),
             }
         }
         calls
@@ -215,7 +226,7 @@ impl ClusterStore {
                         Next::Later(errand, fault::at_odds(self.address(), slot))
                     });
                 }
-                Some(Elsewhere::Ask(to)) if can_be_asked(&batch[errand.index]) => {
+                Some(Elsewhere::Ask(to)) if can_be_asked(&batch[errand.index]) && self.nodes.admits(&to) => {
                     next.push(Next::Again(Errand { ask: Some(to), ..errand }));
                 }
                 Some(Elsewhere::Ask(_) | Elsewhere::Torn) => {
@@ -271,7 +282,8 @@ impl ClusterStore {
             let node = self.nodes.node(place);
             async move { node.ask_node(&[Request::Ping], limit, false).await }
         });
-        for outcomes in join_all(pings).await {
+        let mut pings = stream::iter(pings).buffer_unordered(MOST_AT_ONCE);
+        while let Some(outcomes) = pings.next().await {
             outcomes.answers.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
         }
         Ok(Reply::Ready)
@@ -288,7 +300,8 @@ impl ClusterStore {
         let left = limit.deadline.saturating_duration_since(Instant::now()).max(limit.timeout / 4);
         let asked =
             masters.iter().map(|place| self.nodes.node(place).execute(vec![Request::Diagnose { ttl }], left));
-        let reports = join_all(asked).await.into_iter().flatten().filter_map(|answer| match answer {
+        let reports: Vec<_> = stream::iter(asked).buffered(MOST_AT_ONCE).collect().await;
+        let reports = reports.into_iter().flatten().filter_map(|answer| match answer {
             Ok(Reply::Diagnosed(reports)) => Some(reports),
             _ => None,
         });
@@ -302,7 +315,8 @@ impl ClusterStore {
         let masters: Vec<Place> = self.nodes.map().masters().map(|(place, _)| place.clone()).collect();
         let nodes: Vec<_> = masters.iter().map(|place| self.nodes.node(place)).collect();
         let (mut keys, mut complete) = (Vec::new(), true);
-        for found in join_all(nodes.iter().map(|node| node.scan(wanted, limit))).await {
+        let scans = stream::iter(nodes.iter().map(|node| node.scan(wanted, limit)));
+        for found in scans.buffered(MOST_AT_ONCE).collect::<Vec<_>>().await {
             let (found, all) = found?;
             keys.extend(found);
             complete &= all;
@@ -310,7 +324,10 @@ impl ClusterStore {
         // One whose slot is moving may be at two of them.
         keys.sort_unstable();
         keys.dedup();
-        let answers = self.run(&listing::inspections(&keys), limit).await;
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(MOST_INSPECTED) {
+            answers.extend(self.run(&listing::inspections(keys), limit).await);
+        }
         Ok(Reply::Listed(Listing::of(wanted, keys, answers, complete)?))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, Shared};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::super::RedisStore;
 use super::address::ClusterAddress;
 use super::fault;
-use super::slots::{Pace, Place, SlotMap};
+use super::slots::{MOST_MASTERS, Pace, Place, SlotMap};
 use crate::store::{Listener, Notice, Store, StoreError, StoreErrorKind};
 
 /// How long one question for the map may take, whoever is asked.
@@ -106,6 +106,13 @@ impl Nodes {
             store.settle(homes);
         }
         store.clone()
+    }
+
+    /// Returns false if too many nodes are known to take in the one at `place`. The next map makes
+    /// room.
+    pub fn admits(&self, place: &Place) -> bool {
+        let stores = self.stores.borrow();
+        stores.contains_key(place) || stores.len() < 2 * MOST_MASTERS
     }
 
     /// A node said that `slot` is another's.
@@ -211,13 +218,9 @@ impl Nodes {
         let stores = self.stores.borrow();
         places.sort_by_key(|place| !stores.get(place).is_some_and(|store| store.is_connected()));
         let seeds = self.address.seeds().iter().filter_map(Place::of_address);
-        let mut candidates: Vec<Place> = self.informed.take().into_iter().collect();
-        for place in places.into_iter().chain(seeds) {
-            if !candidates.contains(&place) {
-                candidates.push(place);
-            }
-        }
-        candidates
+        let mut known = FxHashSet::default();
+        let candidates = self.informed.take().into_iter().chain(places).chain(seeds);
+        candidates.filter(|place| known.insert(place.clone())).collect()
     }
 
     /// Whether the new map says that a slot has moved.
@@ -225,15 +228,17 @@ impl Nodes {
         let news = map.differs_from(&self.map.borrow()) | self.moved.take();
         *self.map.borrow_mut() = map;
         let map = self.map.borrow();
+        let masters: FxHashMap<&Place, [u16; 2]> = map.masters().collect();
         let mut gone = Vec::new();
         self.stores.borrow_mut().retain(|place, store| {
-            let homes = map.masters().find(|(master, _)| *master == place).map(|(_, homes)| homes);
+            let homes = masters.get(place).copied();
             match homes {
                 Some(homes) => store.settle(homes),
                 None => gone.push(store.clone()),
             }
             homes.is_some()
         });
+        drop(masters);
         drop(map);
         for store in gone {
             spawn_local(store.close());

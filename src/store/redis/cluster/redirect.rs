@@ -2,6 +2,7 @@
 
 use redis::ServerError;
 
+use super::super::fault;
 use super::slots::Place;
 
 /// Why a node did not do what it was asked. In every case it has not been done.
@@ -32,7 +33,7 @@ impl Elsewhere {
                 Some(Self::Ask(Place::read(words.next()?, place)?))
             }
             "TRYAGAIN" => Some(Self::Torn),
-            "CLUSTERDOWN" => Some(Self::Down(format!("CLUSTERDOWN {details}"))),
+            "CLUSTERDOWN" => Some(Self::Down(fault::said_by(error))),
             // What a script meets that looks for a key which is at the other node, or nowhere. Some of what it was to
             // do may have been done: no more than what doing it again does once more.
             _ if details.contains("access a non local key") => Some(Self::Torn),

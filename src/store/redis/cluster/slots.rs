@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use crc::{CRC_16_XMODEM, Crc};
 use redis::Value;
+use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use super::super::address::{Endpoint, RedisAddress};
+use super::super::address::{Endpoint, RedisAddress, told_host};
 
 /// How many hash slots a Redis Cluster has.
 pub const SLOTS: usize = 16384;
+/// The most masters that a map may name. Redis recommends at most 1000 nodes. With more, a false map
+/// would cost the engine's thread more time, and more connections.
+pub const MOST_MASTERS: usize = 1024;
 /// A slot that nobody is known to have.
 const NOBODY: u16 = u16::MAX;
 /// How long after one question for the map the next may be asked, if the first has just told something new.
@@ -80,7 +84,7 @@ impl Place {
 
     fn of(host: &str, port: u16, said_by: &Place) -> Option<Self> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let host = if matches!(host, "" | "?") { said_by.host.clone() } else { host.to_owned() };
+        let host = if matches!(host, "" | "?") { said_by.host.clone() } else { told_host(host) };
         (port != 0).then_some(Self { host, port })
     }
 }
@@ -90,6 +94,8 @@ impl Place {
 pub struct SlotMap {
     /// Each once; some may have lost their last slot since.
     places: Vec<Place>,
+    /// Of each place, where it is among `places`.
+    numbers: FxHashMap<Place, u16>,
     /// Of each slot, the place among `places`.
     owners: Box<[u16]>,
 }
@@ -97,13 +103,14 @@ pub struct SlotMap {
 impl SlotMap {
     /// Of a cluster of which nothing is known.
     pub fn empty() -> Self {
-        Self { places: Vec::new(), owners: vec![NOBODY; SLOTS].into() }
+        Self { places: Vec::new(), numbers: FxHashMap::default(), owners: vec![NOBODY; SLOTS].into() }
     }
 
-    /// Reads the reply to `CLUSTER SLOTS`, which `said_by` gave. `None` if it is no such reply.
+    /// Reads the reply to `CLUSTER SLOTS`, which `said_by` gave. `None` if it is no such reply, or
+    /// if it names more than [`MOST_MASTERS`].
     pub fn read(reply: &Value, said_by: &Place) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
-        let mut map = Self::empty();
+        let (mut map, mut filled) = (Self::empty(), 0);
         for range in ranges {
             let Value::Array(parts) = range else { return None };
             let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &parts[..] else {
@@ -119,18 +126,30 @@ impl SlotMap {
             let place = Place::of(host, u16::try_from(*port).ok()?, said_by)?;
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
             let number = map.number_of(place)?;
-            map.owners.get_mut(first..=last)?.fill(number);
+            let owned = map.owners.get_mut(first..=last)?;
+            filled += owned.len();
+            // Each slot is told once. Ranges that overlap would take long to fill in.
+            if filled > SLOTS {
+                return None;
+            }
+            owned.fill(number);
         }
         Some(map)
     }
 
+    /// Returns the number of a place, which is new if it is not known yet. `None` if there are too
+    /// many.
     fn number_of(&mut self, place: Place) -> Option<u16> {
-        let known = self.places.iter().position(|known| *known == place);
-        let number = known.unwrap_or_else(|| {
-            self.places.push(place);
-            self.places.len() - 1
-        });
-        u16::try_from(number).ok().filter(|&number| number != NOBODY)
+        if let Some(&number) = self.numbers.get(&place) {
+            return Some(number);
+        }
+        if self.places.len() >= MOST_MASTERS {
+            return None;
+        }
+        let number = self.places.len() as u16;
+        self.numbers.insert(place.clone(), number);
+        self.places.push(place);
+        Some(number)
     }
 
     /// Who has a slot.
@@ -161,11 +180,15 @@ impl SlotMap {
     /// Those who have slots, each with the last and the first of them: slots that are moved away are mostly taken from the
     /// lower end.
     pub fn masters(&self) -> impl Iterator<Item = (&Place, [u16; 2])> {
-        self.places.iter().enumerate().filter_map(|(number, place)| {
-            let is_its = |&owner: &u16| usize::from(owner) == number;
-            let (last, first) = (self.owners.iter().rposition(is_its)?, self.owners.iter().position(is_its)?);
-            Some((place, [last as u16, first as u16]))
-        })
+        let mut homes: Vec<Option<[u16; 2]>> = vec![None; self.places.len()];
+        for (slot, &owner) in (0..).zip(&self.owners) {
+            match homes.get_mut(usize::from(owner)) {
+                Some(Some([last, _])) => *last = slot,
+                Some(none) => *none = Some([slot, slot]),
+                None => {}
+            }
+        }
+        self.places.iter().zip(homes).filter_map(|(place, homes)| Some((place, homes?)))
     }
 
     /// Whether nothing is known.

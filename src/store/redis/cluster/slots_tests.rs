@@ -88,6 +88,27 @@ fn nonsense_is_no_map() {
     assert_eq!((empty.uncovered(), empty.masters().count()), (SLOTS, 0));
 }
 
+/// A map of a false server costs no more than that of the largest cluster.
+#[test]
+fn a_map_of_too_many_masters_is_refused() {
+    let asked = place("seed", 7000);
+    let masters = |count: i64| {
+        let each = |slot: i64| range(slot, slot, text("10.0.0.1"), 1 + slot);
+        Value::Array((0..count).map(each).collect())
+    };
+    let most = SlotMap::read(&masters(MOST_MASTERS as i64), &asked).unwrap();
+    assert_eq!(most.masters().count(), MOST_MASTERS);
+    assert_eq!(most.masters().nth(5), Some((&place("10.0.0.1", 6), [5, 5])));
+    assert_eq!(SlotMap::read(&masters(MOST_MASTERS as i64 + 1), &asked), None);
+    assert_eq!(SlotMap::read(&masters(SLOTS as i64), &asked), None);
+    let overlapping = (0..16_384).map(|_| range(0, 16_383, text("h"), 1)).collect();
+    assert_eq!(SlotMap::read(&Value::Array(overlapping), &asked), None);
+
+    let mut map = most;
+    assert!(!map.moved(9_000, place("one-more", 1)), "MOVED adds no master to a full map");
+    assert_eq!(map.owner(9_000), None);
+}
+
 #[test]
 fn a_slot_that_moved_is_known_at_once_and_told_once() {
     let asked = place("a", 1);

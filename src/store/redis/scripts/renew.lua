@@ -1,6 +1,7 @@
 -- Lets leases live on, and never shorter than before. KEYS: the locks, then their fence keys; ARGV: the ttl in ms, the
 -- life that a fence key needs with it and the one that it gets, which is a little more so that not every renewal has to
--- prolong it, how many more fences are wanted, and a token for each lock.
+-- prolong it, how many more fences are wanted, and a token for each lock. If -1 fences are wanted, the leases are
+-- detached, and for each lock the fence and the own ttl of its lease follow.
 -- Answers one value for each: 1 if the token holds the lock, or, if fences are wanted, a list of the first of them and
 -- how many wait; 0 if nobody holds it, -1 if somebody else does; or the server's error.
 local call = redis.pcall
@@ -16,13 +17,18 @@ if owners.err then return owners end
 for i = 1, count do
   local lock, side, token = KEYS[i], KEYS[count + i], ARGV[i + 4]
   local answer = 1
-  if owners[i] ~= token or fences > 0 then
+  if owners[i] ~= token or fences ~= 0 then
     if not rules then
       local time = redis.call('TIME')
       rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])
     end
     local done
-    done, answer = pcall(rules.renew, lock, side, token, ttl, life, fences)
+    if fences < 0 then
+      local fence, own_ttl = tonumber(ARGV[3 + count + 2 * i]), ARGV[4 + count + 2 * i]
+      done, answer = pcall(rules.detach, lock, side, token, ttl, life, fence, own_ttl)
+    else
+      done, answer = pcall(rules.renew, lock, side, token, ttl, life, fences)
+    end
     if not done and type(answer) ~= 'table' then answer = { err = answer } end
   else
     -- A delayed renewal must not shorten a later one that overtook it. The renewal writes even

@@ -1,5 +1,6 @@
 -- The rules of the store contract for one lock: what store/rules.rs says, on the server's keys. Made part of each
--- script that needs them where `--[[rules]]` stands: a function of the server's time in µs.
+-- script that needs them where `--[[rules]]` stands: a function of the server's time in µs. Some scripts have
+-- adoption.lua at its end, too.
 --
 -- A lock is up to six keys in one slot. Only the first two are handed in; the others have the names of the second but
 -- for its last word, and there is none of them while nobody waits and nothing is shared.
@@ -7,6 +8,7 @@
 --   :fence    "LAST TOKEN NAME": the last fence that was given away, to whom, and the holder's name. LAST-N if that
 --             was the last of N + 1. -TOKEN if the lease is kept for it, without a fence, although it could not be
 --             told. A q in front: there may be a queue. It spares those who do not see it from asking whether there is.
+--             Behind the NAME of a lease that was detached stands its note: U+001F and the lease's own ttl in ms.
 --   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same). A token that repairs a
 --             lease of a quorum stands before all others: its score is negative
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
@@ -14,7 +16,8 @@
 --             which it is handed one, CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
 --             to be told a fence
 --   :broken   there for BROKEN_LIFE after the lock was broken, if the server is a node of a quorum
---   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up
+--   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up. A sorted set whose
+--             members are not in it is not a lock, unless they are tokens and there is a fence
 -- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE"; to a CHANNEL with a {tag},
 -- which is one of this node of a cluster, as SPUBLISH does, which does not tell all other nodes.
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
@@ -35,12 +38,6 @@ local function forget(s, token)
     call('ZREM', s.alive, token)
     call('HDEL', s.waiters, token)
   end
-end
-
--- Forgets the repair of a lease by that token.
-local function forget_repair(s, token)
-  local score = call('ZSCORE', s.queue, token)
-  if score and tonumber(score) < 0 then forget(s, token) end
 end
 
 -- What is known of the fences: the last, how many before it the one of the lease is, whose it is, and its holder's name.
@@ -95,8 +92,9 @@ end
 local function share(s, token, ends, known)
   -- What is left of leases that ended.
   if s.count == 0 then call('DEL', s.lock, s.holders) end
-  call('ZADD', s.lock, ends, token)
+  -- The holder comes first: a token without one is not a lock's.
   call('HSET', s.holders, token, known)
+  call('ZADD', s.lock, ends, token)
   s.count = s.count + 1
   retime(s)
 end
@@ -177,6 +175,13 @@ local function hand_on(s, but, trust)
   return false
 end
 
+-- Whether a member of a sorted set is the token of a lease. A server that drops keys for lack of
+-- memory may have dropped the holders and kept the fence.
+local function is_lease(s, token)
+  if call('HGET', s.holders, token) then return true end
+  return match(token, '^%x+%-%x+%-%x+%-%x+%-%x+$') and match(call('GET', s.fence) or '', '^q?%d')
+end
+
 -- The lock without what has run out. Always writes: a read-only replica must refuse, rather than tell by its old data.
 local function look(lock, side)
   local names = sub(side, 1, -6)
@@ -192,6 +197,11 @@ local function look(lock, side)
   }
   if call('TYPE', lock).ok == 'zset' then
     local ended = call('ZRANGEBYSCORE', lock, '-inf', now_ms)
+    -- A sorted set whose members are no leases is an application's: no rule changes it. One member is enough to look at
+    -- if none has to be removed.
+    for _, token in ipairs(ended[1] and ended or call('ZRANGE', lock, 0, 0)) do
+      if not is_lease(s, token) then error({ err = 'WRONGTYPE no lock' }, 0) end
+    end
     call('ZREMRANGEBYSCORE', lock, '-inf', now_ms)
     for _, token in ipairs(ended) do call('HDEL', s.holders, token) end
     s.count = call('ZCARD', lock)
@@ -234,6 +244,25 @@ local function with_queue(fence, waiting)
   return waiting > 0 and { fence, waiting } or fence
 end
 
+-- The name without the note of a detached lease, and the note: the lease's ttl in ms, as text.
+local function split_note(name)
+  local bare, ttl = match(name or '', '^(.*)\31(%d+)$')
+  return bare or name or '', ttl
+end
+
+-- What is known of the lease of `token`: the first and the last of its fences (nil for none), its holder's name as it is
+-- written, and a - for a lease that was handed to it and is not taken up.
+local function lease_of(s, token)
+  if s.owner then
+    local last, back, whose, name = fences(s)
+    if whose == token then return last - back, last, name, '' end
+    if whose == '-' .. token then return nil, nil, name, '-' end
+    return nil, nil, '', ''
+  end
+  local fence, name = match(call('HGET', s.holders, token) or '', '^(%S+) ?(.*)$')
+  return tonumber(fence), tonumber(fence), name or '', fence == '-' and '-' or ''
+end
+
 -- ask: ttl, life (of the fence), name, most (0: exclusive), count (of fences), channel, and whether
 -- it repairs a lease.
 function rules.acquire(lock, side, token, number, ask)
@@ -259,9 +288,15 @@ function rules.acquire(lock, side, token, number, ask)
       return with_queue(known, call('ZCARD', s.queue))
     end
     local first, top = reserve(last, ask.count)
+    local name = ask.name
+    if held then
+      local _, _, known_name = lease_of(s, token)
+      local _, noted = split_note(known_name)
+      if noted then name = name .. '\31' .. noted end
+    end
     -- A lease without a fence is none: the fence comes first.
-    local waiting = note(s, top, top - first, token, ask.name, ask.life)
-    local shown = format('%.0f', first) .. ' ' .. ask.name
+    local waiting = note(s, top, top - first, token, name, ask.life)
+    local shown = format('%.0f', first) .. ' ' .. name
     if not held and ask.most == 0 then
       call('SET', lock, token, 'PX', ask.ttl)
       s.owner = token
@@ -355,51 +390,16 @@ function rules.release(lock, side, token)
   return all and 0 or absence(s)
 end
 
--- Returns the claim to the lease of `ticket`, or nil. A claim has the mark of its heir, the first
--- seven digits of the ticket, and the UUID version 8.
-local function claimed(s, ticket)
-  local pattern = '^%x+%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-.+$'
-  if s.owner then return match(s.owner, pattern) end
-  for _, token in ipairs(s.count > 0 and call('ZRANGE', s.lock, 0, -1) or {}) do
-    if match(token, pattern) then return token end
-  end
-end
-
--- other: given only for a move: a token that keeps the lease if it has the lease already.
-function rules.adopt(lock, side, token, heir, ttl, life, name, other)
-  local s = look(lock, side)
-  hand_on(s, nil)
-  -- No client uses the former token of a lease that moves, and the new one may have the lease here already.
-  for _, one in ipairs({ token, heir, other }) do forget_repair(s, one) end
-  local owner = holds(s, heir) and heir or holds(s, token) and token
-  if other then
-    if holds(s, other) or owner == heir then return 1 end
-    if not owner then return claimed(s, token) or absence(s) end
-  elseif not owner then
-    return absence(s)
-  else
-    prolong(s, owner, ttl)
-  end
-  local last, back, whose, known = fences(s)
-  if other then name = known or '' end
+-- Writes down that the lease of `token` has the fences from `first` to `top`, and that name.
+local function know(s, token, first, top, name, life)
+  local last, _, whose, other = fences(s)
+  local highest = math.max(last, top)
   if s.owner then
-    -- One that was handed the lease stays one that has not taken it up.
-    local mark = whose == '-' .. owner and '-' or ''
-    if mark == '-' or whose == owner then note(s, last, back, mark .. heir, name, life) end
-    call('SET', lock, heir, 'KEEPTTL')
+    note(s, highest, highest - first, token, name, life)
   else
-    local fence, shown = match(call('HGET', s.holders, owner) or '', '^(%S+) ?(.*)$')
-    fence = fence or '-'
-    if other then name = shown or '' end
-    local ends = call('ZSCORE', lock, owner)
-    call('ZADD', lock, ends, heir)
-    call('HSET', s.holders, heir, fence .. ' ' .. name)
-    if owner ~= heir then
-      call('ZREM', lock, owner)
-      call('HDEL', s.holders, owner)
-    end
+    call('HSET', s.holders, token, format('%.0f', first) .. ' ' .. name)
+    note(s, highest, 0, whose or '-', other or '', life)
   end
-  return 1
 end
 
 -- top: the last of the lease's fences; back: how many there are before it.
@@ -407,49 +407,10 @@ function rules.accept(lock, side, token, top, back, life)
   local s = look(lock, side)
   hand_on(s, nil)
   if not holds(s, token) then return absence(s) end
-  local last, _, whose, name = fences(s)
-  local highest = math.max(last, top)
-  if s.owner then
-    note(s, highest, back + highest - top, token, whose == token and name or '', life)
-  else
-    local holder = match(call('HGET', s.holders, token) or '', '^%S+ (.*)$')
-    call('HSET', s.holders, token, format('%.0f', top - back) .. ' ' .. (holder or ''))
-    note(s, highest, 0, whose or '-', name or '', life)
-  end
+  local _, last, name = lease_of(s, token)
+  know(s, token, top - back, math.max(last or 0, top), name, life)
   return 1
 end
 
--- Returns nil if the lock is free; else whether the leases are shared, then the leases and the
--- waiters. A lease: the ms until it ends (-1: never), and, unless another library holds the lock,
--- the holder's name, the fence (0 for none yet), and the first 8 digits of the token. A waiter: the
--- µs for which it has been waiting, MOST, and its name.
-function rules.inspect(lock, side)
-  local s = look(lock, side)
-  if absence(s) == 0 then return false end
-  local leases, waiters = {}, {}
-  if s.owner then
-    local last, back, whose, name = fences(s)
-    local left = call('PTTL', lock)
-    if whose == s.owner then
-      leases[1] = { left, name, last - back, sub(s.owner, 1, 8) }
-    elseif whose == '-' .. s.owner then
-      leases[1] = { left, name, 0, sub(s.owner, 1, 8) }
-    else
-      leases[1] = { left }
-    end
-  else
-    local held = call('ZRANGE', lock, 0, -1, 'WITHSCORES')
-    for i = 1, #held, 2 do
-      local fence, name = match(call('HGET', s.holders, held[i]) or '', '^(%S+) (.*)$')
-      leases[#leases + 1] = { tonumber(held[i + 1]) - now_ms, name, tonumber(fence) or 0, sub(held[i], 1, 8) }
-    end
-  end
-  local queue = call('ZRANGEBYSCORE', s.queue, 0, '+inf', 'WITHSCORES')
-  for i = 1, #queue, 2 do
-    local most, name = match(call('HGET', s.waiters, queue[i]) or '', '^(%d+) %d+ %d+ %S+ (.*)$')
-    waiters[#waiters + 1] = { math.max(now_us - tonumber(queue[i + 1]), 0), most, name }
-  end
-  return { s.count > 0 and 1 or 0, leases, waiters }
-end
-
+--[[more]]
 return rules

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::address::told_host;
+
 /// How long a failover counts as under way after the last sign of the sentinel that leads it.
 /// Sentinels tell each other of a new master every 2 s, and a leader that has promoted a replica
 /// may die before it tells. If this is less than 2 s, clients use the old master again before
@@ -103,7 +105,7 @@ impl Event {
 }
 
 fn place(host: &str, port: &str) -> Option<(String, u16)> {
-    Some((host.to_owned(), port.parse().ok()?))
+    Some((told_host(host), port.parse().ok()?))
 }
 
 /// Tracks which sentinels lead a failover. Each sentinel has a number.

@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::address::Sentinels;
 use self::lookout::Lookout;
-use super::address::RedisAddress;
+use super::address::{RedisAddress, told_host};
 use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
 use super::link::{Cut, Link};
@@ -100,6 +100,9 @@ async fn attempt(
             }
         },
         Err(Cut::Broken(error)) => Err(fault::broken(&server, &error, false)),
+        Err(Cut::TooMuch(excess)) => {
+            Err(StoreError { maybe_done: false, ..fault::too_much(&server, excess) })
+        }
         Err(Cut::TimedOut | Cut::Torn | Cut::OutOfStep) => {
             let message = format!("{server} did not tell its role within {} ms", WELCOME.as_millis());
             Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
@@ -172,7 +175,7 @@ async fn ask(node: &RedisAddress, name: &str) -> Result<Option<(String, u16)>, S
         Value::Array(parts) => match <[String; 2]>::try_from(
             parts.into_iter().filter_map(|part| String::from_redis_value(part).ok()).collect::<Vec<_>>(),
         ) {
-            Ok([host, port]) => Ok(port.parse().ok().map(|port| (host, port))),
+            Ok([host, port]) => Ok(port.parse().ok().map(|port| (told_host(&host), port))),
             Err(_) => Err(fault::not_a_redis(node, false)),
         },
         _ => Err(fault::not_a_redis(node, false)),

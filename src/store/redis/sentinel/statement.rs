@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::super::address::told_host;
+
 /// Says how far a sentinel is with a failover that it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -26,7 +28,8 @@ pub struct Statement {
 impl Statement {
     /// Reads the replies to `SENTINEL get-master-addr-by-name` and `SENTINEL MASTER`. The latter
     /// may be missing, because a user may not have the right to it.
-    pub fn read(master: (String, u16), details: Option<&HashMap<String, String>>) -> Self {
+    pub fn read((host, port): (String, u16), details: Option<&HashMap<String, String>>) -> Self {
+        let master = (told_host(&host), port);
         let told = |field| details.and_then(|details| details.get(field)).map_or("", String::as_str);
         let is_in_failover = told("flags").split(',').any(|flag| flag == "failover_in_progress");
         // After the promotion, `SENTINEL MASTER` still describes the old master.

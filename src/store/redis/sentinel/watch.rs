@@ -26,9 +26,10 @@ use redis::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::super::address::RedisAddress;
+use super::super::address::{RedisAddress, told_host};
 use super::super::connect;
 use super::super::dial::dial;
+use super::super::intake::{Checked, Intake};
 use super::address::Sentinels;
 use super::failover::{CHANNELS, Event, FOUND, SWITCH};
 use super::lookout::Lookout;
@@ -147,6 +148,8 @@ struct Subscription {
     /// Reads from the connection and writes to it. Ends with the connection.
     driver: Pin<Box<dyn Future<Output = ()>>>,
     pushes: UnboundedReceiver<PushInfo>,
+    /// Bounds what the sentinel sends.
+    intake: Arc<Intake>,
 }
 
 impl<F: Fn()> Shared<'_, F> {
@@ -227,9 +230,9 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                 }
             }
         };
-        let Subscription { connection, driver, pushes } = subscription;
+        let Subscription { connection, driver, pushes, intake } = subscription;
         tokio::select! {
-            end = self.listen(node, connection, pushes) => end,
+            end = self.listen(node, connection, pushes, intake) => end,
             () = driver => None,
         }
     }
@@ -240,6 +243,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         say(node, &mut stream, connect::words_of(&["HELLO", "3"])).await.ok()?;
         let nobody =
             RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP3);
+        let (stream, intake) = Checked::new(stream);
         let (sender, pushes) = unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -252,7 +256,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             subscribed = self.subscribe(node, &mut connection) => subscribed?,
             () = &mut driver => return None,
         }
-        Some(Subscription { connection, driver, pushes })
+        Some(Subscription { connection, driver, pushes, intake })
     }
 
     async fn listen(
@@ -260,7 +264,9 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         node: &RedisAddress,
         mut connection: MultiplexedConnection,
         mut pushes: UnboundedReceiver<PushInfo>,
+        intake: Arc<Intake>,
     ) -> Option<()> {
+        intake.answered();
         self.heard_since = Some(Instant::now());
         self.shared.roster.borrow_mut().heard(self.number);
         // Ask the sentinel even if grants went on without it.
@@ -277,6 +283,9 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             let is_time = tokio::select! {
                 push = pushes.recv() => {
                     self.take(node, push?);
+                    if pushes.is_empty() {
+                        intake.read_all_pushes();
+                    }
                     false
                 }
                 () = ask_at => true,
@@ -292,6 +301,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                     self.heard_since = self.heard_since.filter(|_| asked.elapsed() < ANSWER);
                     return None;
                 }
+                intake.answered();
             }
             let is_open = self.looks > 0 || self.lookout.leads(self.number);
             if question.is_none() && is_open && self.lookout.knows_master() {
@@ -331,7 +341,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         for other in others.unwrap_or_default() {
             let told = |field: &str| other.get(field).map(String::as_str);
             let (Some(host), Some(Ok(port))) = (told("ip"), told("port").map(str::parse)) else { continue };
-            self.found(node, told("runid"), host, port);
+            self.found(node, told("runid"), &told_host(host), port);
         }
         Some(())
     }

@@ -1,0 +1,92 @@
+// Tickets that somebody has edited on their way, on every store: only what the store knows of the
+// lease counts.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { atEnd } from '../support/endings.mjs'
+import { startRedis } from '../support/servers.mjs'
+import { overStores } from '../support/stores.mjs'
+
+/** The largest fence that a ticket may say, and about the year 2201 as a fence. */
+const FAR = 7_258_118_400_000_000
+const READERS = 4_294_967_295
+
+/** Returns the ticket with some of its fields replaced. */
+function forge(ticket, fields) {
+  const known = JSON.parse(Buffer.from(ticket, 'base64url').toString())
+  return Buffer.from(JSON.stringify({ ...known, ...fields })).toString('base64url')
+}
+
+/** Checks what a forged ticket can do. `open(t)` returns a fresh client. */
+async function check(t, open, key) {
+  const [a, b, c] = [open(t), open(t), open(t)]
+  await t.test('the fence is the lease’s, whatever the ticket says', async () => {
+    for (const fence of [FAR, 1]) {
+      const lease = await a.acquire(key(), { ttl: 20_000 })
+      const adopted = await b.adopt(forge(await lease.detach(), { fence }))
+      assert.equal(adopted.fence, lease.fence)
+      assert.equal((await c.inspect(lease.key)).fence, lease.fence)
+      await adopted.renew()
+      await adopted.release()
+      const next = await c.acquire(lease.key)
+      assert.ok(next.fence > lease.fence && next.fence < FAR, `${next.fence}`)
+      await next.release()
+    }
+  })
+  await t.test('the fence of a lease that was handed on within its process is the last one', async () => {
+    const name = key()
+    let lease = await a.acquire(name, { ttl: 20_000 })
+    for (let i = 0; i < 5; i++) {
+      const next = a.acquire(name, { ttl: 20_000 })
+      await lease.release()
+      lease = await next
+    }
+    const adopted = await b.adopt(forge(await lease.detach(), { fence: 1 }))
+    assert.equal(adopted.fence, lease.fence)
+    const again = await c.adopt(forge(await adopted.detach(), { fence: FAR }))
+    assert.equal(again.fence, lease.fence)
+    await again.release()
+  })
+  await t.test('the ttl is at most that of the detached lease, unless the heir asks for another', async () => {
+    const detach = async () => (await a.acquire(key(), { ttl: 3_000 })).detach(5_000)
+    const adopted = await b.adopt(forge(await detach(), { ttl: 2_147_483_647 }))
+    assert.equal(adopted.ttl, 3_000)
+    assert.ok(adopted.remaining <= 5_000, `${adopted.remaining}`)
+    const { remaining } = await c.inspect(adopted.key)
+    assert.ok(remaining <= 5_000, `${remaining}`)
+    assert.equal((await b.adopt(forge(await detach(), { ttl: 1_000 }))).ttl, 1_000)
+    assert.equal((await b.adopt(await detach(), { ttl: 60_000 })).ttl, 60_000)
+  })
+  await t.test('the mode is the lease’s', async () => {
+    const exclusive = await a.acquire(key(), { ttl: 20_000 })
+    const adopted = await b.adopt(forge(await exclusive.detach(), { most: READERS }))
+    await adopted.renew()
+    assert.equal((await c.inspect(exclusive.key)).shared, false)
+    assert.equal(await c.readWriteLock(exclusive.key).read.tryAcquire(), null)
+    const name = key()
+    const reader = await a.readWriteLock(name).read.acquire({ ttl: 20_000 })
+    const shared = await b.adopt(forge(await reader.detach(), { most: 0 }))
+    await shared.renew()
+    assert.equal(shared.fence, reader.fence)
+    assert.equal((await c.inspect(name)).shared, true)
+    const other = await c.readWriteLock(name).read.tryAcquire()
+    assert.ok(other, 'another reader is let in')
+  })
+}
+
+overStores('forged tickets', (store) => {
+  test('an edited ticket', (t) => check(t, (t) => store.client(t), store.key))
+})
+
+test('an edited ticket: quorum', async (t) => {
+  const servers = await Promise.all([0, 1, 2].map(() => startRedis(t)))
+  const store = servers.map((server) => server.url())
+  const open = () => {
+    const locks = createLockClient({ store })
+    atEnd(t, () => locks.close())
+    return locks
+  }
+  let count = 0
+  await check(t, open, () => `key ${count++}`)
+})

@@ -1,0 +1,139 @@
+// The keys of lockRequest() and withRequestLock() often come from the request. What a visitor can
+// do with them: leave one out, repeat it, nest it, make it long.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { lockRequest } from 'leasehold/express'
+import { withRequestLock } from 'leasehold/remix'
+import { frameworks, open, serve } from '../support/http-servers.mjs'
+
+const SECRET = 'hunter2'
+/** The key of a request, as a query parser with arrays and objects reads it. */
+const parse = (url) => {
+  const given = new URL(url.replace(/^\/+/, '/'), 'http://host').searchParams
+  if (given.has('key[a]')) return { a: given.get('key[a]') }
+  if (given.has('many')) return Array.from({ length: Number(given.get('many')) }, (_, i) => `key ${i}`)
+  if (given.has('long')) return SECRET.repeat(Number(given.get('long')))
+  if (given.has('none')) return null
+  const all = given.getAll('key')
+  return all.length > 1 ? all : all[0]
+}
+
+/** Requests that are answered 400 by default. */
+const INVALID = [
+  '/',
+  '/?none',
+  '/?key=',
+  '/?key=a&key=b',
+  '/?key[a]=b',
+  '/?key=a%00b',
+  '/?long=200',
+  '/?many=1',
+  '/?many=2',
+]
+
+async function isProblem(response) {
+  assert.equal(response.status, 400)
+  assert.equal(response.headers.get('content-type'), 'application/problem+json')
+  assert.equal(response.headers.get('cache-control'), 'no-store')
+  assert.equal(response.headers.get('retry-after'), null)
+  const text = await response.text()
+  assert.doesNotMatch(text, /hunter2|maxKeys|optional|argument/)
+  const { title, status } = JSON.parse(text)
+  assert.deepEqual([title, status], ['Bad Request', 400])
+}
+
+/** Servers as a visitor sees them: each gets the options, and answers with the keys that are locked. */
+const servers = {
+  ...Object.fromEntries(
+    Object.entries(frameworks).map(([name, listener]) => [
+      name,
+      (t, locks, options) => {
+        const answer = ({ lease, leases }, response) => response.end(JSON.stringify(leases?.keys ?? lease?.key ?? null))
+        return serve(t, listener(lockRequest(locks, { key: ({ url }) => parse(url), ...options }), answer))
+      },
+    ]),
+  ),
+  'node:http, with a handler': async (t, locks, options) => {
+    const handler = ({ lease, leases }, response) => response.end(JSON.stringify(leases?.keys ?? lease?.key ?? null))
+    return serve(t, lockRequest(locks, { key: ({ url }) => parse(url), ...options }, handler))
+  },
+}
+
+for (const [name, start] of Object.entries(servers)) {
+  describe(`keys of lockRequest in ${name}`, { timeout: 60_000 }, () => {
+    test('without a valid key: 400, and nothing is served or locked', async (t) => {
+      const locks = open(t)
+      const url = await start(t, locks, {})
+      for (const query of INVALID) {
+        const response = await fetch(url + query)
+        await isProblem(response).catch((error) => assert.fail(`${query}: ${error.message}`))
+      }
+      assert.equal(locks.stats().acquired, 0)
+      assert.equal(await (await fetch(`${url}/?key=a`)).json(), 'a')
+    })
+
+    test('several keys, as many as are allowed', async (t) => {
+      const locks = open(t)
+      const url = await start(t, locks, { maxKeys: 3 })
+      assert.deepEqual(await (await fetch(`${url}/?key=b&key=a`)).json(), ['a', 'b'])
+      assert.deepEqual(await (await fetch(`${url}/?many=3`)).json(), ['key 0', 'key 1', 'key 2'])
+      for (const query of ['/?many=4', '/?many=0', '/?key=a&key=', '/?key=a&key=a&key=a&key=a']) {
+        await isProblem(await fetch(url + query))
+      }
+    })
+
+    test('requests that need no lock', async (t) => {
+      const url = await start(t, open(t), { optional: true })
+      for (const query of ['/', '/?none']) assert.equal(await (await fetch(url + query)).json(), null)
+      for (const query of INVALID.slice(2)) await isProblem(await fetch(url + query))
+    })
+
+    test('onInvalid answers in its own way, and is told why', async (t) => {
+      const told = []
+      const onInvalid = ({ status, error }, _request, response) => {
+        told.push([status, error.code])
+        response.statusCode = 422
+        response.end('own')
+      }
+      const url = await start(t, open(t), { onInvalid })
+      const response = await fetch(`${url}/?key=`)
+      assert.deepEqual([response.status, await response.text()], [422, 'own'])
+      await fetch(`${url}/?long=200`)
+      assert.deepEqual(told, [
+        [400, 'ERR_INVALID_ARG_VALUE'],
+        [400, 'ERR_OUT_OF_RANGE'],
+      ])
+    })
+  })
+}
+
+test('keys of withRequestLock', async (t) => {
+  const locks = open(t)
+  const wrap = (options) =>
+    withRequestLock(locks, { key: ({ url }) => parse(url), ...options }, (lease) =>
+      Response.json(lease?.keys ?? lease?.key ?? null),
+    )
+  const ask = (handle, query) => handle(new Request(`http://host${query}`))
+  for (const query of INVALID) await isProblem(await ask(wrap({}), query))
+  assert.deepEqual(await (await ask(wrap({ maxKeys: 2 }), '/?key=b&key=a')).json(), ['a', 'b'])
+  await isProblem(await ask(wrap({ maxKeys: 2 }), '/?many=3'))
+  assert.equal(await (await ask(wrap({ optional: true }), '/')).json(), null)
+  const own = await ask(wrap({ onInvalid: ({ error }) => new Response(error.code, { status: 422 }) }), '/?key=')
+  assert.deepEqual([own.status, await own.text()], [422, 'ERR_INVALID_ARG_VALUE'])
+})
+
+test('bad options are refused when the server is put together', (t) => {
+  const locks = open(t)
+  const key = () => 'k'
+  const range = { name: 'RangeError', code: 'ERR_OUT_OF_RANGE' }
+  for (const make of [lockRequest, (given, options) => withRequestLock(given, options, () => {})]) {
+    for (const maxKeys of [0, 1.5, 1_001]) assert.throws(() => make(locks, { key, maxKeys }), range)
+    const type = { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' }
+    for (const options of [{ maxKeys: '2' }, { optional: 'yes' }, { onInvalid: 5 }]) {
+      assert.throws(() => make(locks, { key, ...options }), type)
+    }
+    const value = { name: 'TypeError', code: 'ERR_INVALID_ARG_VALUE' }
+    assert.throws(() => make(locks, { key, until: 'never' }), value)
+  }
+})

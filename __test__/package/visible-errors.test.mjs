@@ -1,0 +1,44 @@
+// What the examples show of a store that is away: nothing of its message, which names servers and locks.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { TooManyJobsError } from '../../examples/shared/jobs.mjs'
+import { Live } from '../../examples/shared/live.mjs'
+import { within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { freePort } from '../support/ports.mjs'
+
+test('a page is not told what the store says', async (t) => {
+  const port = await freePort()
+  const locks = createLockClient(`redis://127.0.0.1:${port}`)
+  atEnd(t, () => locks.close())
+  const logged = []
+  t.mock.method(console, 'error', (...words) => logged.push(words.map(String).join(' ')))
+  const live = new Live(() => locks.inspect('jobs'))
+  const event = await within('an event', new Promise((resolve) => live.follow({ write: resolve, end() {} })), 10_000)
+  live.close()
+  assert.doesNotMatch(event, new RegExp(`127|${port}|redis|jobs`))
+  assert.match(JSON.parse(event.replace('data: ', '')).error, /try again/)
+  assert.match(logged.join('\n'), new RegExp(`${port}`), 'the log has it')
+})
+
+test('what an answer to a visitor says of an error', async (t) => {
+  const { visible } = await import('../../examples/shared/visible.mjs')
+  const log = t.mock.method(console, 'error', () => {})
+  const { status, error } = visible(new TooManyJobsError(500))
+  assert.deepEqual([status, error.startsWith('500 jobs')], [409, true])
+  const ofParser = Object.assign(new Error('request entity too large'), { status: 413, expose: true })
+  assert.deepEqual(visible(ofParser), { status: 413, error: 'request entity too large' })
+  assert.equal(log.mock.callCount(), 0)
+  const secret = [
+    new Error('redis://10.0.0.7:6379'),
+    Object.assign(new Error('10.0.0.7'), { status: 500, expose: true }),
+  ]
+  for (const thrown of [...secret, undefined, 'redis://10.0.0.7']) {
+    const told = visible(thrown)
+    assert.equal(told.status, 503)
+    assert.doesNotMatch(told.error, /10\.0\.0\.7/)
+  }
+  assert.equal(log.mock.callCount(), 4)
+})

@@ -1,0 +1,245 @@
+// What others write, servers as well as clients, does not steer a terminal or forge lines of a log.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { leasehold, run } from '../support/cli.mjs'
+import { until } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
+import { startRedis } from '../support/servers.mjs'
+import { overStores, sharedStoreNames, storeNames } from '../support/stores.mjs'
+
+/** Clears the screen, forges a line, sets colours in 8 bits, and turns the direction of the text. */
+const HOSTILE = 'a\u001b[2Jb\u001b]0;c\u0007\rd\nleasehold: all is well\u007f\u009b31m\u202egro.live\u2066\u200e\u2028e'
+/** What shows of it. */
+const SHOWN =
+  'a\\u{1b}[2Jb\\u{1b}]0;c\\u{7}\\rd\\nleasehold: all is well\\u{7f}\\u{9b}31m\\u{202e}gro.live\\u{2066}\\u{200e}\\u{2028}e'
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
+const STEERS = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
+
+/** Fails if `text` has a character that steers a terminal; line feeds only if `lines`. */
+function assertTame(text, { lines = false } = {}) {
+  assert.ok(!STEERS.test(text), JSON.stringify(text))
+  if (!lines) assert.ok(!text.includes('\n'), JSON.stringify(text))
+}
+
+/** Asks the store in some ways. Returns the message of each error, and of the errors in it. */
+async function messagesOf(t, store) {
+  const locks = createLockClient({ store, storeTimeout: 3_000 })
+  atEnd(t, () => locks.close())
+  const told = []
+  const tell = (error) => {
+    told.push(error.message, ...(error.votes ?? []).map(({ message }) => message ?? ''))
+    if (error.cause instanceof Error) tell(error.cause)
+  }
+  locks.on('error', tell)
+  const { findings, stores } = await locks.diagnose()
+  told.push(...findings.map(({ message }) => message), ...stores.map((facts) => `${facts.store} ${facts.version}`))
+  for (const ask of [
+    () => locks.tryAcquire('k'),
+    () => locks.acquire('k', { wait: 200 }),
+    () => locks.inspect('k'),
+    () => locks.list(),
+    () => locks.ready(),
+  ]) {
+    await ask().catch(tell)
+  }
+  return told
+}
+
+/** Runs the commands that reach the store, and checks all that they print. Returns it. */
+async function printed(t, store) {
+  const commands = [
+    ['ls'],
+    ['ls', '--json'],
+    ['inspect', 'k'],
+    ['inspect', 'k', '--json'],
+    ['watch', '--looks', '1'],
+    ['run', 'k', '--wait', '200ms', '--', 'true'],
+    ['run', 'k', '--json', '--wait', '200ms', '--', 'true'],
+    ['doctor'],
+    ['doctor', '--json'],
+  ]
+  let all = ''
+  for (const [name, ...words] of commands) {
+    const { stdout, stderr } = await run(t, [name, '--store', store, '--store-timeout', '2s', ...words])
+    assertTame(stdout, { lines: true })
+    assertTame(stderr, { lines: true })
+    assert.doesNotMatch(stdout + stderr, /^leasehold: all is well/m, `${name} shows a forged line`)
+    all += stdout + stderr
+  }
+  return all
+}
+
+describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'), timeout: 240_000 }, () => {
+  test('an error', async (t) => {
+    const port = await startFakeRedis(t, {
+      EVALSHA: ([, , keys]) => (keys === '0' ? undefined : `-ERR ${HOSTILE}\r\n`),
+      SCAN: () => `-ERR ${HOSTILE}\r\n`,
+    })
+    const store = `redis://127.0.0.1:${port}`
+    const messages = await messagesOf(t, store)
+    for (const message of messages) assertTame(message)
+    assert.ok(messages.filter((message) => message.includes(`ERR ${SHOWN}`)).length >= 3, messages.join('\n'))
+    assert.ok((await printed(t, store)).includes(`ERR ${SHOWN}`))
+  })
+
+  test('an error without end shows its beginning', async (t) => {
+    const port = await startFakeRedis(t, {
+      EVALSHA: ([, , keys]) => (keys === '0' ? undefined : `-ERR ${'\u001b'.repeat(60_000)}\r\n`),
+    })
+    for (const message of await messagesOf(t, `redis://127.0.0.1:${port}`)) {
+      assertTame(message)
+      assert.ok(message.length < 2_500, `${message.length} characters`)
+    }
+  })
+
+  test('an error in the greeting', async (t) => {
+    const port = await startFakeRedis(t, { SCRIPT: () => `-NOPERM ${HOSTILE}\r\n` })
+    const messages = await messagesOf(t, `redis://127.0.0.1:${port}`)
+    for (const message of messages) assertTame(message)
+    assert.ok(
+      messages.some((message) => message.includes(`NOPERM ${SHOWN}`)),
+      messages.join('\n'),
+    )
+  })
+
+  test('a login that is refused, in words that repeat the password', async (t) => {
+    for (const secret of ['hunter2-is-a-secret', 'hunter2\u001b[2Jis\na-secret']) {
+      const port = await startFakeRedis(t, { AUTH: ([, word]) => `-WRONGPASS no: ${HOSTILE} ${word}\r\n` })
+      const messages = await messagesOf(t, `redis://:${encodeURIComponent(secret)}@127.0.0.1:${port}`)
+      for (const message of messages) {
+        assertTame(message)
+        assert.doesNotMatch(message, /hunter2|a-secret/)
+      }
+    }
+  })
+
+  for (const [what, version] of [
+    ['a version', `7.0.15${HOSTILE.replace('\n', '')}`],
+    ['an old version', `5.0.0${HOSTILE.replace('\n', '')}`],
+  ]) {
+    test(what, async (t) => {
+      const info = `redis_version:${version}\r\nrole:master\r\nmaxmemory:100\r\nmaxmemory_policy:${HOSTILE.replace('\n', '')}\r\nused_memory:99\r\n`
+      const port = await startFakeRedis(t, {
+        INFO: () => bulk(info),
+        CONFIG: ([, , name]) => list(bulk(name), bulk(HOSTILE)),
+      })
+      const store = `redis://127.0.0.1:${port}`
+      const messages = await messagesOf(t, store)
+      for (const message of messages) assertTame(message)
+      assert.ok(
+        messages.some((message) => message.includes(`.0${what === 'a version' ? '.15' : ''}a\\u{1b}[2Jb`)),
+        messages.join('\n'),
+      )
+      assert.ok((await printed(t, store)).includes('a\\u{1b}[2Jb'))
+    })
+  }
+
+  test("a sentinel's address of the master", async (t) => {
+    const says = (words) => (words[1] === 'get-master-addr-by-name' ? list(bulk(HOSTILE), bulk('6379')) : undefined)
+    const port = await startFakeRedis(t, { SENTINEL: (words) => says(words.map((word) => word.toLowerCase())) })
+    const store = `redis-sentinel://127.0.0.1:${port}/main`
+    const messages = await messagesOf(t, store)
+    for (const message of messages) assertTame(message)
+    assert.ok(
+      messages.some((message) => message.includes(SHOWN)),
+      messages.join('\n'),
+    )
+    assert.ok((await printed(t, store)).includes(SHOWN))
+  })
+
+  test("a cluster's addresses and redirections", async (t) => {
+    const cluster = bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\n')
+    let port = 0
+    const slots = (host, at) => list(list(':0\r\n', ':16383\r\n', list(bulk(host), `:${at}\r\n`)))
+    // What a node says of another one is followed, and not shown, if the nodes do not agree.
+    for (const [says, shown] of [
+      [{ CLUSTER: () => slots(HOSTILE, 6379) }, 'a\\u{1b}[2Jb'],
+      [
+        {
+          CLUSTER: () => slots('127.0.0.1', port),
+          EVALSHA: ([, , keys]) => (keys === '0' ? undefined : `-MOVED 1 ${HOSTILE.replaceAll(' ', '_')}:6379\r\n`),
+        },
+        'do not agree',
+      ],
+      [
+        {
+          CLUSTER: () => slots('127.0.0.1', port),
+          EVALSHA: ([, , keys]) => (keys === '0' ? undefined : `-CLUSTERDOWN ${HOSTILE}\r\n`),
+        },
+        `CLUSTERDOWN ${SHOWN}`,
+      ],
+    ]) {
+      port = await startFakeRedis(t, { INFO: () => cluster, ...says })
+      const store = `redis-cluster://127.0.0.1:${port}`
+      const messages = await messagesOf(t, store)
+      for (const message of messages) assertTame(message)
+      assert.ok(
+        messages.some((message) => message.includes(shown)),
+        messages.join('\n'),
+      )
+      for (const words of [['ls'], ['inspect', 'k'], ['doctor']]) {
+        const { stdout, stderr } = await run(t, [...words, '--store', store, '--store-timeout', '2s'])
+        assertTame(stdout + stderr, { lines: true })
+      }
+    }
+  })
+
+  test('names that no client of ours would have', async (t) => {
+    const server = await startRedis(t)
+    const redis = await server.command()
+    const name = `${HOSTILE} ${'x'.repeat(100_000)}`
+    await redis('SET', 'lock:k', 'token', 'PX', '100000')
+    await redis('SET', '{lock:k}:fence', `1784000000000000 token ${name}`, 'PX', '100000')
+    const { stdout } = await run(t, ['ls', '--store', server.url()])
+    assertTame(stdout, { lines: true })
+    assert.ok(stdout.includes(SHOWN), stdout.slice(0, 2_000))
+    assert.ok(stdout.length < 4_000, `${stdout.length} characters`)
+    await printed(t, server.url())
+  })
+})
+
+overStores(
+  'hostile names of clients and locks on',
+  (store) => {
+    test('ls, inspect, watch and release show them without their controls', async (t) => {
+      const prefix = `${store.key()}:`
+      const key = `${HOSTILE}-key`
+      const holder = store.client(t, { name: `${HOSTILE}-holder`, prefix, ttl: 20_000 })
+      const waiter = store.client(t, { name: `${HOSTILE}-waiter`, prefix })
+      await holder.acquire(key)
+      const over = new AbortController()
+      const waits = waiter.acquire(key, { wait: 60_000, signal: over.signal }).catch(() => {})
+      atEnd(t, async () => {
+        over.abort()
+        await waits
+      })
+      await until('it to wait', async () => (await holder.inspect(key)).waiters.length === 1)
+      const store_ = ['--store', store.url, '--prefix', prefix]
+      for (const words of [['ls'], ['inspect', key], ['watch', '--looks', '1'], ['release', key, '--force']]) {
+        for (const more of [[], ['--json']]) {
+          const { stdout, stderr } = await run(t, [...words, ...more, ...store_])
+          assertTame(stdout, { lines: true })
+          assertTame(stderr, { lines: true })
+          assert.doesNotMatch(stdout + stderr, /^leasehold: all is well/m)
+          if (more.length > 0 && stdout !== '') {
+            const told = JSON.parse(stdout)
+            assert.equal(told.key ?? told.locks[0].key, key, 'programs get what was written')
+          } else if (words[0] !== 'release') {
+            assert.ok(stdout.includes(`${SHOWN}-key`) && stdout.includes(`${SHOWN}-holder`), stdout)
+          }
+        }
+      }
+      await assert.rejects(holder.acquire(key, { wait: 50 }), ({ message }) => {
+        assertTame(message)
+        return true
+      })
+      const waiting = leasehold(t, ['run', key, '--wait', '300ms', ...store_, '--', 'true'])
+      const { stderr } = await waiting.ended
+      assertTame(stderr, { lines: true })
+    })
+  },
+  sharedStoreNames,
+)

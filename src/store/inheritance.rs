@@ -1,0 +1,126 @@
+//! What an heir gets of a detached lease, and where it comes from.
+//!
+//! A ticket comes from outside, and may have been changed on its way. So the store knows the lease:
+//! its fences, its mode, and the ttl that it had when it was detached. A ticket of an earlier
+//! version of leasehold has no such *note* at the store. Its fence then counts as far as the store
+//! has reserved it for this very lease, and its ttl counts as it is.
+
+use std::sync::Arc;
+
+use crate::lease::{Fence, Mode, Ttl};
+
+/// Separates the note from the holder's name. Names and traces do not contain it, and nor does a
+/// trace consist of digits only.
+const SEPARATOR: char = '\u{1f}';
+
+/// Says where the fence and the ttl of an [adoption](super::Request::Adopt) come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A ticket.
+    Ticket {
+        /// The fence that the ticket says. A single store does not need it: see
+        /// [`Inherited::fence`].
+        fence: Fence,
+        /// True if the ticket also says the ttl. The note of the lease then limits the ttl.
+        with_ttl: bool,
+    },
+    /// A quorum has decided both. The node accepts the fence as [`Request::Accept`] does.
+    ///
+    /// [`Request::Accept`]: super::Request::Accept
+    Quorum(Fence),
+}
+
+/// Describes a lease that passed to another token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// The first fence of the lease. If there is a note, this is the lease's fence.
+    pub first: Fence,
+    /// The last fence that is reserved with the lease.
+    pub last: Fence,
+    /// Which other leases the lease bears. The limit of a shared lease is `u32::MAX` if the store
+    /// does not know it.
+    pub mode: Mode,
+    /// The ttl in the note. `None` if the lease has no note.
+    pub ttl: Option<Ttl>,
+}
+
+impl Inherited {
+    /// Returns the fence of the lease. A ticket says the fence `said`.
+    pub fn fence(&self, said: Fence) -> Fence {
+        match self.ttl {
+            Some(_) => self.first,
+            None => said.clamp(self.first, self.last.max(self.first)),
+        }
+    }
+
+    /// Returns true if the fence `said` may be the lease's.
+    pub fn vouches(&self, said: Fence) -> bool {
+        self.fence(said) == said
+    }
+}
+
+/// Returns the ttl of an adoption that asks for `ttl`, when the note says `noted`.
+pub fn limit(ttl: Ttl, source: Source, noted: Option<Ttl>) -> Ttl {
+    match (source, noted) {
+        (Source::Ticket { with_ttl: true, .. }, Some(noted)) => ttl.min(noted),
+        _ => ttl,
+    }
+}
+
+/// Returns the holder's name with a note behind it. It takes the place of an older note.
+///
+/// The note is part of the name, so that it needs no field of its own at any store, and earlier
+/// versions can read the lease.
+pub fn with_note(holder: &str, ttl: Option<Ttl>) -> Arc<str> {
+    let (name, _) = split_note(holder);
+    ttl.map_or_else(|| name.into(), |ttl| format!("{name}{SEPARATOR}{}", ttl.as_millis()).into())
+}
+
+/// Returns the holder's name without its note, and the note.
+pub fn split_note(holder: &str) -> (&str, Option<Ttl>) {
+    let note = holder.rsplit_once(SEPARATOR).and_then(|(name, digits)| {
+        let ttl = Ttl::from_millis(digits.parse().ok()?)?;
+        Some((name, Some(ttl)))
+    });
+    note.unwrap_or((holder, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ttl(ms: u32) -> Ttl {
+        Ttl::from_millis(ms).unwrap()
+    }
+
+    #[test]
+    fn a_note_is_read_as_it_was_written_and_replaces_the_last_one() {
+        let trace = "name\u{1f}00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        for name in ["", "host:42", "7", trace] {
+            assert_eq!(split_note(name), (name, None));
+            let noted = with_note(&with_note(name, Some(ttl(10))), Some(Ttl::MAX));
+            assert_eq!(split_note(&noted), (name, Some(Ttl::MAX)));
+            assert_eq!(&*with_note(&noted, None), name);
+        }
+    }
+
+    #[test]
+    fn a_ticket_says_the_fence_only_within_what_the_store_reserved_for_the_lease() {
+        let without = Inherited { first: Fence(100), last: Fence(163), mode: Mode::Exclusive, ttl: None };
+        for (said, fence) in [(1, 100), (100, 100), (130, 130), (163, 163), (164, 163), (u64::MAX, 163)] {
+            assert_eq!(without.fence(Fence(said)), Fence(fence));
+            assert_eq!(without.vouches(Fence(said)), said == fence);
+        }
+        let noted = Inherited { ttl: Some(ttl(10)), ..without };
+        assert_eq!(noted.fence(Fence(130)), Fence(100));
+    }
+
+    #[test]
+    fn a_note_limits_the_ttl_of_a_ticket_only() {
+        let from = |with_ttl| Source::Ticket { fence: Fence(1), with_ttl };
+        assert_eq!(limit(ttl(60_000), from(true), Some(ttl(500))), ttl(500));
+        assert_eq!(limit(ttl(100), from(true), Some(ttl(500))), ttl(100));
+        assert_eq!(limit(ttl(60_000), from(true), None), ttl(60_000));
+        assert_eq!(limit(ttl(60_000), from(false), Some(ttl(500))), ttl(60_000));
+    }
+}

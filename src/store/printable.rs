@@ -1,0 +1,62 @@
+//! Text that others wrote, for people to read. Pure.
+//!
+//! What a server says, and where it says that others are, gets into messages, events, logs and
+//! terminals. A control character in it could clear a screen, or forge a line of a log. So such text
+//! is escaped where it enters the store, and not again where it is shown.
+
+use std::fmt::Write;
+
+/// Returns `text` with a visible escape in the place of each character that would steer a terminal,
+/// and without what exceeds `most` characters. Escaping the result again does not change it.
+pub fn printable(text: &str, most: usize) -> String {
+    let mut shown = String::with_capacity(text.len().min(most));
+    for (index, letter) in text.chars().enumerate() {
+        if index == most {
+            shown.push('…');
+            break;
+        }
+        match letter {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            _ if steers(letter) => {
+                // Writing to a string does not fail.
+                let _ = write!(shown, "\\u{{{:x}}}", u32::from(letter));
+            }
+            _ => shown.push(letter),
+        }
+    }
+    shown
+}
+
+/// Returns true for control characters, line separators, and what changes the direction of text.
+fn steers(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_once() {
+        let text = "\u{1b}[2J\r\n\ta\u{7f}\u{9b}31m\u{202e}b\u{2066}\u{200e}\u{61c}\u{2028}\0 é 日 \\n";
+        let shown = "\\u{1b}[2J\\r\\n\\ta\\u{7f}\\u{9b}31m\\u{202e}b\\u{2066}\\u{200e}\\u{61c}\\u{2028}\\u{0} é 日 \\n";
+        assert_eq!(printable(text, 100), shown);
+        assert_eq!(printable(shown, 200), shown);
+        for letter in (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32) {
+            assert!(printable(&letter.to_string(), 1).is_ascii(), "{letter:?}");
+        }
+    }
+
+    #[test]
+    fn it_has_no_more_characters_than_are_wanted() {
+        assert_eq!(printable("ééé", 3), "ééé");
+        assert_eq!(printable("éééé", 3), "ééé…");
+        assert_eq!(printable(&"\u{1b}".repeat(1_000_000), 2), "\\u{1b}\\u{1b}…");
+    }
+}

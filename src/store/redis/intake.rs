@@ -1,0 +1,164 @@
+//! Bounds what a connection makes the client keep.
+//!
+//! redis-rs keeps replies until the last one of a pipeline is there, and messages until the client
+//! takes them. [`Checked`] stands between the socket and redis-rs and scans what arrives. If a
+//! bound is exceeded, reading fails, and the connection ends. [`Intake`] knows how much has arrived
+//! that was not taken yet:
+//!
+//! - replies count until a pipeline is answered. A pipeline has at most 1024 locks to inspect, see
+//!   [`listing`](super::listing); [`ROOM`] is enough for those with 80 waiters each, or for 90 000
+//!   waiters of one lock, and for a cluster of 9000 ranges of slots with two replicas each;
+//! - messages count until the client has read all of them, which it does before it reads more from
+//!   the socket. [`ROOM`] is enough for 29 000 notices at a time.
+//!
+//! The real memory is less than twice what is charged, so a connection takes at most some 70 MB.
+
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::dial::Stream;
+use super::reply_scanner::{Excess, MOST_DEPTH, MOST_LINE, MOST_STRING, ReplyScanner, Room};
+
+/// What a connection may receive before the client takes it.
+const ROOM: Room = Room { replies: 32 << 20, pushes: 16 << 20 };
+/// The most bytes that are read in one go. More at a time would keep the engine's thread from the
+/// other stores for longer; less would take more system calls for long replies.
+const MOST_READ: usize = 64 << 10;
+/// The most bytes that are read in a row before other tasks have a turn, for the same reason. They
+/// are parsed in some 10 ms, even if they are many small values.
+const MOST_IN_A_ROW: usize = 256 << 10;
+
+/// How much of what a connection received is not taken yet.
+#[derive(Debug)]
+pub struct Intake {
+    replies: AtomicU64,
+    pushes: AtomicU64,
+    excess: OnceLock<Excess>,
+}
+
+impl Intake {
+    fn room(&self) -> Room {
+        Room { replies: self.replies.load(Ordering::Relaxed), pushes: self.pushes.load(Ordering::Relaxed) }
+    }
+
+    /// Notes that a pipeline was answered, or a message was asked for and came.
+    pub fn answered(&self) {
+        self.replies.store(ROOM.replies, Ordering::Relaxed);
+    }
+
+    /// Notes that no message waits to be read.
+    pub fn read_all_pushes(&self) {
+        self.pushes.store(ROOM.pushes, Ordering::Relaxed);
+    }
+
+    /// Returns what ended the connection, if it was too much.
+    pub fn excess(&self) -> Option<Excess> {
+        self.excess.get().copied()
+    }
+}
+
+/// A stream whose input is scanned.
+pub struct Checked {
+    stream: Stream,
+    scanner: ReplyScanner,
+    intake: Arc<Intake>,
+    in_a_row: usize,
+}
+
+impl Checked {
+    /// Checks what `stream` receives from now on. A reply has to begin there.
+    pub fn new(stream: Stream) -> (Self, Arc<Intake>) {
+        let Room { replies, pushes } = ROOM;
+        let intake = Intake { replies: replies.into(), pushes: pushes.into(), excess: OnceLock::new() };
+        let intake = Arc::new(intake);
+        (Self { stream, scanner: ReplyScanner::default(), intake: intake.clone(), in_a_row: 0 }, intake)
+    }
+}
+
+impl AsyncRead for Checked {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        if let Some(excess) = me.intake.excess() {
+            return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, excess.to_string())));
+        }
+        if me.in_a_row >= MOST_IN_A_ROW {
+            me.in_a_row = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buf.filled().len();
+        let stream = Pin::new(&mut me.stream);
+        let read = if buf.remaining() <= MOST_READ {
+            stream.poll_read(cx, buf)
+        } else {
+            let mut part = ReadBuf::new(buf.initialize_unfilled_to(MOST_READ));
+            let read = stream.poll_read(cx, &mut part);
+            let count = part.filled().len();
+            buf.advance(count);
+            read
+        };
+        if read.is_pending() {
+            me.in_a_row = 0;
+        }
+        ready!(read)?;
+        let news = &buf.filled()[before..];
+        me.in_a_row += news.len();
+        let mut room = me.intake.room();
+        let end = me.scanner.read(news, &mut room);
+        me.intake.replies.store(room.replies, Ordering::Relaxed);
+        me.intake.pushes.store(room.pushes, Ordering::Relaxed);
+        if let Err((good, excess)) = end {
+            let _ = me.intake.excess.set(excess);
+            // What came before is read; nothing read would be the end of the stream.
+            buf.set_filled(before + good);
+            if good == 0 {
+                return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, excess.to_string())));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Checked {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+impl std::fmt::Display for Excess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nonsense => write!(f, "bytes that are not the Redis protocol"),
+            Self::Depth => write!(f, "a reply that is nested more than {MOST_DEPTH} levels deep"),
+            Self::Line => write!(f, "a line of more than {} kB", MOST_LINE >> 10),
+            Self::String => write!(f, "a string of more than {} MB", MOST_STRING >> 20),
+            Self::Replies => write!(f, "replies that take more than {} MB", ROOM.replies >> 20),
+            Self::Pushes => write!(f, "unread messages that take more than {} MB", ROOM.pushes >> 20),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+use redis::{Parser, Value};
+
+use super::*;
+
+const ROOM: Room = Room { replies: 1 << 20, pushes: 1 << 20 };
+
+/// Where the replies and messages in `bytes` end, and why reading stopped, if it did.
+fn ends(bytes: &[u8], room: Room, step: usize) -> (Vec<usize>, Option<Excess>) {
+    let (mut scanner, mut room) = (ReplyScanner::default(), room);
+    let (mut ends, mut start) = (Vec::new(), 0);
+    for part in bytes.chunks(step.max(1)) {
+        let mut at = 0;
+        while at < part.len() {
+            match scanner.next_end(&part[at..], &mut room) {
+                Ok(Some(read)) => {
+                    at += read;
+                    ends.push(start + at);
+                }
+                Ok(None) => break,
+                Err((_, excess)) => return (ends, Some(excess)),
+            }
+        }
+        start += part.len();
+    }
+    (ends, None)
+}
+
+fn stop(bytes: &[u8]) -> Option<Excess> {
+    ends(bytes, ROOM, usize::MAX).1
+}
+
+#[test]
+fn what_is_announced_is_charged_at_once() {
+    for (bytes, excess) in [
+        (&b"$99999999999\r\n"[..], Excess::String),
+        (b"=4194305\r\n", Excess::String),
+        (b"$5000000\r\n", Excess::String),
+        (b"*2000000000\r\n", Excess::Replies),
+        (b"*999999999999999999\r\n", Excess::Replies),
+        // 64 times such a number is a small one in 64 bits.
+        (b"*288230376151711745\r\n", Excess::Replies),
+        (b"%288230376151711744\r\n", Excess::Replies),
+        (b"%1000000\r\n", Excess::Replies),
+        (b"|1000000\r\n", Excess::Replies),
+        (b"~100000\r\n", Excess::Replies),
+        (b"*1\r\n*100000\r\n", Excess::Replies),
+        (b"*2\r\n*9000\r\n*9000\r\n*9000\r\n", Excess::Replies),
+        (b">2000000000\r\n", Excess::Pushes),
+        (b">2\r\n$99999999999\r\n", Excess::String),
+        (b">2\r\n*2000000000\r\n", Excess::Pushes),
+        (b"*9999999999999999999\r\n", Excess::Nonsense),
+        (b"%-1\r\n", Excess::Nonsense),
+        (b"=-1\r\n", Excess::Nonsense),
+        (b"* 1\r\n", Excess::Nonsense),
+        (b"$\r\n", Excess::Nonsense),
+        (b"$3\r\nabcd\r\n", Excess::Nonsense),
+        (b"*1\n", Excess::Nonsense),
+        (b"HTTP/1.1 400 Bad Request\r\n", Excess::Nonsense),
+        (b"*?\r\n", Excess::Nonsense),
+    ] {
+        assert_eq!(stop(bytes), Some(excess), "{}", String::from_utf8_lossy(bytes));
+    }
+}
+
+#[test]
+fn depth_and_lines_are_bounded() {
+    assert_eq!(stop(&b"*1\r\n".repeat(MOST_DEPTH)), None);
+    assert_eq!(stop(&b"*1\r\n".repeat(MOST_DEPTH + 1)), Some(Excess::Depth));
+    let line = [b"+".to_vec(), vec![b'a'; MOST_LINE as usize]].concat();
+    assert_eq!(ends(&line, ROOM, 1000), (vec![], None));
+    assert_eq!(ends(&[&line[..], b"a"].concat(), ROOM, 1000), (vec![], Some(Excess::Line)));
+    assert_eq!(ends(&[b"-".to_vec(), vec![b'\r'; 70_000]].concat(), ROOM, 7), (vec![], Some(Excess::Line)));
+}
+
+#[test]
+fn many_small_replies_are_charged_like_a_large_one() {
+    for (reply, excess) in [
+        (&b"_\r\n"[..], Excess::Replies),
+        (b"*0\r\n", Excess::Replies),
+        (b"$-1\r\n", Excess::Replies),
+        (b">0\r\n", Excess::Pushes),
+        (b">2\r\n+message\r\n+a\r\n", Excess::Pushes),
+    ] {
+        let many = reply.repeat(1 << 15);
+        assert_eq!(stop(&many), Some(excess), "{}", String::from_utf8_lossy(reply));
+        assert!(ends(&many, ROOM, usize::MAX).0.len() >= 1 << 10);
+    }
+}
+
+#[test]
+fn replies_and_messages_have_rooms_of_their_own() {
+    let mut room = Room { replies: 2_000, pushes: 1_000 };
+    let mut scanner = ReplyScanner::default();
+    scanner.read(b":1\r\n>2\r\n+message\r\n$1\r\na\r\n*2\r\n:1\r\n:2\r\n", &mut room).unwrap();
+    let Room { replies, pushes } = room;
+    // A value, and its line; a value, a list, and two values of its.
+    assert_eq!(2_000 - replies, (64 + 33 + 1) + 64 + 256 + 2 * (33 + 1));
+    assert_eq!(1_000 - pushes, 64 + 256 + (32 + 8) + (32 + 1));
+}
+
+/// The whole value that `bytes` begin with, by the parser, and its length.
+fn parsed(bytes: &[u8]) -> Option<(Value, usize)> {
+    let mut rest = bytes;
+    // The parser reads ahead, so the length is found by giving it less.
+    let value = Parser::new().parse_value(&mut rest).ok()?;
+    let is_whole = |length: &usize| Parser::new().parse_value(&bytes[..*length]).is_ok();
+    let length = (1..=bytes.len()).find(is_whole)?;
+    Some((value, length))
+}
+
+/// A random value in the protocol, as a server writes it.
+fn write_value(random: &mut fastrand::Rng, depth: usize, bytes: &mut Vec<u8>) {
+    let word = |random: &mut fastrand::Rng| "abc\r".repeat(random.usize(..3)).into_bytes();
+    let list = if depth < 4 { 6 } else { 0 };
+    match random.usize(..9 + list) {
+        0 => bytes.extend(b"_\r\n"),
+        1 => bytes.extend([b":", random.i64(-99..).to_string().as_bytes(), b"\r\n"].concat()),
+        2 => bytes.extend(b"#t\r\n"),
+        3 => bytes.extend(b",1.5\r\n"),
+        4 => bytes.extend([b"+", &word(random)[..], b"\r\n"].concat()),
+        5 => bytes.extend([b"-ERR ", &word(random)[..], b"\r\n"].concat()),
+        6 => bytes.extend(*random.choice(&[b"$-1\r\n", b"*-1\r\n"]).unwrap()),
+        7 => {
+            let text: Vec<u8> = (0..random.usize(..20)).map(|_| random.u8(..)).collect();
+            bytes.extend([b"$", text.len().to_string().as_bytes(), b"\r\n", &text, b"\r\n"].concat());
+        }
+        8 => bytes.extend(b"=7\r\ntxt:abc\r\n"),
+        _ => {
+            let (kind, each) = *random.choice(&[(b'*', 1), (b'~', 1), (b'%', 2), (b'>', 1)]).unwrap();
+            let count = random.usize(..4);
+            bytes.push(kind);
+            bytes.extend(format!("{count}\r\n").bytes());
+            for index in 0..count * each {
+                if kind == b'>' && index == 0 {
+                    bytes.extend(b"+message\r\n");
+                } else {
+                    write_value(random, depth + 1, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// Values, whole, cut off and with random bytes in them, are the same to the scanner and to the parser.
+#[test]
+fn the_scanner_finds_the_ends_that_the_parser_finds() {
+    let seed = std::env::var("LEASEHOLD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("LEASEHOLD_TEST_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut whole, mut broken) = (0, 0);
+    for _ in 0..4_000 {
+        let mut bytes = Vec::new();
+        for _ in 0..random.usize(1..4) {
+            write_value(&mut random, 0, &mut bytes);
+        }
+        let is_intact = random.bool();
+        if !is_intact {
+            let place = random.usize(..bytes.len());
+            match random.u8(..3) {
+                0 => bytes[place] = *random.choice(b"\r\n0123456789*$+-:>%|~_#=!(, a").unwrap(),
+                1 => bytes.truncate(place),
+                _ => drop(bytes.remove(place)),
+            }
+        }
+        let step = random.usize(1..40);
+        let (ends, excess) = ends(&bytes, ROOM, step);
+        assert_eq!(ends, self::ends(&bytes, ROOM, usize::MAX).0, "{:?}", String::from_utf8_lossy(&bytes));
+        assert!(!is_intact || excess.is_none() && ends.last() == Some(&bytes.len()), "{excess:?} {bytes:?}");
+        let (mut start, mut is_rejected) = (0, false);
+        for end in ends {
+            match parsed(&bytes[start..]) {
+                Some((_, length)) => assert_eq!(start + length, end, "{:?}", String::from_utf8_lossy(&bytes)),
+                // The parser looks closer, and rejects more: for it the connection ends here.
+                None => {
+                    let error = Parser::new().parse_value(&bytes[start..]).unwrap_err();
+                    assert!(!is_intact && !error.is_io_error(), "{:?}", String::from_utf8_lossy(&bytes));
+                    (broken, is_rejected) = (broken + 1, true);
+                    break;
+                }
+            }
+            start = end;
+            whole += 1;
+        }
+        // If it is not whole to the scanner, the parser must not take it for whole.
+        if excess.is_none() && start < bytes.len() && !is_rejected {
+            assert_eq!(parsed(&bytes[start..]), None, "{:?}", String::from_utf8_lossy(&bytes[start..]));
+        }
+    }
+    assert!(whole > 2_000, "{whole} values, {broken} that only the parser rejects");
+}
+
+/// What the check costs. Run with: cargo test --release --lib reply_scanner -- --ignored --nocapture
+#[test]
+#[ignore = "it measures"]
+fn a_reply_costs_some_ns() {
+    let acquired = b"*1\r\n:1732374000000000\r\n";
+    let queued = b"*1\r\n*3\r\n:-10002\r\n:17\r\n$8\r\n0123abcd\r\n";
+    for (what, reply) in [("acquired", &acquired[..]), ("queued", queued)] {
+        let bytes = reply.repeat(1000);
+        let start = std::time::Instant::now();
+        for _ in 0..1000 {
+            let mut room = Room { replies: u64::MAX, pushes: u64::MAX };
+            ReplyScanner::default().read(std::hint::black_box(&bytes), &mut room).unwrap();
+        }
+        println!("{what}: {:.1} ns", start.elapsed().as_nanos() as f64 / 1e6);
+    }
+}

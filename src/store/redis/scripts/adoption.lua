@@ -1,0 +1,99 @@
+-- The rules for leases that are detached, and that pass to other tokens. Made part of the rules in the scripts that need
+-- them.
+
+local function with_note(name, ttl)
+  return ttl and split_note(name) .. '\31' .. ttl or (split_note(name))
+end
+
+-- Returns the claim to the lease of `ticket`, or nil. A claim has the mark of its heir, the first
+-- seven digits of the ticket, and the UUID version 8.
+local function claimed(s, ticket)
+  local pattern = '^%x+%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-.+$'
+  if s.owner then return match(s.owner, pattern) end
+  for _, token in ipairs(s.count > 0 and call('ZRANGE', s.lock, 0, -1) or {}) do
+    if match(token, pattern) then return token end
+  end
+end
+
+-- Forgets the repairs by these tokens: no client uses the former token of a lease that moves, and the new one may have
+-- the lease here already.
+local function forget_repairs(s, tokens)
+  for _, token in ipairs(tokens) do
+    local score = call('ZSCORE', s.queue, token)
+    if score and tonumber(score) < 0 then forget(s, token) end
+  end
+end
+
+-- What adopt.lua answers of a lease that has passed to another token.
+local function inherited(s, first, last, name)
+  local _, ttl = split_note(name)
+  return { first, last, s.owner and 0 or 1, tonumber(ttl) or 0 }
+end
+
+-- fence and own_ttl: what the heir of the lease is to have.
+function rules.detach(lock, side, token, ttl, life, fence, own_ttl)
+  local s = look(lock, side)
+  hand_on(s, nil)
+  if not holds(s, token) then return absence(s) end
+  prolong(s, token, ttl)
+  local _, last, name = lease_of(s, token)
+  know(s, token, fence, math.max(last or 0, fence), with_note(name, own_ttl), life)
+  return 1
+end
+
+-- Gives the lease of `token` to `heir`.
+local function pass(s, token, heir)
+  if s.owner then
+    call('SET', s.lock, heir, 'KEEPTTL')
+    s.owner = heir
+  elseif token ~= heir then
+    call('ZADD', s.lock, call('ZSCORE', s.lock, token), heir)
+    call('ZREM', s.lock, token)
+    call('HDEL', s.holders, token)
+  end
+end
+
+-- other: a lease that this token has stays as it is.
+function rules.move(lock, side, token, to, life, other)
+  local s = look(lock, side)
+  hand_on(s, nil)
+  forget_repairs(s, { token, to, other })
+  local stays = holds(s, other) and other or holds(s, to) and to
+  local owner = stays or holds(s, token) and token
+  if not owner then return claimed(s, token) or absence(s) end
+  local first, last, name, mark = lease_of(s, owner)
+  if not stays then
+    if not s.owner then
+      call('HSET', s.holders, to, (first and format('%.0f', first) or '-') .. ' ' .. name)
+    elseif first or mark == '-' then
+      local top, back = fences(s)
+      note(s, top, back, mark .. to, name, life)
+    end
+    pass(s, token, to)
+  end
+  if not first then first, last = reserve((fences(s)), 1) end
+  return inherited(s, first, last, name)
+end
+
+-- ask: ttl, life (of the fence), name, noted (whether the note limits the ttl), and fence (that of a quorum, or 0).
+function rules.adopt(lock, side, token, heir, ask)
+  local s = look(lock, side)
+  hand_on(s, nil)
+  forget_repairs(s, { token, heir })
+  local owner = holds(s, heir) and heir or holds(s, token) and token
+  if not owner then return absence(s) end
+  local first, last, known = lease_of(s, owner)
+  -- The note stays, so that the same request again gets the same answer.
+  local _, noted = split_note(known)
+  prolong(s, owner, ask.noted and noted and math.min(ask.ttl, tonumber(noted)) or ask.ttl)
+  if ask.fence > 0 then
+    first, last = ask.fence, math.max(last or 0, ask.fence)
+  elseif not first then
+    first, last = reserve((fences(s)), 1)
+  end
+  local name = with_note(ask.name, noted)
+  -- What the heir has comes first: the hash of holders must not become empty, for its end would be lost.
+  know(s, heir, first, last, name, ask.life)
+  pass(s, owner, heir)
+  return inherited(s, first, last, name)
+end
