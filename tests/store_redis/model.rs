@@ -232,7 +232,22 @@ impl Rules {
         if let Request::Acquire(Ask { key, place: Some(Place { number }), .. }) = request {
             self.awaited.insert(*number, key.clone());
         }
-        self.table.apply(request.clone(), now, 1).expect("rules have no errors")
+        let reply = self.table.apply(request.clone(), now, 1).expect("rules have no errors");
+        match (request, reply) {
+            // The lease was not taken up, so it has no fence.
+            (Request::Move { key, token, to, heir }, Reply::Adopted(inherited))
+                if [token, to, heir].iter().any(|token| self.has_no_fence(key, **token, now)) =>
+            {
+                Reply::Adopted(Inherited { first: Fence::NONE, last: Fence::NONE, ..inherited })
+            }
+            (_, reply) => reply,
+        }
+    }
+
+    fn has_no_fence(&mut self, key: &Key, token: Token, now: Instant) -> bool {
+        let inspected = self.table.apply(Request::Inspect { key: key.clone() }, now, 1);
+        let Ok(Reply::Inspected(Some(info))) = inspected else { return false };
+        info.leases.iter().any(|lease| lease.mark == Some(token.mark()) && lease.fence.is_none())
     }
 
     /// Compares the reply that the rules `expected` with the answer of the server.
