@@ -28,10 +28,11 @@ export interface Claim {
   readonly wait: number
   readonly signal: AbortSignal | undefined
   /**
-   * Says that the key counts as taken only once its lease is kept. Until then the claim asks again,
-   * because the holder may give the key back. If that takes longer than `wait`, the key is taken.
+   * If given, the key counts as taken only once its lease is kept, which means that it lasts longer
+   * than this, in ms. Until then the claim asks again, because the holder may give the key back. If
+   * that takes longer than `wait`, the key is taken.
    */
-  readonly untilKept?: boolean
+  readonly keptAbove?: number
 }
 
 /**
@@ -54,7 +55,7 @@ const TAKEN = 'taken'
  * not be found out: then no code of this process runs under the lease, and a lease that the store
  * may have granted is released.
  */
-export async function claim(desk: Desk, { key, ttl, wait, signal, untilKept }: Claim): Promise<Lease | null> {
+export async function claim(desk: Desk, { key, ttl, wait, signal, keptAbove }: Claim): Promise<Lease | null> {
   const { acquirer, pauses } = desk
   const { defaults } = acquirer
   const asked = { ...defaults, ttl, wait: -1, flags: defaults.flags | Flag.Section, signal }
@@ -80,10 +81,10 @@ export async function claim(desk: Desk, { key, ttl, wait, signal, untilKept }: C
     const info = await desk.inspect(key)
     // The lease has ended since, or the votes of a quorum were split and nobody got the lock.
     if (info === null) return null
-    const isKept = info.remaining === null || info.remaining > ttl
+    const isKept = info.remaining === null || info.remaining > (keptAbove ?? ttl)
     if (isKept) return TAKEN
     if (doubt !== undefined && info.holder === desk.name) throw doubt
-    if (untilKept) return null
+    if (keptAbove !== undefined) return null
     if (!desk.isQuorum) return TAKEN
     // After a split vote, too, most nodes hold the lock, each for another client. That does not
     // last long.
@@ -95,7 +96,7 @@ export async function claim(desk: Desk, { key, ttl, wait, signal, untilKept }: C
     const outcome = await trying({ keys: key, retry: RETRY, wait, signal, pauses, attempt })
     return outcome === TAKEN ? null : outcome
   } catch (error) {
-    if (untilKept && error instanceof LockTimeoutError) return null
+    if (keptAbove !== undefined && error instanceof LockTimeoutError) return null
     throw error
   }
 }

@@ -181,7 +181,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
 
   /** Asks for the tick, until the next one comes or it is too old, and does the job if nobody else has it. */
   async #turn(tick: number, turn: Turn): Promise<void> {
-    const { ttl, keep, catchUp } = this.#settings
+    const { ttl, keep, catchUp, overlap } = this.#settings
     const end = Math.min(tick + catchUp, this.#cron.next(tick) ?? Number.POSITIVE_INFINITY)
     const { signal } = this.#ended
     const deed = {
@@ -191,7 +191,9 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       wait: this.#until(end),
       signal,
       // A process that stops while it waits for its turn gives the tick back.
-      untilKept: !this.#settings.overlap,
+      // Its ttl may be longer than here. A tick that is kept lasts at least half of `keep` until
+      // then, because `keep` is at least twice as long as `catchUp`.
+      ...(overlap ? {} : { keptAbove: Math.max(ttl, keep / 2) }),
       // What the job throws does not get that far: a failure here means that it was not begun.
       onFailure: 'forget' as const,
       work: (lease: Lease) => this.#take(lease, tick, end, turn).finally(() => turn.worked()),

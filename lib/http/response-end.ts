@@ -20,7 +20,9 @@ export class ResponseEnd {
         this.#controller.abort()
         resolve()
       }
-      if (response.writableFinished || response.destroyed || response.closed || socket?.destroyed) {
+      // For HEAD over HTTP/2, `writableFinished` is true from the start.
+      const isFinished = response.writableEnded && response.writableFinished
+      if (isFinished || response.destroyed || response.closed || socket?.destroyed) {
         end()
         return
       }

@@ -1,0 +1,83 @@
+// lockRequest behind an HTTP/2 server of Node.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect, createServer } from 'node:http2'
+import { describe, test } from 'node:test'
+import { lockRequest } from 'leasehold/express'
+import { within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { free, open } from '../support/http-servers.mjs'
+
+const KEY = 'key'
+
+/** Starts a server until the test is over. Returns a session of a client. */
+async function startSession(t, listener) {
+  const server = createServer(listener).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const session = connect(`http://127.0.0.1:${server.address().port}`)
+  atEnd(t, async () => {
+    session.destroy()
+    server.close()
+    await once(server, 'close')
+  })
+  await once(session, 'connect')
+  return session
+}
+
+/** Returns the status of the answer to a request, and its text. */
+async function ask(session, method) {
+  const stream = session.request({ ':method': method, ':path': '/' })
+  stream.end()
+  const [headers] = await within(`the answer to ${method}`, once(stream, 'response'), 5_000)
+  let text = ''
+  for await (const part of stream.setEncoding('utf8')) text += part
+  return [headers[':status'], text]
+}
+
+const answer = (request, response) => {
+  response.writeHead(200, { 'content-type': 'text/plain' })
+  response.end(request.method === 'HEAD' ? undefined : 'ok')
+}
+
+/** Returns a listener for each form. */
+const forms = {
+  'the handler form': (locks, key) => lockRequest(locks, { key, optional: true }, answer),
+  'middleware until the response': (locks, key) => {
+    const middleware = lockRequest(locks, { key, optional: true })
+    return (request, response) => middleware(request, response, () => answer(request, response))
+  },
+  "middleware with until: 'end'": (locks, key) => {
+    const middleware = lockRequest(locks, { key, until: 'end', optional: true })
+    return (request, response) => middleware(request, response, () => answer(request, response))
+  },
+}
+
+for (const [name, form] of Object.entries(forms)) {
+  describe(`HTTP/2: ${name}`, { timeout: 60_000 }, () => {
+    for (const method of ['HEAD', 'GET']) {
+      test(`${method} is answered, and the lock is free after that`, async (t) => {
+        const locks = open(t)
+        const keys = []
+        const session = await startSession(
+          t,
+          form(locks, () => {
+            keys.push(KEY)
+            return KEY
+          }),
+        )
+        for (let i = 0; i < 3; i++) assert.deepEqual(await ask(session, method), [200, method === 'HEAD' ? '' : 'ok'])
+        assert.equal(keys.length, 3)
+        await free(locks, KEY)
+      })
+    }
+
+    test('HEAD without a key is answered', async (t) => {
+      const session = await startSession(
+        t,
+        form(open(t), () => undefined),
+      )
+      assert.deepEqual(await ask(session, 'HEAD'), [200, ''])
+    })
+  })
+}
