@@ -25,8 +25,11 @@ const AS_USER = ['setpriv', `--reuid=${USER}`, `--regid=${USER}`, '--clear-group
 /** Returns why the limit can't be tested here, or false. */
 function reason() {
   if (process.platform !== 'linux' || process.getuid() !== 0) return 'needs Linux and root'
-  const [file, ...args] = [...AS_USER, 'prlimit', '--nproc=1', '/bin/sh', '-c', `command eval 'sleep 0'; echo goes on`]
-  const { stdout } = spawnSync(file, args, { encoding: 'utf8' })
+  const [file, ...asUser] = AS_USER
+  if (spawnSync(file, [...asUser, process.execPath, CLI, '--version']).status !== 0)
+    return 'another user may not run it'
+  const shell = ['prlimit', '--nproc=1', '/bin/sh', '-c', `command eval 'sleep 0'; echo goes on`]
+  const { stdout } = spawnSync(file, [...asUser, ...shell], { encoding: 'utf8' })
   return stdout === 'goes on\n' ? false : 'needs setpriv, prlimit and a /bin/sh that outlives a failed fork'
 }
 

@@ -21,6 +21,16 @@ describe('sqlite: a small file system', { timeout: 120_000, skip: noSmallFileSys
     })
   }
 
+  test('the log of a killed process is emptied if it fills the disk', async (t) => {
+    const folder = temporaryFolder(t)
+    const options = { store: `sqlite:${join(folder, 'locks.db')}` }
+    const child = startChild(t, 'full-disk.mjs', options, { launcher: onSmallFileSystem(folder, '4m') })
+    const { log, fence, error } = await child.next('done', 60_000)
+    assert.ok(log > 100_000, `the log has ${log} bytes`)
+    assert.equal(error, undefined)
+    assert.ok(fence > 0)
+  })
+
   test('5m: the log leaves room for a database that grows', async (t) => {
     const folder = temporaryFolder(t)
     const options = { store: `sqlite:${join(folder, 'locks.db')}`, turns: 10_000, everyOnce: 50, atOnce: 4 }

@@ -1,14 +1,17 @@
 // Tests the rights of other users to the files of the embedded store.
 
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { createLockClient } from 'leasehold'
+import { startChild } from '../support/child.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
+const EXPORTS = fileURLToPath(new URL('../../dist/index.js', import.meta.url))
 const skip = process.platform === 'win32' && 'files have no mode there'
 
 function openClient(t, path) {
@@ -61,6 +64,32 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
     })
     for (const [name, mode] of modes) {
       assert.equal(mode.toString(8), name === 'locks.db.owners' ? '770' : '660', name)
+    }
+  })
+
+  const alone = process.getuid?.() !== 0 && 'only root can become other users'
+  test('two users of a group share a file in a directory of that group', { skip: alone }, async (t) => {
+    const folder = temporaryFolder(t)
+    const path = join(folder, 'locks.db')
+    const group = 54_000
+    writeFileSync(path, '')
+    for (const [name, mode] of [
+      [path, 0o660],
+      [folder, 0o770],
+    ]) {
+      chownSync(name, 0, group)
+      chmodSync(name, mode)
+    }
+    const asUser = (user) => ['setpriv', `--reuid=${user}`, `--regid=${user}`, `--groups=${group}`]
+    const start = (user) =>
+      startChild(t, 'holder.mjs', { store: `sqlite:${path}`, key: `${user}` }, { launcher: asUser(user) })
+    const [first, ...check] = [...asUser(54_001), process.execPath, '-e', `require('${EXPORTS}')`]
+    if (spawnSync(first, check).status !== 0) return t.skip('another user may not load the package')
+    const holders = [start(54_001), start(54_002)]
+    for (const holder of holders) assert.ok((await holder.next('held')).fence > 0)
+    for (const [name, mode] of modesBelow(folder)) {
+      assert.equal(mode.toString(8), name === 'locks.db.owners' ? '770' : '660', name)
+      assert.equal(statSync(join(folder, name)).gid, group, name)
     }
   })
 

@@ -134,6 +134,7 @@ impl Keeper {
         let failed = |error| Trouble::Broken(failure::of_system(&place.owners, &error));
         // While the files were closed, no check looked for the owner's file.
         self.leave_lost_owner().map_err(failed)?;
+        let Some(session) = &self.session else { return Err(Trouble::Moved) };
         let owner = match &mut self.owner {
             Some(owner) => owner,
             none => {
@@ -141,8 +142,21 @@ impl Keeper {
                     io::ErrorKind::NotFound => Trouble::Moved,
                     _ => Trouble::Broken(failure::of_system(&place.real, &error)),
                 })?;
-                let made = prepare(&place.owners, &database);
-                none.insert(made.and_then(|()| Owner::create(&place.owners, &database)).map_err(failed)?)
+                #[cfg(unix)]
+                rights::share_log(&place.real, &database);
+                let make = || {
+                    prepare(&place.owners, &database).and_then(|()| Owner::create(&place.owners, &database))
+                };
+                let made = make().or_else(|error| {
+                    // The log may fill the disk, and no process may be left that could empty it.
+                    let is_alone = !owners::has_others(&place.owners, Uuid::nil());
+                    if failure::is_full(&error) && is_alone && session.put_log_back() {
+                        make()
+                    } else {
+                        Err(error)
+                    }
+                });
+                none.insert(made.map_err(failed)?)
             }
         };
         owner.say(Some(files.ids)).map_err(failed)?;

@@ -53,11 +53,13 @@ pub fn of_sqlite(path: &Path, error: &Error) -> StoreError {
 /// process's limit for file sizes, as an I/O error.
 pub fn of_growth(path: &Path, error: &Error, system: &io::Error) -> Option<StoreError> {
     let is_write = matches!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
-    let may_not_grow = matches!(
-        system.kind(),
-        io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge | io::ErrorKind::StorageFull
-    );
-    (is_write && may_not_grow).then(|| failed(StoreErrorKind::Full, path, system))
+    (is_write && is_full(system)).then(|| failed(StoreErrorKind::Full, path, system))
+}
+
+/// Returns true if a file could not grow: the disk is full, or a quota or limit is used up.
+pub fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// What `error` of the operating system, met on the file or directory at `path`, means.
@@ -65,9 +67,7 @@ pub fn of_system(path: &Path, error: &io::Error) -> StoreError {
     let kind = match error.kind() {
         io::ErrorKind::PermissionDenied => StoreErrorKind::Denied,
         io::ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            StoreErrorKind::Full
-        }
+        _ if is_full(error) => StoreErrorKind::Full,
         io::ErrorKind::Unsupported => StoreErrorKind::Unsupported,
         _ => StoreErrorKind::Unreachable,
     };

@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::super::diagnosis::Exposure;
 use super::identity;
@@ -25,6 +25,7 @@ const NEW_DIRECTORY: u32 = 0o700;
 
 const GROUP_WRITE: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
+const SET_GROUP: u32 = 0o2000;
 
 /// Creates the directory of the owners of `database` if it is missing. Users who may use the
 /// database may use the directory, too.
@@ -126,10 +127,28 @@ pub fn share(file: &File, database: &Metadata, most: u32) -> io::Result<()> {
         // Only root may change the user. Other users may only set a group of their own. If the
         // database has another group, only the mode is copied.
         let user = rustix::process::geteuid().is_root().then_some(user);
-        let _ = fchown(file, user, Some(group));
+        // A root without capabilities may not change the user, but may change the group.
+        let _ = fchown(file, user, Some(group)).or_else(|_| fchown(file, None, Some(group)));
     }
     let mode = database.mode() & 0o666;
-    file.set_permissions(Permissions::from_mode((mode | (mode & 0o444) >> 2) & most))
+    // New files in a directory with this bit get the group of the directory.
+    let inherits = if found.is_dir() { found.mode() & SET_GROUP } else { 0 };
+    file.set_permissions(Permissions::from_mode((mode | (mode & 0o444) >> 2) & most | inherits))
+}
+
+/// Gives the log of the lock file at `path` and the log's index the group of `database`. SQLite
+/// gives them its mode, but only root's SQLite gives them its group.
+pub fn share_log(path: &Path, database: &Metadata) {
+    for end in ["-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        let differs = Path::new(&name).symlink_metadata().is_ok_and(|found| found.gid() != database.gid());
+        if differs {
+            // By its name: to close a second descriptor would drop SQLite's locks on some systems.
+            let group = Some(rustix::fs::Gid::from_raw(database.gid()));
+            let _ = rustix::fs::chownat(CWD, &name, None, group, AtFlags::SYMLINK_NOFOLLOW);
+        }
+    }
 }
 
 /// Returns how other users can get at the lock file at `path`; `None` if they can't, or if that is

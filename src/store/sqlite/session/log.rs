@@ -46,7 +46,7 @@ enum Emptied {
 
 impl Session {
     /// Empties the log, which may fill a small disk. Returns whether the log is empty now.
-    pub(super) fn put_log_back(&self) -> bool {
+    pub fn put_log_back(&self) -> bool {
         self.empty_log(EMPTYING) == Emptied::Yes
     }
 
