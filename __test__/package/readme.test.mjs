@@ -1,5 +1,5 @@
-// What README.md claims: that each promise is proved by the test it names, and that its example runs. Its other blocks and its
-// links: docs.test.mjs.
+// README.md and SECURITY.md: each promise names tests that are there, and the example of the README
+// runs. docs.test.mjs tests the other code blocks and the links.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -12,23 +12,30 @@ import { temporaryFolder } from '../support/servers.mjs'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8')
 
-describe('README', () => {
-  test('every promise names tests that are there', () => {
-    const table = readme.split('## What it promises')[1].split('\n## ')[0]
-    const rows = table.split('\n').filter((line) => line.startsWith('| ') && !/^\| (promise|---)/.test(line))
-    assert.ok(rows.length >= 10)
-    for (const row of rows) {
-      const proofs = row.split('|')[2].split('[').slice(1)
-      assert.ok(proofs.length > 0, row)
-      for (const proof of proofs) {
-        const [, file, names] = /\]\((.*?)\): (.*)/.exec(proof)
-        const source = readFileSync(join(ROOT, file), 'utf8')
-        const titles = [...names.matchAll(/\*(.+?)\*/g)].map(([, title]) => title)
-        assert.ok(titles.length > 0, row)
-        for (const title of titles) assert.ok(source.includes(title), `${file} has no test "${title}"`)
-      }
+/** Asserts that each row of the table below `heading` names tests that are there. */
+function assertProofs(text, heading) {
+  const table = text.split(`## ${heading}`)[1].split('\n## ')[0]
+  const rows = table.split('\n').filter((line) => line.startsWith('| ') && !/^\| (promise|---)/.test(line))
+  assert.ok(rows.length >= 8)
+  for (const row of rows) {
+    const proofs = row.split('|')[2].split('[').slice(1)
+    assert.ok(proofs.length > 0, row)
+    for (const proof of proofs) {
+      const [, file, names] = /\]\((.*?)\): (.*)/.exec(proof)
+      const source = readFileSync(join(ROOT, file), 'utf8')
+      const titles = [...names.matchAll(/\*(.+?)\*/g)].map(([, title]) => title)
+      assert.ok(titles.length > 0, row)
+      for (const title of titles) assert.ok(source.includes(title), `${file} has no test "${title}"`)
     }
-  })
+  }
+}
+
+test('SECURITY: every promise names tests that are there', () => {
+  assertProofs(readFileSync(join(ROOT, 'SECURITY.md'), 'utf8'), 'What is promised, and against whom')
+})
+
+describe('README', () => {
+  test('every promise names tests that are there', () => assertProofs(readme, 'What it promises'))
 
   test('the smallest example runs as it stands', (t) => {
     const [, example] = /```js\n(.*?)```/s.exec(readme)
