@@ -229,15 +229,19 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
   /**
    * Makes the store remember the tick before its job begins. From then on no process begins it
    * again, even if this one is killed. If the store does not answer, the mark is still held, and
-   * the store remembers the tick after the job. If the mark was lost, gives `lease` back.
+   * the store remembers the tick after the job. Releases `lease` if the mark was lost.
    *
-   * @throws `LockLostError` if another process may begin the tick.
+   * @throws `LockLostError` if another process may begin the tick, or run its job.
    */
   async #keep(mark: Lease, lease: Lease): Promise<void> {
     try {
-      await mark.detach(this.#settings.keep)
+      await mark.detach(this.#settings.keep).catch((error) => {
+        if (error instanceof LockLostError) throw error
+        mark.assertHeld()
+      })
+      // The store may have taken long to answer.
+      lease.assertHeld()
     } catch (error) {
-      if (!(error instanceof LockLostError)) return
       await lease.release().catch((failure) => this.#host.failed(failure))
       throw error
     }

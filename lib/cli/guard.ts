@@ -85,9 +85,9 @@ case $target in -*) session=\${target#-} ;; esac
 trap end EXIT
 kill -s TERM -- "$target" 2>/dev/null
 kill -s CONT -- "$target" 2>/dev/null
-[ -z "$takeover" ] || start "$@"
 others TERM
 others CONT
+[ -z "$takeover" ] || start "$@"
 while [ "$left" -gt 0 ] && { kill -s 0 -- "$target" 2>/dev/null || others 0; }; do
   [ -z "$takeover" ] || runs || start "$@"
   pause

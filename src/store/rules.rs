@@ -368,9 +368,7 @@ impl Lock {
         self.refresh(turn, None);
         self.forget_repairs(&[token, heir]);
         let known_last = self.last_fence();
-        let Some(held) = self.held.iter_mut().find(|held| held.token == token || held.token == heir) else {
-            return self.absence();
-        };
+        let Some(held) = self.first_of(&[heir, token]) else { return self.absence() };
         // The note stays, so that the same request again gets the same answer.
         let (_, noted) = split_note(&held.holder);
         held.token = heir;
@@ -388,8 +386,7 @@ impl Lock {
     pub fn pass(&mut self, token: Token, to: Token, heir: Token, turn: &mut Turn<'_>) -> Reply {
         self.refresh(turn, None);
         self.forget_repairs(&[token, to, heir]);
-        let owned = |held: &&mut Held| [token, to, heir].contains(&held.token);
-        if let Some(held) = self.held.iter_mut().find(owned) {
+        if let Some(held) = self.first_of(&[heir, to, token]) {
             if held.token == token {
                 held.token = to;
             }
@@ -399,6 +396,13 @@ impl Lock {
             Some(held) => Reply::Claimed { by: held.token },
             None => self.absence(),
         }
+    }
+
+    /// Returns the lease of the first of these tokens that has one. Of a shared lock, a ticket and
+    /// its heir may both have one.
+    fn first_of(&mut self, tokens: &[Token]) -> Option<&mut Held> {
+        let index = |token: &Token| self.held.iter().position(|held| held.token == *token);
+        tokens.iter().find_map(index).map(|index| &mut self.held[index])
     }
 
     /// Removes the places of repairs by these tokens: no client uses the former token of a lease
