@@ -33,7 +33,7 @@ export interface RequestLockOptions extends Pick<AcquireOptions, 'ttl' | 'wait' 
   maxKeys?: number | undefined
 }
 
-/** Says why the answer is 400: a key is missing, has the wrong type or form, or there are too many keys. */
+/** Says why the answer is 400: a key is missing or has the wrong form, or there are too many. */
 export interface InvalidKeys {
   readonly status: 400
   /** Says what is wrong with the keys. Do not show it to the sender of the request. */

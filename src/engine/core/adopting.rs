@@ -14,7 +14,7 @@ use crate::store::{Absence, Answer, Inherited, Reply, Request, Source, StoreErro
 pub struct Adoption {
     heir: Waiter,
     from: Token,
-    /// The fence in the ticket, and whether its ttl counts.
+    /// The fence in the ticket.
     fence: Fence,
     with_ttl: bool,
     /// When it is no longer tried: the lease would have run out.

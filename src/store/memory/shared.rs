@@ -1,8 +1,7 @@
 //! The tables of the stores in memory, by name.
 //!
 //! A table outlives its stores as long as it holds valid leases: no client owns a detached lease,
-//! or an id that `once` remembers. Every new table gives larger fences than the tables that are
-//! gone.
+//! or an id that `once` remembers. Every new table gives larger fences than all removed tables.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

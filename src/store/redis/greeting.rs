@@ -14,8 +14,7 @@ use super::reply_scanner::{Excess, ReplyScanner, Room};
 /// this is larger, a false server can take more memory; if it is smaller, a real one may be
 /// refused.
 const MOST_BYTES: usize = 256 * 1024;
-/// The memory, in bytes, that the replies may take. The scripts' hashes and `HELLO` take some 10
-/// kB.
+/// The memory, in bytes, that the replies may take. The scripts' hashes and `HELLO` take 10 kB.
 const ROOM: Room = Room { replies: 4 << 20, pushes: 4 << 20 };
 
 /// What was answered to the greeting.

@@ -31,8 +31,8 @@
 //! other clients can still get the lock from the majority. At this node, the token blocks them for
 //! at most one ttl: a lease that a node hands to a place ends when the place would have ended. The
 //! quorum sends the release of a token to all nodes, and the release ends the place, too. The
-//! quorum repeats the release at each node that answers a repair after the release, or does not
-//! answer it.
+//! quorum repeats the release at each node that answers a repair after the release, and at each
+//! node that did not answer a repair.
 //!
 //! **Why fences grow.** Any two leases of a lock share a node that accepted the fence of each lease
 //! while that lease was held. A repaired node may replace a node that forgot the lease, but it has
