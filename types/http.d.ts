@@ -21,14 +21,15 @@ export type LeaseOf<K> = K extends string ? Lease : K extends readonly string[] 
 export interface RequestLockOptions extends Pick<AcquireOptions, 'ttl' | 'wait' | 'retry' | 'maxHold'> {
   /**
    * Says whether requests without a key are allowed. If true, a request whose key function returns
-   * `undefined` or `null` is served without a lock. If false, the answer is 400: a visitor who leaves
-   * out a parameter must not get past the lock. Default false.
+   * `undefined` or `null` is served without a lock. If false, the answer is 400: a visitor who
+   * leaves out a parameter must not get past the lock. Default false.
    */
   optional?: boolean | undefined
   /**
-   * Limits how many keys a request may lock, from 1 to 1000. If it is 1, the key function must return
-   * a string. If the function returns an array, the answer is 400: a visitor who repeats a parameter
-   * must not lock two things. If it is larger, the function may also return an array. Default 1.
+   * Limits how many keys a request may lock, from 1 to 1000. If it is 1, the key function must
+   * return a string. If the function returns an array, the answer is 400: a visitor who repeats a
+   * parameter must not lock two things. If it is larger, the function may also return an array.
+   * Default 1.
    */
   maxKeys?: number | undefined
 }
