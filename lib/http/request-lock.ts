@@ -20,9 +20,9 @@ const ACQUIRE = ['ttl', 'wait', 'retry', 'maxHold'] as const satisfies (keyof Re
 const CALLBACKS = ['onBusy', 'onUnavailable', 'onInvalid'] as const
 const OPTIONS = ['key', 'until', 'optional', 'maxKeys', ...ACQUIRE, ...CALLBACKS] as const
 /**
-* The most keys of a request. If this is larger, one request could stop many others, because it
-* waits for each key in turn; if it is smaller, a request can lock fewer things.
-*/
+ * The most keys of a request. If this is larger, one request could stop many others, because it
+ * waits for each key in turn; if it is smaller, a request can lock fewer things.
+ */
 const MOST_KEYS = 1_000
 
 /** Lists the options that both kinds of servers take. */
