@@ -120,17 +120,8 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
             | Class::Adopt(..)
             | Class::Move
             | Class::Accept,
-            Value::Int(0),
-        ) => Reply::NotHeld(Absence::Missing),
-        (
-            Class::Renew(..)
-            | Class::Detach(_)
-            | Class::Release
-            | Class::Adopt(..)
-            | Class::Move
-            | Class::Accept,
-            Value::Int(-1),
-        ) => Reply::NotHeld(Absence::Taken),
+            Value::Int(absence @ (0 | -1)),
+        ) => Reply::NotHeld(if absence == 0 { Absence::Missing } else { Absence::Taken }),
         (Class::Inspect, Value::Nil) => Reply::Inspected(None),
         (Class::Inspect, Value::Array(parts)) => match &parts[..] {
             [Value::Int(shared), Value::Array(leases), Value::Array(waiters)] => {
