@@ -73,7 +73,7 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
         ("redis://:%00secret@host", "NUL"),
         ("redis://::1", "brackets"),
         ("redis://[::1", "lacks its ]"),
-        ("redis://[::x]", "no IPv6 address"),
+        ("redis://[::x]", "do not contain an IPv6 address"),
         ("redis://ho st", "' '"),
         ("redis+unix://relative.sock", "three slashes"),
         ("redis+unix://", "absolute path"),
