@@ -30,9 +30,10 @@ const ALONE = ['process', 'browser', 'chaos']
  * The files of these parts that mostly wait for grace periods, drains and ttls, and measure
  * nothing. Several of them run at a time.
  */
-const WAITING = 'cli crash detach drain ends fake-clock quorum-repair rolling schedule sharing sqlite threads traces'
-  .split(' ')
-  .map((name) => `process/${name}`)
+const WAITING =
+  'cli crash detach drain ends fake-clock hostile quorum-repair rolling schedule sharing sqlite threads traces'
+    .split(' ')
+    .map((name) => `process/${name}`)
 /**
  * The files of these parts that break servers, and wait for the reactions of their clients. Two of
  * them run at a time.

@@ -28,7 +28,7 @@ function kindOf(given: unknown): string {
   return `type ${typeof given}`
 }
 
-/** The name of the object's class. What is not like a name is not shown: it may be data. */
+/** Returns the name of the object's class, or a neutral word if the name may be data. */
 function classOf(given: object): string {
   const name: unknown = Object.getPrototypeOf(given)?.constructor?.name
   return typeof name === 'string' && /^[A-Za-z_$][\w$]{0,39}$/.test(name) ? name : 'Object'
@@ -127,11 +127,12 @@ export function checkSignal(name: string, given: unknown): asserts given is Abor
 }
 
 /**
- * Returns the options in `given`, each read once. Refuses what is not an object, and options that nobody knows: a misspelt ttl must
- * not go unnoticed. `elsewhere` says of options of other methods why they are none here.
+ * Returns the options in `given`, and reads each option once. Throws if `given` is not an object
+ * or has an unknown option: a misspelt ttl must not go unnoticed. `elsewhere` has the options of
+ * other methods, and says why this method does not take them.
  *
- * Only own properties count, and the result inherits nothing: somebody may have put properties on
- * `Object.prototype`. An option that comes from another prototype, such as a class, is an error.
+ * Only own properties count, and the result inherits nothing, because other code may have put
+ * properties on `Object.prototype`. An option from another prototype, such as a class, is an error.
  */
 export function readOptions<T extends object>(
   given: unknown,
@@ -144,19 +145,19 @@ export function readOptions<T extends object>(
   for (const name of Object.keys(given)) {
     if ((known as readonly string[]).includes(name)) continue
     const why = Object.hasOwn(elsewhere, name) ? `: ${elsewhere[name]}` : hintOf(name, known)
-    // Another name may be a URL, or something else that was put in the wrong place.
+    // A name of another form may be a misplaced URL or password, so the message does not show it.
     const shown = /^[A-Za-z_$][\w$-]{0,39}$/.test(name) ? ` ${JSON.stringify(name)}` : ''
     throw badValue(`Unknown option${shown}${why}`)
   }
   for (const name of known) {
     if (Object.hasOwn(given, name)) options[name] = (given as Record<string, unknown>)[name]
     else if (isInherited(given, name))
-      throw badValue(`The option "${name}" must be a property of the options themselves, and not of their prototype`)
+      throw badValue(`The option "${name}" must be an own property of the options, not of their prototype`)
   }
   return options as T
 }
 
-/** Whether a prototype has the property. The last one is `Object.prototype`, and does not count. */
+/** Returns whether a prototype other than `Object.prototype` has the property. */
 function isInherited(given: object, name: string): boolean {
   if (!(name in given)) return false
   let prototype: object | null = Object.getPrototypeOf(given)
@@ -164,11 +165,11 @@ function isInherited(given: object, name: string): boolean {
   return prototype !== null && Object.getPrototypeOf(prototype) !== null
 }
 
-/** Returns a copy of an array. Each element was read once: those of a Proxy may be others the next time. */
+/** Returns a copy of an array. Reads each element once: a Proxy may return another one later. */
 export function copyOf(given: readonly unknown[]): unknown[] {
   const { length } = given
   const copy: unknown[] = []
-  // Not by an iterator, which may be the Proxy's own.
+  // Read by index: a Proxy may have its own iterator.
   for (let i = 0; i < length; i++) copy.push(given[i])
   return copy
 }

@@ -28,9 +28,9 @@ export interface Claim {
   readonly wait: number
   readonly signal: AbortSignal | undefined
   /**
-   * If given, the key counts as taken only once its lease is kept, which means that it lasts longer
-   * than this, in ms. Until then the claim asks again, because the holder may give the key back. If
-   * that takes longer than `wait`, the key is taken.
+   * Sets how long, in ms, a lease must still last for its key to count as taken. While another
+   * client's lease is shorter, the claim asks again, because the holder may give the key back. When
+   * `wait` has passed, the key counts as taken. If this is not set, shorter leases count, too.
    */
   readonly keptAbove?: number
 }

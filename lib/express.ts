@@ -85,14 +85,14 @@ export function lockRequest(
   }
 }
 
-/** Answers a request that is not served: with `own` if there is one, and otherwise with a small problem+json. */
+/** Answers a request that is not served: with `own` if given, else with a small problem+json. */
 async function answer(
   refusal: Refusal | InvalidKeys,
   own: ((goOn: Next) => unknown) | undefined,
   response: ServerResponse,
   next: Next,
 ): Promise<void> {
-  // Somebody has begun an answer already; only an error can end that.
+  // Another handler has begun an answer already, and only an error can end it.
   if (response.headersSent) throw refusal.error
   const takeBack = announce(refusal, response)
   if (own === undefined) {
@@ -108,7 +108,7 @@ async function answer(
   try {
     await own(goOn)
   } catch (error) {
-    // A mistake there is no 423. But whoever comes next may have set a status of its own.
+    // An error of `own` must not be answered 423. But the next handler may have set its own status.
     if (!hasPassed && !response.headersSent) takeBack()
     throw error
   }

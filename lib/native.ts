@@ -117,7 +117,7 @@ export const Most = { Exclusive: 0, Readers: 4_294_967_295 } as const
  * Bits that may be added to the code of an acquire or an adoption. Bit 64 is bridge.ts' own. A
  * lease with `OutlivesProcess` lives until its ttl ends, even if this process is gone. Without that
  * bit, the embedded store frees the lease as soon as this process is gone. With `TicketTtl`, the
- * adoption's ttl is what its ticket says.
+ * ttl of the adoption comes from its ticket.
  */
 export const Flag = { NoRenewal: 16, ReportRenewals: 32, OutlivesProcess: 128, Section: 256, TicketTtl: 512 } as const
 

@@ -184,7 +184,7 @@ export function parseTry(given: unknown, defaults: Asked, notHere?: Readonly<Rec
 function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number, retry?: Retry): Asked {
   const { signal, maxHold, autoRenew = true } = given
   let { ttl } = given
-  // The caller's own ttl is none of a ticket.
+  // If the caller sets a ttl, it does not come from a ticket.
   const flags = ttl === undefined ? defaults.flags : defaults.flags & ~Flag.TicketTtl
   if (ttl !== undefined) checkTtl(ttl)
   if (maxHold !== undefined) {

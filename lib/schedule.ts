@@ -190,9 +190,9 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       keep,
       wait: this.#until(end),
       signal,
-      // A process that stops while it waits for its turn gives the tick back.
-      // Its ttl may be longer than here. A tick that is kept lasts at least half of `keep` until
-      // then, because `keep` is at least twice as long as `catchUp`.
+      // A process that stops while it waits for its turn gives the tick back, so a short lease does
+      // not count as taken. That process may have a longer ttl than this one. The lease of a kept
+      // tick still lasts at least half of `keep`, because `keep` is at least twice `catchUp`.
       ...(overlap ? {} : { keptAbove: Math.max(ttl, keep / 2) }),
       // What the job throws does not get that far: a failure here means that it was not begun.
       onFailure: 'forget' as const,
@@ -227,17 +227,22 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
   }
 
   /**
-   * Makes the store remember the tick before its job begins. From then on no process begins it
-   * again, even if this one is killed. If the store does not answer, the mark is still held, and
-   * the store remembers the tick after the job. If the mark was lost, gives `lease` back.
+   * Makes the store remember the tick before its job begins. From then on, no process begins the
+   * tick again, even if this process is killed. If the store does not answer, this process still
+   * holds the mark, and the store remembers the tick after the job. Releases `lease` if a lease was
+   * lost.
    *
-   * @throws `LockLostError` if another process may begin the tick.
+   * @throws `LockLostError` if another process may begin the tick, or run its job.
    */
   async #keep(mark: Lease, lease: Lease): Promise<void> {
     try {
-      await mark.detach(this.#settings.keep)
+      await mark.detach(this.#settings.keep).catch((error) => {
+        if (error instanceof LockLostError) throw error
+        mark.assertHeld()
+      })
+      // The store may have taken long to answer.
+      lease.assertHeld()
     } catch (error) {
-      if (!(error instanceof LockLostError)) return
       await lease.release().catch((failure) => this.#host.failed(failure))
       throw error
     }

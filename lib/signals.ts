@@ -5,14 +5,14 @@ import { badType, badValue, copyOf } from './arguments'
 import { now } from './clock'
 import { shared } from './copies'
 
-/** Returns a copy of `given`. Throws unless that is an array of names of signals that a process can listen to. */
+/** Returns a copy of `given`. Throws unless it lists signals that a process can listen to. */
 export function parseSignalNames(given: unknown): NodeJS.Signals[] {
   if (!Array.isArray(given)) throw badType('releaseOnSignal', 'an array of signal names', given)
   const names = copyOf(given)
   for (const name of names) {
     if (typeof name !== 'string') throw badType('releaseOnSignal', 'an array of signal names', name)
     if (!Object.hasOwn(constants.signals, name))
-      throw badValue('"releaseOnSignal" has a name that is no signal here; give names such as SIGTERM')
+      throw badValue('"releaseOnSignal" has a name that is not a signal on this system; give names such as SIGTERM')
     if (name === 'SIGKILL' || name === 'SIGSTOP')
       throw badValue(`"releaseOnSignal": no process can listen to ${name}; leave it out`)
   }

@@ -50,7 +50,7 @@ function severalIn(name: string, between: string): TypeError {
   )
 }
 
-/** Returns an environment variable. `process.env` inherits from `Object.prototype`. */
+/** Returns an own environment variable: `process.env` inherits from `Object.prototype`. */
 function variable(name: string): string | undefined {
   return Object.hasOwn(process.env, name) ? process.env[name] : undefined
 }

@@ -13,8 +13,8 @@ const LONGEST = 16_384
 const LATEST_WALL_US = 7_258_118_400_000_000
 /**
  * The largest fence that a ticket may have: one year above {@link LATEST_WALL_US}, because fences
- * still grow after a store whose clock was that late. The store knows the fence better: see
- * `src/store/inheritance.rs`. If this is smaller, a lease with a real fence may be refused.
+ * still grow after a store whose clock was that late. If this is smaller, a ticket with a real
+ * fence may be refused. The store knows the fence better: see `src/store/inheritance.rs`.
  */
 const LARGEST_FENCE = LATEST_WALL_US + 31_557_600_000_000
 

@@ -13,7 +13,7 @@ export interface TlsConfig {
 
 const TLS_OPTIONS = ['ca', 'cert', 'key', 'servername'] as const satisfies (keyof api.TlsOptions)[]
 
-/** What is given may say something of Node's that is not there. */
+/** The given options may have one that Node takes and leasehold does not. */
 type Given = api.TlsOptions & { rejectUnauthorized?: unknown }
 
 /** Bundles of all authorities of the world have about 250 000 bytes. */

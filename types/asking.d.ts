@@ -85,8 +85,8 @@ export interface RetryOptions {
 /** What {@link LockClient.adopt} takes beside the ticket. */
 export interface AdoptOptions {
   /**
-   * How long the lease lives without renewal from now on. Default: the one it had, or `maxHold` if that is shorter. A ticket that
-   * somebody has changed can make the default shorter, but never longer.
+   * How long the lease lives without renewal from now on. Default: the ttl that it had, or
+   * `maxHold` if that is shorter. A changed ticket can make the default shorter, but never longer.
    */
   ttl?: number | undefined
   /**

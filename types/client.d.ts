@@ -168,8 +168,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * Goes on with a lease that was detached, here or in another process: the same lock, the same fence. Of several who
    * try, exactly one gets it. The client needs the store and the `prefix` of the one that detached it.
    *
-   * The store says the fence, the mode and the ttl of the lease. A ticket that somebody has changed
-   * gets no other ones.
+   * The client takes the fence, the mode and the ttl of the lease from the store, so a changed
+   * ticket does not change them.
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
@@ -194,8 +194,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * section, as with {@link withLock}: if the client closes, the lease is held until `fn` ends or
    * the client's `drain` is over.
    *
-   * The store says the fence, the mode and the ttl of the lease. A ticket that somebody has changed
-   * gets no other ones.
+   * The client takes the fence, the mode and the ttl of the lease from the store, so a changed
+   * ticket does not change them.
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @returns what `fn` returned

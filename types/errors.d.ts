@@ -8,11 +8,11 @@ export type LossReason = 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'
 
 /**
  * What is wrong with a store. These may pass by themselves: `unreachable` (no connection), `timeout` (no answer in
- * `storeTimeout`, or of too few replicas), `loading` (starting, busy, or sentinels that have
- * not answered yet), `readonly` (a replica), `full` (memory or disk). These do not:
- * `denied` (user, password, rights, client certificate), `unsupported` (nothing that can be used, or TLS on one side only),
- * `wrongtype` (the key is something else), `internal` (a bug), `untrusted` (the server's certificate: of an unknown issuer,
- * expired, for another name).
+ * `storeTimeout`, or of too few replicas), `loading` (the server is starting or busy, or
+ * not all sentinels have answered yet), `readonly` (a replica), `full` (memory or disk). These do
+ * not: `denied` (user, password, rights, client certificate), `unsupported` (nothing that can be
+ * used, or TLS on one side only), `wrongtype` (the key is something else), `internal` (a bug),
+ * `untrusted` (the server's certificate: of an unknown issuer, expired, for another name).
  */
 export type StoreUnavailableReason =
   | 'unreachable'

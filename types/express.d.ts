@@ -53,8 +53,9 @@ export interface LockRequestOptions<
   K extends RequestKeys = RequestKeys,
 > extends RequestLockOptions {
   /**
-   * Which lock a request needs. What it throws goes to the handler of errors. A key that is missing,
-   * no string, empty, or longer than 1024 bytes is answered 400; see `optional` and `maxKeys`.
+   * Returns which lock a request needs. If it throws, the error goes to the error handler. If the
+   * key is missing, not a string, empty, or longer than 1024 bytes, the answer is 400; see
+   * `optional` and `maxKeys`.
    */
   key: (request: Request) => K | PromiseLike<K>
   /**
@@ -75,7 +76,10 @@ export interface LockRequestOptions<
   onBusy?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
   /** Answers 503 in its own way, likewise. Default: a small `application/problem+json`. */
   onUnavailable?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
-  /** Answers 400 in its own way, likewise, without `Retry-After`. Default: a small `application/problem+json`. */
+  /**
+   * Answers 400 in its own way, like `onBusy`, but without `Retry-After`. Default: a small
+   * `application/problem+json`.
+   */
   onInvalid?: ((invalid: InvalidKeys, request: Request, response: Response, next: Next) => unknown) | undefined
 }
 
@@ -86,10 +90,12 @@ export type LockedHandler<Request, Response> = (request: Request, response: Resp
  * Makes a middleware that acquires a lock for each request and puts the lease at `request.lease` (of several keys:
  * `request.leases`). The lock is released when the response is finished, or the connection closed.
  *
- * A lock that can't be had is answered 423 or 503, with `Retry-After`, and a request without a valid key 400. When the client goes away while it waits, the waiting ends
- * and nothing is answered. When it goes away while the handlers work, the lock is released although they may still be at work:
- * they see that by `request.lease.isHeld`, and the fence keeps their late writes out. To hold the lock until the work is over, give
- * the handler here, or say `until: 'end'`.
+ * If the lock can't be acquired, the answer is 423 or 503 with `Retry-After`. If the request has no
+ * valid key, the answer is 400. When the client goes away while it waits, the waiting ends and
+ * nothing is answered. When it goes away while the handlers work, the lock is released although
+ * they may still be at work: they see that by `request.lease.isHeld`, and the fence keeps their
+ * late writes out. To hold the lock until the work is over, give the handler here, or set
+ * `until: 'end'`.
  *
  * @param handler Runs under the lock, which is then held until the handler's promise has settled *and* the response is finished or
  * the connection closed. If it fails, the lock is released at once, and the error goes to `next`.

@@ -5,8 +5,8 @@ import type { LockError } from './errors'
 import type { Lease, MultiLease } from './lease'
 
 /**
- * What a key function says: which lock, which locks (all or none; see
- * {@link RequestLockOptions.maxKeys}), or that this request needs none (see
+ * Says what a key function returns: one key, several keys (all or none; see
+ * {@link RequestLockOptions.maxKeys}), or no key, if the request needs no lock (see
  * {@link RequestLockOptions.optional}).
  */
 export type RequestKeys = string | readonly string[] | null | undefined
@@ -20,23 +20,24 @@ export type LeaseOf<K> = K extends string ? Lease : K extends readonly string[] 
  */
 export interface RequestLockOptions extends Pick<AcquireOptions, 'ttl' | 'wait' | 'retry' | 'maxHold'> {
   /**
-   * Whether a request may need no lock. If true, a request whose key function says `undefined` or
-   * `null` is served without a lock. If false, it is answered 400: a visitor who leaves a parameter
-   * out must not get past the lock. Default false.
+   * Says whether requests without a key are allowed. If true, a request whose key function returns
+   * `undefined` or `null` is served without a lock. If false, the answer is 400: a visitor who
+   * leaves out a parameter must not get past the lock. Default false.
    */
   optional?: boolean | undefined
   /**
-   * How many keys a request may lock, from 1 to 1000. If it is 1, the key function must say a
-   * string, and an array is answered 400: a visitor who repeats a parameter must not lock two
-   * things. If it is larger, the key function may also say an array. Default 1.
+   * Limits how many keys a request may lock, from 1 to 1000. If it is 1, the key function must
+   * return a string. If the function returns an array, the answer is 400: a visitor who repeats a
+   * parameter must not lock two things. If it is larger, the function may also return an array.
+   * Default 1.
    */
   maxKeys?: number | undefined
 }
 
-/** Why a request is answered 400: its key is missing, of another type, malformed, or one of too many. */
+/** Says why the answer is 400: a key is missing or has the wrong form, or there are too many. */
 export interface InvalidKeys {
   readonly status: 400
-  /** What is wrong with the keys. Not for the eyes of whoever sent the request. */
+  /** Says what is wrong with the keys. Do not show it to the sender of the request. */
   readonly error: TypeError | RangeError
 }
 

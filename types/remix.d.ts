@@ -16,8 +16,8 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
   extends RequestLockOptions {
   /**
    * Returns which lock a request needs. Gets the arguments of the handler. If it throws, the
-   * wrapped handler rejects with the same error. A key that is missing, no string, empty, or longer
-   * than 1024 bytes is answered 400; see `optional` and `maxKeys`.
+   * wrapped handler rejects with the same error. If the key is missing, not a string, empty, or
+   * longer than 1024 bytes, the answer is 400; see `optional` and `maxKeys`.
    */
   key: (...args: Args) => K | PromiseLike<K>
   /**
@@ -53,7 +53,10 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
    * 503 with `Retry-After` and a problem+json.
    */
   onUnavailable?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
-  /** Answers a request without a valid key, or throws. Default: a `Response` of status 400 with a problem+json. */
+  /**
+   * Answers a request without a valid key, or throws. Default: a `Response` with status 400 and a
+   * problem+json.
+   */
   onInvalid?: ((invalid: InvalidKeys, ...args: Args) => R | PromiseLike<R>) | undefined
 }
 
@@ -61,9 +64,10 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
  * Wraps a handler so that each request is served under a lock: an action or loader, or any function that takes a `Request` first.
  * The handler is called with the lease and then with what the wrapper was called with.
  *
- * A lock that can't be had is answered 423 or 503, with `Retry-After`, and a request without a valid key 400. When the request's signal aborts while it waits, the waiting
- * ends, and the answer, which nobody receives, is an empty 499. When it aborts while the handler runs, the lock is held on until that
- * is through.
+ * If the lock can't be acquired, the answer is 423 or 503 with `Retry-After`. If the request has no
+ * valid key, the answer is 400. When the request's signal aborts while it waits, the waiting ends,
+ * and the answer, which nobody receives, is an empty 499. When it aborts while the handler runs,
+ * the lock is held on until that is through.
  *
  * @returns a function with the parameters of the handler behind the lease. It rejects with what the handler throws, or with a
  * `LockLostError` if the lease was lost while the handler ran, although that succeeded.

@@ -1,5 +1,5 @@
-// list() of many locks for which many wait: the replies are taken in parts, so that they fit into the memory that a
-// connection may take.
+// list() of many locks with many waiters: the client asks in parts, so that the replies fit into
+// the memory limit of a connection.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -13,7 +13,7 @@ const WAITERS = list(...Array(60).fill(list(':1000000\r\n', bulk('0'), bulk('wai
 const LEASE = list(':5000\r\n', bulk('holder'), ':1784000000000000\r\n', bulk('0123abcd'))
 const SCANNED = list(bulk('0'), list(...Array.from({ length: LOCKS }, (_, i) => bulk(`lock:${i}`))))
 
-/** A server whose every lock is held, and waited for. */
+/** Starts a server on which every lock has a holder and waiters. */
 function startCrowded(t, more) {
   return startFakeRedis(t, {
     SCAN: () => SCANNED,

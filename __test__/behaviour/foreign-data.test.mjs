@@ -35,7 +35,7 @@ describe("other applications' data in Redis", { skip: !storeNames.includes('redi
   test('a leaderboard keeps its entries, whatever is asked about it', async (t) => {
     const board = ['alice', '100', 'bob', '200']
     await redis('ZADD', 'leaderboard', 100, 'alice', 200, 'bob')
-    // Where a lock would have its holders, the application has something of its own.
+    // The application uses the key where a lock would have its holders.
     await redis('ZADD', 'ranks', 100, 'alice', 200, 'bob')
     await redis('HSET', '{ranks}:holders', 'carol', '1 carol')
     const locks = clientOf(t)

@@ -1,5 +1,4 @@
-// Tickets that somebody has edited on their way, on every store: only what the store knows of the
-// lease counts.
+// Edited tickets, on every store: only the store decides on the fence, the mode and the ttl.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -8,7 +7,7 @@ import { atEnd } from '../support/endings.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { overStores } from '../support/stores.mjs'
 
-/** The largest fence that a ticket may say, and about the year 2201 as a fence. */
+/** The largest fence that a ticket may have. It stands for a time in the year 2201. */
 const FAR = 7_258_118_400_000_000
 const READERS = 4_294_967_295
 

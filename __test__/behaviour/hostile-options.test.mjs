@@ -1,5 +1,5 @@
-// Options that somebody else had a hand in: properties on a prototype, arrays that change while
-// they are read, and secrets in the wrong place.
+// Hostile options: properties on a prototype, arrays that change while the client reads them, and
+// secrets in the wrong place.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -86,7 +86,7 @@ test('options that a class or another object has are an error, and are not overl
   assert.equal((await locks.acquire('k', bare)).ttl, 5_000)
 })
 
-/** An array whose elements are `first` when they are read first, and then `later`. */
+/** Returns an array whose elements are `first` on the first read, and `later` after that. */
 function shifting(first, later) {
   const seen = new Set()
   return new Proxy([...first], {

@@ -68,7 +68,7 @@ overStores('schedule', (store) => {
   test('a tick whose process stops while it waits for its turn is run by another one', async (t) => {
     const name = store.key()
     const [a, b] = ['a', 'b'].map((client) => store.client(t, { name: client }))
-    // As an earlier run would.
+    // Hold the lock, as an earlier run would.
     const earlier = await store.client(t).acquire(name)
     const runs = []
     const schedules = [a, b].map((locks, by) =>

@@ -1,5 +1,5 @@
-// The keys of lockRequest() and withRequestLock() often come from the request. What a visitor can
-// do with them: leave one out, repeat it, nest it, make it long.
+// The keys of lockRequest() and withRequestLock() often come from the request. A visitor can leave
+// a key out, repeat it, nest it, or make it long.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -8,7 +8,7 @@ import { withRequestLock } from 'leasehold/remix'
 import { frameworks, open, serve } from '../support/http-servers.mjs'
 
 const SECRET = 'hunter2'
-/** The key of a request, as a query parser with arrays and objects reads it. */
+/** Returns the key of a request as a query parser with arrays and objects reads it. */
 const parse = (url) => {
   const given = new URL(url.replace(/^\/+/, '/'), 'http://host').searchParams
   if (given.has('key[a]')) return { a: given.get('key[a]') }

@@ -1,4 +1,4 @@
-// What the examples show of a store that is away: nothing of its message, which names servers and locks.
+// The examples show nothing of a store's error message, because it names servers and locks.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -14,7 +14,7 @@ import { temporaryFolder } from '../support/servers.mjs'
 
 /** A user without processes: root has no limit. */
 const USER = 54_321
-/** Fewer than the processes of the command, more than the threads of Node. */
+/** Must be smaller than the command's processes, and larger than Node's threads. */
 const LIMIT = 40
 /** Ignores SIGTERM, as its children do. */
 const COMMAND = `trap '' TERM; for _ in $(seq 60); do sleep 600 & done; echo pid $$; while :; do sleep 0.1; done`

@@ -1,4 +1,5 @@
-// Servers that send what no Redis server sends, once they are trusted: they cost neither memory nor other stores' leases.
+// Servers that send what no Redis server sends, after a good start. The client's memory stays
+// small, and leases at other stores live on.
 
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
@@ -9,13 +10,13 @@ import { startSentinels } from '../support/sentinel.mjs'
 import { startRedis, startTcp } from '../support/servers.mjs'
 import { storeNames } from '../support/stores.mjs'
 
-/** How much more memory than before a server may cost, in MB. */
+/** The most memory that a server may cost, in MB. */
 const MOST_MB = 100
 
 /**
- * Starts a server that hands everything on to `upstream` and back, until `attack(parts)`: then each connection that says
- * something more, or all if `unasked`, is sent those parts. `ended` resolves when a client has hung up on them, or has
- * taken all.
+ * Starts a server that relays to `upstream` until `attack(parts)`. Then it sends these parts on
+ * each connection that sends more bytes, or on all connections if `unasked`. `ended` resolves when
+ * a client has closed its connection or has taken all parts.
  */
 async function startImpostor(t, upstream) {
   const sockets = new Set()
@@ -50,7 +51,7 @@ async function startImpostor(t, upstream) {
   return { port, attack }
 }
 
-/** Resolves when there is room for more to be sent, or nobody takes it any more. */
+/** Resolves when the socket can send more, or is closed. */
 const drained = (socket) =>
   new Promise((resolve) => {
     const done = () => {
@@ -69,7 +70,7 @@ function deferred() {
   return result
 }
 
-/** `head`, then `part` again and again until it is `megabytes`. */
+/** Returns `head`, and then `part` repeated up to `megabytes`. */
 function* flood(head, part, megabytes) {
   yield Buffer.from(head)
   const block = Buffer.from(part.repeat(Math.ceil(2 ** 20 / part.length)))
@@ -78,7 +79,7 @@ function* flood(head, part, megabytes) {
 
 const PUSH = '>3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n1\r\n'
 
-/** How each attack looks, and what the error of a request says to it. */
+/** The parts of each attack, and the error that a request then gets. */
 const ATTACKS = {
   'a push with a string without end': [() => flood('>2\r\n$99999999999\r\n', '0', 600), /string of more than/],
   'a push of values without end': [() => flood('>2000000000\r\n', '_\r\n', 134), /messages that take more than/],

@@ -1,4 +1,4 @@
-// What others write, servers as well as clients, does not steer a terminal or forge lines of a log.
+// Text from servers and other clients can't control a terminal or forge lines of a log.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -12,13 +12,13 @@ import { overStores, sharedStoreNames, storeNames } from '../support/stores.mjs'
 
 /** Clears the screen, forges a line, sets colours in 8 bits, and turns the direction of the text. */
 const HOSTILE = 'a\u001b[2Jb\u001b]0;c\u0007\rd\nleasehold: all is well\u007f\u009b31m\u202egro.live\u2066\u200e\u2028e'
-/** What shows of it. */
+/** The same text as messages show it. */
 const SHOWN =
   'a\\u{1b}[2Jb\\u{1b}]0;c\\u{7}\\rd\\nleasehold: all is well\\u{7f}\\u{9b}31m\\u{202e}gro.live\\u{2066}\\u{200e}\\u{2028}e'
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
 const STEERS = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
 
-/** Fails if `text` has a character that steers a terminal; line feeds only if `lines`. */
+/** Fails if `text` has a character that controls a terminal. Allows line feeds if `lines`. */
 function assertTame(text, { lines = false } = {}) {
   assert.ok(!STEERS.test(text), JSON.stringify(text))
   if (!lines) assert.ok(!text.includes('\n'), JSON.stringify(text))
@@ -48,7 +48,7 @@ async function messagesOf(t, store) {
   return told
 }
 
-/** Runs the commands that reach the store, and checks all that they print. Returns it. */
+/** Runs the commands that reach the store, checks their output, and returns it. */
 async function printed(t, store) {
   const commands = [
     ['ls'],
@@ -154,7 +154,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     const cluster = bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\n')
     let port = 0
     const slots = (host, at) => list(list(':0\r\n', ':16383\r\n', list(bulk(host), `:${at}\r\n`)))
-    // What a node says of another one is followed, and not shown, if the nodes do not agree.
+    // If the nodes do not agree, the client follows the redirection and does not show the address.
     for (const [says, shown] of [
       [{ CLUSTER: () => slots(HOSTILE, 6379) }, 'a\\u{1b}[2Jb'],
       [

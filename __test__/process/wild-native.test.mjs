@@ -1,5 +1,5 @@
-// The native classes by themselves, with arguments that TypeScript would never let through: a call may
-// throw, but nothing may end the process.
+// Calls the native classes with arguments that TypeScript would reject. A call may throw, but no
+// call may end the process.
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'

@@ -1,4 +1,4 @@
-// A server that speaks the Redis protocol, and says what a test wants it to say.
+// A server that speaks the Redis protocol and gives the replies that a test chooses.
 
 import { startTcp } from './servers.mjs'
 
@@ -10,7 +10,7 @@ export const bulk = (text) => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
 /** Encodes a list of values that are encoded already. */
 export const list = (...values) => `*${values.length}\r\n${values.join('')}`
 
-/** What a server of locks says to the commands with which a connection begins. */
+/** The replies of a lock server to the first commands of a connection. */
 const USUAL = {
   HELLO: () => `%1\r\n${bulk('proto')}:3\r\n`,
   CLIENT: () => '+OK\r\n',
@@ -25,7 +25,7 @@ const USUAL = {
   CONFIG: ([, , name]) => `%1\r\n${bulk(name)}${bulk('')}`,
 }
 
-/** Splits what a client says into commands: [words, the rest]. */
+/** Splits a client's bytes into commands. Returns [words, the rest]. */
 function commandsIn(text) {
   const commands = []
   let at = 0
@@ -53,8 +53,8 @@ function commandsIn(text) {
 
 /**
  * Starts the server. `says` has a function for each command that this server answers in its own
- * way: it gets the words, and returns the encoded reply, or undefined for the usual one. Returns the
- * port.
+ * way. The function gets the words and returns the encoded reply, or undefined for the usual reply.
+ * Returns the port.
  */
 export function startFakeRedis(t, says) {
   return startTcp(t, (socket) => {

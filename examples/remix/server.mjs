@@ -26,7 +26,7 @@ const locks = createLockClient({ name: workerId, ttl: 5000 })
 const worker = createJobWorker({ client: locks, jobs, ...config })
 const look = () => stateOf({ locks, jobs, worker, lockKey })
 const live = new Live(look)
-/** The state for loaders. What a loader throws is shown in the browser while one works on the app. */
+/** Returns the state for loaders. In development, the browser shows what a loader throws. */
 const state = () =>
   look().catch((error) => {
     const { status, error: text } = visible(error)

@@ -14,7 +14,7 @@ export class Live {
   #latest = ''
   #running = false
   #closed = false
-  /** The last error, as long as it lasts. */
+  /** The last error, until the store answers again. */
   #trouble
 
   /** @param {() => Promise<object>} look what pages are to be shown */
@@ -50,7 +50,7 @@ export class Live {
     this.#running = false
   }
 
-  /** Returns the state, or what a page may say instead. The log names each trouble once. */
+  /** Returns the state, or a harmless message for the page. Logs each error once. */
   async #see() {
     try {
       const state = await this.#look()

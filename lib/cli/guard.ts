@@ -40,10 +40,10 @@ const SHORT_TTL = 3_000
 // PATH may lack them.
 //
 // No step up to SIGKILL needs a new process, because the system may have no room for one
-// (pids.max). A shell that can't start a process ends, unless `command eval` runs it (dash,
-// busybox). Then pause reads /proc until the next second begins, $2 limits the grace so that the
-// command ends before its lock, and the script starts the successor again later. Other shells end:
-// then the trap sends SIGKILL.
+// (pids.max). If a shell can't start a process, the shell ends, unless `command eval` starts the
+// process (dash, busybox). With such a shell, pause reads /proc until the next second begins, $2
+// limits the grace so that the command ends before its lock, and the script starts the successor
+// later. Other shells end, and then the trap sends SIGKILL.
 const SCRIPT = `
 PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE
@@ -85,9 +85,9 @@ case $target in -*) session=\${target#-} ;; esac
 trap end EXIT
 kill -s TERM -- "$target" 2>/dev/null
 kill -s CONT -- "$target" 2>/dev/null
-[ -z "$takeover" ] || start "$@"
 others TERM
 others CONT
+[ -z "$takeover" ] || start "$@"
 while [ "$left" -gt 0 ] && { kill -s 0 -- "$target" 2>/dev/null || others 0; }; do
   [ -z "$takeover" ] || runs || start "$@"
   pause

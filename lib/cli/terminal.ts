@@ -19,8 +19,9 @@ export function paint(style: Style, text: string, stream: { isTTY?: boolean } = 
 }
 
 /**
- * The most characters that are shown of a key or a name. No client gives longer ones. With more,
- * who may write to the store could fill the screen.
+ * The most characters of a key or a name that the command line shows. No client gives longer ones.
+ * If this is larger, a client that may write to the store could fill the screen; if it is smaller,
+ * long keys are cut off.
  */
 const MOST_SHOWN = 1_024
 

@@ -40,9 +40,9 @@ async function holdersLeft(locks: api.LockClient, keys: readonly string[]): Prom
   }
 }
 
-const BUSY = 'Another request is being served that this one has to wait for'
-const UNAVAILABLE = "It can't be made sure now that this request is served alone"
-const INVALID = 'A part of this request that says what it is about is missing, malformed, or there too often.'
+const BUSY = 'This request has to wait for another request'
+const UNAVAILABLE = "The server can't check now whether this request would be served alone"
+const INVALID = 'A part of this request that says what it is about is missing, malformed, or repeated too often.'
 
 /** The headers of every refusal. */
 export function headersOf(refusal: Refusal | InvalidKeys): Record<string, string> {

@@ -1,5 +1,5 @@
-// What the key function and the options of a request's lock say. The options are checked when a server is put together rather
-// than at its first request.
+// Reads the options of a request's lock, and what its key function returns. Checks the options when
+// a server is set up, so that a mistake does not wait for the first request.
 
 import type * as api from '../../index'
 import type { RequestLockOptions } from '../../types/http'
@@ -19,10 +19,13 @@ import { asking, parseAcquire } from '../options'
 const ACQUIRE = ['ttl', 'wait', 'retry', 'maxHold'] as const satisfies (keyof RequestLockOptions)[]
 const CALLBACKS = ['onBusy', 'onUnavailable', 'onInvalid'] as const
 const OPTIONS = ['key', 'until', 'optional', 'maxKeys', ...ACQUIRE, ...CALLBACKS] as const
-/** A lock for each key, and each waits for its turn: more would let one request stop many others. */
+/**
+ * The most keys of a request. If this is larger, one request could stop many others, because it
+ * waits for each key in turn; if it is smaller, a request can lock fewer things.
+ */
 const MOST_KEYS = 1_000
 
-/** What both kinds of servers take. */
+/** Lists the options that both kinds of servers take. */
 type Options = RequestLockOptions & Partial<Record<(typeof OPTIONS)[number], unknown>>
 
 export function checkLocks(given: unknown): asserts given is api.LockClient {
@@ -31,22 +34,22 @@ export function checkLocks(given: unknown): asserts given is api.LockClient {
   if (!like) throw badType('locks', 'a lock client', given)
 }
 
-/** What may come of a key function. */
+/** Says what a key function may return. */
 export interface KeyRules {
   /** Whether a request may need no lock. */
   readonly optional: boolean
-  /** With more than 1, the function may say an array. */
+  /** How many keys a request may lock. If larger than 1, the function may return an array. */
   readonly maxKeys: number
 }
 
-/** The checked options, of type `T`: all of them, those that acquire() takes, and the rules of the keys. */
+/** Has the checked options: all of them, those that acquire() takes, and the rules of the keys. */
 export interface Parsed<T> {
   readonly options: T
   readonly asked: Pick<api.AcquireOptions, (typeof ACQUIRE)[number]>
   readonly rules: KeyRules
 }
 
-/** Reads the options. `until` may be one of these, the first by default. */
+/** Reads the options. `until` is `usual` or `other`, and `usual` by default. */
 export function parseRequestLock<T extends object>(given: T, [usual, other]: readonly [string, string]): Parsed<T> {
   const options: Options = readOptions<Options>(given, OPTIONS)
   checkFunction('key', options.key)
@@ -63,14 +66,15 @@ export function parseRequestLock<T extends object>(given: T, [usual, other]: rea
 }
 
 /**
- * Returns what the key function said, as far as that may be locked; `undefined` if the request needs no lock. Throws a TypeError or
- * a RangeError otherwise. A key often comes from the request, in which a visitor can leave out a parameter, or repeat it.
+ * Returns the keys to lock, or `undefined` if the request needs no lock. Throws a TypeError or a
+ * RangeError if the keys break the rules. A key often comes from the request, and a visitor can
+ * leave out a parameter or repeat it.
  */
 export function parseKeys(given: unknown, { optional, maxKeys }: KeyRules): string | readonly string[] | undefined {
   if (given === undefined || given === null) {
     if (optional) return undefined
     throw badValue(
-      'The request has no key: its key function said none. Set "optional" if requests without a key need no lock',
+      'The request has no key: its key function returned none. Set "optional" if requests without a key need no lock',
     )
   }
   if (!Array.isArray(given)) return checkKeys(given)
@@ -79,7 +83,7 @@ export function parseKeys(given: unknown, { optional, maxKeys }: KeyRules): stri
   }
   const keys = copyOf(given)
   if (keys.length > maxKeys) throw badValue(`The request has ${keys.length} keys; "maxKeys" allows ${maxKeys}`)
-  // In the order and the number in which they came: the client sorts them.
+  // Keep the order and the duplicates: the client sorts the keys.
   checkKeys(keys)
   return keys as string[]
 }

@@ -25,7 +25,7 @@ const SECTION: u32 = 256;
 /// The bit added to the code of an acquire whose lease lives until its ttl ends, even if this
 /// process is gone.
 const OUTLIVES_PROCESS: u32 = 128;
-/// The bit added to the code of an adoption whose ttl is what the ticket says.
+/// The bit added to the code of an adoption whose ttl comes from the ticket.
 const TICKET_TTL: u32 = 512;
 
 const ACQUIRE: u32 = 0;

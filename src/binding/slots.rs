@@ -17,8 +17,8 @@ pub struct Slot {
     pub renewing: bool,
 }
 
-/// The slots of one environment. JavaScript chooses them, and chooses one again only after its last word. No number is too
-/// large: room is made for the slots that are open, and not for those below them.
+/// The slots of one environment. JavaScript chooses their numbers, and reuses a number only after
+/// the last event of the slot. Any number is allowed: only open slots take memory.
 #[derive(Default)]
 pub struct Slots {
     slots: FxHashMap<u32, Slot>,

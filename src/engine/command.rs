@@ -91,9 +91,9 @@ pub struct AdoptCommand {
     pub asked: AcquireCommand,
     /// The token that the lease has now.
     pub from: Token,
-    /// The fence that the ticket says.
+    /// The fence in the ticket.
     pub fence: Fence,
-    /// True if the ticket also says the ttl.
+    /// True if the ttl, too, comes from the ticket.
     pub with_ttl: bool,
 }
 
@@ -309,7 +309,7 @@ pub enum Outcome {
     RenewFailed(StoreError),
     /// The engine renewed the lease by itself: not the last word.
     AutoRenewed,
-    /// The lease that is being adopted has a shorter ttl than its ticket says: not the last word.
+    /// The adopted lease has a shorter ttl than the one in its ticket: not the last word.
     Shortened(Ttl),
     /// The lease lives on without its holder.
     Detached,

@@ -1,16 +1,17 @@
-//! What an heir gets of a detached lease, and where it comes from.
+//! Decides which fence, mode and ttl the heir of a detached lease gets.
 //!
-//! A ticket comes from outside, and may have been changed on its way. So the store knows the lease:
-//! its fences, its mode, and the ttl that it had when it was detached. A ticket of an earlier
-//! version of leasehold has no such *note* at the store. Its fence then counts as far as the store
-//! has reserved it for this very lease, and its ttl counts as it is.
+//! A ticket comes from outside, and somebody may have changed it on its way. So the store keeps the
+//! fences and the mode of the lease, and a *note* with the ttl that the lease had when it was
+//! detached. If an earlier version of leasehold detached the lease, there is no note. The fence in
+//! the ticket is then limited to the fences that the store has reserved for this lease, and the ttl
+//! in the ticket is not limited.
 
 use std::sync::Arc;
 
 use crate::lease::{Fence, Mode, Ttl};
 
-/// Separates the note from the holder's name. Names and traces do not contain it, and nor does a
-/// trace consist of digits only.
+/// Separates the note from the holder's name. Names and traces do not contain this character, and a
+/// trace does not consist of digits only.
 const SEPARATOR: char = '\u{1f}';
 
 /// Says where the fence and the ttl of an [adoption](super::Request::Adopt) come from.
@@ -18,13 +19,13 @@ const SEPARATOR: char = '\u{1f}';
 pub enum Source {
     /// A ticket.
     Ticket {
-        /// The fence that the ticket says. A single store does not need it: see
+        /// The fence in the ticket. A single store does not need this fence: see
         /// [`Inherited::fence`].
         fence: Fence,
-        /// True if the ticket also says the ttl. The note of the lease then limits the ttl.
+        /// True if the ttl, too, comes from the ticket. The note of the lease then limits the ttl.
         with_ttl: bool,
     },
-    /// A quorum has decided both. The node accepts the fence as [`Request::Accept`] does.
+    /// A quorum. The node accepts the fence as [`Request::Accept`] does.
     ///
     /// [`Request::Accept`]: super::Request::Accept
     Quorum(Fence),
@@ -45,7 +46,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Returns the fence of the lease. A ticket says the fence `said`.
+    /// Returns the fence of the lease, if its ticket contains the fence `said`.
     pub fn fence(&self, said: Fence) -> Fence {
         match self.ttl {
             Some(_) => self.first,
@@ -59,7 +60,7 @@ impl Inherited {
     }
 }
 
-/// Returns the ttl of an adoption that asks for `ttl`, when the note says `noted`.
+/// Returns the ttl of an adoption that asks for `ttl`. The note of the lease has the ttl `noted`.
 pub fn limit(ttl: Ttl, source: Source, noted: Option<Ttl>) -> Ttl {
     match (source, noted) {
         (Source::Ticket { with_ttl: true, .. }, Some(noted)) => ttl.min(noted),
@@ -67,9 +68,9 @@ pub fn limit(ttl: Ttl, source: Source, noted: Option<Ttl>) -> Ttl {
     }
 }
 
-/// Returns the holder's name with a note behind it. It takes the place of an older note.
+/// Returns the holder's name with a note behind it, in the place of an older note.
 ///
-/// The note is part of the name, so that it needs no field of its own at any store, and earlier
+/// The note is part of the name. So no store needs another field for the note, and earlier
 /// versions can read the lease.
 pub fn with_note(holder: &str, ttl: Option<Ttl>) -> Arc<str> {
     let (name, _) = split_note(holder);

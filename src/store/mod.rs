@@ -55,9 +55,9 @@
 //!   lease back to the ticket, and so does [`Request::GiveBack`].
 //! - 5: requests of different batches may take effect in another order at each node, and then for none of them at most
 //!   nodes ([`Reply::Split`]).
-//! - 7: the order is that of arrival as far as the nodes agree on it, and whoever gives way loses its place. A
-//!   [repair](Ask::repairs) goes before all waiters of a node. A notice tells no
-//!   fence: that shown before the lease is taken up is a node's own.
+//! - 7: waiters are served in arrival order as far as the nodes agree on that order. A waiter that
+//!   gives way loses its place. A [repair](Ask::repairs) goes before all waiters of a node. A
+//!   notice contains no fence: until the lease is taken up, each node has a fence of its own.
 
 mod access;
 pub mod breaker;
@@ -134,8 +134,8 @@ pub struct Ask {
     /// True if a [quorum](quorum) repairs a lease that other nodes have renewed. A repair has no
     /// `place` and goes before all waiters. If another lease excludes it, it takes the first place
     /// in the queue for one ttl and answers [`Reply::Queued`]. When the lock is free, the node hands
-    /// it the lease until that ttl ends, and sends no notice. The end of the lease, a break and a
-    /// move of the lease end the place. It is not listed as a waiter. The node refuses the repair
+    /// it the lease until that ttl ends, and sends no notice. The place ends when the lease ends,
+    /// is broken or moves. Lists of waiters do not show the repair. The node refuses the repair
     /// with [`Reply::Busy`] if the lock was broken there in the last [`BROKEN_LIFE`].
     pub repairs: bool,
 }
@@ -203,7 +203,7 @@ pub enum Request {
         holder: Arc<str>,
         /// See [`Ask::outlives_process`].
         outlives_process: bool,
-        /// Where the fence and the ttl come from.
+        /// Says where the fence and the ttl come from.
         source: Source,
     },
     /// Move the lease of `token` to `to`. The lease keeps its end, its fence and its holder's name,
@@ -332,8 +332,8 @@ pub enum Reply {
         /// key without expiry).
         remaining: Option<Duration>,
     },
-    /// To [`Request::Acquire`] with a place, and to a [repair](Ask::repairs): the place is taken, or
-    /// still held.
+    /// Answers [`Request::Acquire`] with a place, and a [repair](Ask::repairs): the request has
+    /// got its place in the queue, or still has it.
     Queued {
         /// As for [`Reply::Busy`].
         remaining: Option<Duration>,

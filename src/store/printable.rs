@@ -1,13 +1,13 @@
-//! Text that others wrote, for people to read. Pure.
+//! Escapes text from other programs for people to read. Pure.
 //!
-//! What a server says, and where it says that others are, gets into messages, events, logs and
-//! terminals. A control character in it could clear a screen, or forge a line of a log. So such text
-//! is escaped where it enters the store, and not again where it is shown.
+//! The texts and addresses that a server sends get into messages, events, logs and terminals. A
+//! control character in them could clear a screen or forge a line of a log. So the store escapes
+//! such text when it receives the text, and nothing escapes it again later.
 
 use std::fmt::Write;
 
-/// Returns `text` with a visible escape in the place of each character that would steer a terminal,
-/// and without what exceeds `most` characters. Escaping the result again does not change it.
+/// Returns `text` with a visible escape in the place of each character that would control a
+/// terminal, cut off after `most` characters. Escaping the result again does not change it.
 pub fn printable(text: &str, most: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(most));
     for (index, letter) in text.chars().enumerate() {
@@ -29,7 +29,7 @@ pub fn printable(text: &str, most: usize) -> String {
     shown
 }
 
-/// Returns true for control characters, line separators, and what changes the direction of text.
+/// Returns true for control characters, line separators, and marks that change the text direction.
 fn steers(letter: char) -> bool {
     letter.is_control()
         || matches!(

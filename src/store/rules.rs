@@ -104,11 +104,11 @@ pub struct Waiting {
     pub holder: Arc<str>,
     /// What it waits for.
     pub mode: Mode,
-    /// What it is called in a notice. A repair gets no notice, and has 0.
+    /// What it is called in a notice. 0 for a repair, which gets no notice.
     pub number: u64,
-    /// For how long it is handed an exclusive lease: for [`GRANT_TTL`], or its own ttl if that is shorter. A shared one,
-    /// which has to be taken up, it is always handed for [`GRANT_TTL`]. Zero for a repair: it is handed a lease until
-    /// its place would end.
+    /// How long a handed exclusive lease lasts: [`GRANT_TTL`], or the waiter's own ttl if that is
+    /// shorter. A handed shared lease always lasts for [`GRANT_TTL`], because the waiter has to
+    /// take it up. Zero for a repair, whose lease lasts until its place would end.
     pub grant: Duration,
     /// When it came.
     pub since: Instant,
@@ -122,7 +122,7 @@ impl Waiting {
         self.grant.is_zero()
     }
 
-    /// Returns when a lease ends that is handed over at `now`.
+    /// Returns when a lease that is handed over at `now` ends.
     pub fn handed_until(&self, now: Instant) -> Instant {
         match self.mode {
             _ if self.repairs() => self.until,
@@ -228,7 +228,7 @@ impl Lock {
     pub fn acquire(&mut self, ask: &Ask, turn: &mut Turn<'_>) -> Reply {
         let now = turn.now;
         self.expire(turn);
-        // The lease that is repaired is older than the places of all waiters.
+        // A repaired lease is older than the places of all waiters.
         if !ask.repairs || self.held.iter().any(|held| held.token == ask.token) {
             self.hand_on(turn, Some(ask.token));
         }
@@ -368,10 +368,8 @@ impl Lock {
         self.refresh(turn, None);
         self.forget_repairs(&[token, heir]);
         let known_last = self.last_fence();
-        let Some(held) = self.held.iter_mut().find(|held| held.token == token || held.token == heir) else {
-            return self.absence();
-        };
-        // The note stays, so that the same request again gets the same answer.
+        let Some(held) = self.first_of(&[heir, token]) else { return self.absence() };
+        // Keep the note, so that a repeated request gets the same answer.
         let (_, noted) = split_note(&held.holder);
         held.token = heir;
         held.holder = with_note(holder, noted);
@@ -388,8 +386,7 @@ impl Lock {
     pub fn pass(&mut self, token: Token, to: Token, heir: Token, turn: &mut Turn<'_>) -> Reply {
         self.refresh(turn, None);
         self.forget_repairs(&[token, to, heir]);
-        let owned = |held: &&mut Held| [token, to, heir].contains(&held.token);
-        if let Some(held) = self.held.iter_mut().find(owned) {
+        if let Some(held) = self.first_of(&[heir, to, token]) {
             if held.token == token {
                 held.token = to;
             }
@@ -401,8 +398,15 @@ impl Lock {
         }
     }
 
-    /// Removes the places of repairs by these tokens: no client uses the former token of a lease
-    /// that moves, and the new one may have the lease here already.
+    /// Returns the lease of the first of these tokens that has one. Of a shared lock, a ticket and
+    /// its heir may both have one.
+    fn first_of(&mut self, tokens: &[Token]) -> Option<&mut Held> {
+        let index = |token: &Token| self.held.iter().position(|held| held.token == *token);
+        tokens.iter().find_map(index).map(|index| &mut self.held[index])
+    }
+
+    /// Removes the places of repairs by these tokens. No client uses the former token of a lease
+    /// that moves, and the new token may have the lease at this node already.
     fn forget_repairs(&mut self, tokens: &[Token]) {
         self.queue.retain(|waiting| !waiting.repairs() || !tokens.contains(&waiting.token));
     }

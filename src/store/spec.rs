@@ -34,7 +34,7 @@ impl StoreSpec {
     /// Reads a store URL. User and password of `access` are those that the URL lacks; it may have the same, and no others.
     ///
     /// # Errors
-    /// For people: what is wrong with the URL. Nothing of the URL is in it that may be a password.
+    /// Returns what is wrong with the URL, for people. The text has no part that may be a password.
     pub fn parse(url: &str, access: &Access) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("the store URL has no scheme ({KNOWN})"));
@@ -54,7 +54,7 @@ impl StoreSpec {
                 redis_store::ClusterAddress::parse(url, access).map(Self::RedisCluster)
             }
             "postgres" | "postgresql" => Err(format!("{scheme}: stores are not supported yet ({KNOWN})")),
-            // What stands before the first colon may be a password without its URL.
+            // The text before the first colon may be a password, so the message does not show it.
             _ => Err(format!("the store URL does not begin with the scheme of a store ({KNOWN})")),
         }?;
         match (&spec, access.given().next()) {

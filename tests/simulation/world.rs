@@ -103,7 +103,7 @@ pub struct World {
     tidy: bool,
     /// Whether a process holds a lease at the end while all nodes restart.
     carries: bool,
-    /// How many processes wait for the lock again and again meanwhile, for a short time each.
+    /// How many processes meanwhile wait for the lock, each briefly and repeatedly.
     stream: usize,
     /// Whose waiter has which number at the store.
     waiters: HashMap<u64, (usize, u64, u64)>,

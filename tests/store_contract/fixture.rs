@@ -102,6 +102,7 @@ macro_rules! contract {
             an_adopted_lease_is_the_heirs_alone
             a_detached_lease_keeps_its_ttl_when_its_token_acquires_again
             a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of
+            an_heir_of_a_reader_keeps_its_own_lease
             a_detached_lease_outlives_its_process
             inspect_tells_the_holder
             inspect_tells_leases_and_waiters_with_their_ages

@@ -139,7 +139,7 @@ impl Group {
         Self::of([master].into_iter().chain(replicas).collect())
     }
 
-    /// A group whose servers have hosts of their own, and the same port.
+    /// Starts a group whose servers have different hosts and the same port.
     #[cfg(target_os = "linux")]
     pub fn start_on_one_port() -> Self {
         Self::of(Server::start_on_one_port(&["127.0.0.2", "127.0.0.3", "127.0.0.4"]))
@@ -218,7 +218,7 @@ pub fn far(port: u16, delay: Duration) -> String {
     place
 }
 
-/// Carries what `from` says to `to`, each byte `delay` after it was said.
+/// Copies each byte from `from` to `to`, `delay` after it arrived.
 fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     let (sender, said) = channel::<(Instant, Vec<u8>)>();
     std::thread::spawn(move || {

@@ -14,7 +14,7 @@ use crate::store::{Absence, Answer, Inherited, Reply, Request, Source, StoreErro
 pub struct Adoption {
     heir: Waiter,
     from: Token,
-    /// What the ticket says.
+    /// The fence in the ticket.
     fence: Fence,
     with_ttl: bool,
     /// When it is no longer tried: the lease would have run out.
@@ -95,7 +95,7 @@ impl Core {
         }
     }
 
-    /// The store made the lease over to its heir, and says what it knows of the lease.
+    /// Takes up a lease that the store has moved to its heir, as the store describes the lease.
     fn inherit(&mut self, store: StoreId, sent: Instant, tag: AdoptTag, inherited: Inherited) {
         let Some(adoption) = self.adoptions.get(&tag.op) else { return };
         let ttl = limit(tag.ttl, adoption.source(), inherited.ttl);

@@ -64,8 +64,8 @@ impl Tenure {
     }
 
     /// Returns the last fence that a holder got under the lease's token, if that is known. Each
-    /// hand-off gives a larger fence than the one before. For an adopted lease it is not known: the
-    /// ticket of an earlier version may have said a smaller fence than was used.
+    /// hand-off gives a larger fence than the one before. For an adopted lease, that fence is not
+    /// known: the ticket of an earlier version may contain a smaller fence than was used.
     pub(super) fn last_used(&self) -> Option<Fence> {
         if mutants::is(Mutant::HandOffsForgotten) {
             return Some(Fence::NONE);

@@ -1,7 +1,7 @@
 //! The tables of the stores in memory, by name.
 //!
-//! A table outlives its store as long as it holds valid leases: a detached lease, and what `once`
-//! remembers, belong to no client. All later tables give larger fences than the ones that are gone.
+//! A table outlives its stores as long as it holds valid leases: no client owns a detached lease,
+//! or an id that `once` remembers. Every new table gives larger fences than all removed tables.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::LeaseTable;
 use crate::lease::{Fence, Instant};
 
-/// A table that the stores of one name use.
+/// A table that all stores of one name use.
 pub type Shared = Arc<Mutex<LeaseTable>>;
 
 /// Locks a table. A panic does not leave it in a bad state: all of its rules are pure.

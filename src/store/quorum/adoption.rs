@@ -14,8 +14,8 @@
 //!
 //! In the first round, the nodes say what they know of the lease. From that and from the ticket, the
 //! heir decides on the lease's fence. In the second round, the nodes accept this fence. So most nodes
-//! have it when the adoption succeeds, and every later lease gets a larger one. A ticket that somebody
-//! has changed can't say a fence that no node has reserved for the lease.
+//! have this fence when the adoption succeeds, and every later lease gets a larger fence. A changed
+//! ticket can't bring in a fence that no node has reserved for the lease.
 //!
 //! An heir that dies leaves its claims behind. When a claim has stood at a node for too long, other
 //! heirs *take it over*: they move the lease from that claim to their own. That can't let two heirs

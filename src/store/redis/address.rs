@@ -10,7 +10,7 @@ use super::url::Parts;
 use crate::store::printable::printable;
 use crate::store::{Access, Tls};
 
-/// The most characters of a host that a server tells. No host has a longer name.
+/// The most characters of a host that a server names. No host has a longer name.
 const MOST_HOST: usize = 255;
 
 /// The address of one Redis server: where it listens, which database, which user, and whom to trust.
@@ -39,8 +39,8 @@ pub(super) enum Endpoint {
     Master(Arc<Sentinels>),
 }
 
-/// Returns a host that a server tells, as the client shows it and connects to it. An escape in it
-/// keeps it from being a host, as the control character did.
+/// Returns a host that a server names, as the client shows it and connects to it. A host with a
+/// control character is not valid, and stays invalid with the escape.
 pub(super) fn told_host(host: &str) -> String {
     printable(host, MOST_HOST)
 }

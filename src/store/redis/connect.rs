@@ -21,7 +21,8 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// The oldest server with everything that the scripts use (`SET … PXAT … GET`, 2021).
 const OLDEST: (u32, u32) = (6, 2);
-/// The most characters of a version that are shown. With fewer, some builds would not be told apart.
+/// The most characters of a version that messages show. If this is smaller, some builds look alike;
+/// if it is larger, a server can make messages longer.
 const MOST_VERSION: usize = 50;
 
 /// What a server is to us.

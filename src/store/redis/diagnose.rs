@@ -27,8 +27,8 @@ const REPLICA_ANSWER: Duration = Duration::from_millis(300);
 const MOST_REPLICAS: usize = 16;
 /// The first version that is not of the oldest series that serves.
 const NOT_OLD: u32 = 7;
-/// The most characters of a value in `INFO` or of a setting that are kept. The longest one that
-/// counts is a run's id, of 40.
+/// The most characters that the client keeps of a value in `INFO` or of a setting. The longest
+/// value in use is a run id of 40 characters.
 const MOST_WORD: usize = 100;
 
 /// Asks the server at the other end of `link` for its facts, and its replicas for the time.

@@ -10,7 +10,7 @@ use crate::store::{StoreError, StoreErrorKind, Tls};
 
 /// How many of the names in a certificate are told.
 const MOST_NAMES: usize = 5;
-/// The most characters of such a name that are told.
+/// The most characters of such a name that messages show.
 const MOST_NAME: usize = 100;
 const DAY: u64 = 86_400;
 

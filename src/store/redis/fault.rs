@@ -7,8 +7,8 @@ use super::reply_scanner::Excess;
 use crate::store::printable::printable;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The most characters of an error that are shown. The errors of Redis servers have up to 150. With
-/// more, a server could fill logs.
+/// The most characters of a server's error that messages show. The errors of Redis servers have up
+/// to 150. If this is larger, a server could fill logs; if it is smaller, messages lose their end.
 const MOST_SAID: usize = 200;
 
 /// What the user of an ACL must be allowed, for messages.
@@ -92,12 +92,12 @@ struct Words {
     broken_off: bool,
 }
 
-/// Returns an error as the server wrote it. Not to be shown: see [`said_by`].
+/// Returns an error as the server wrote it. Do not show this text; [`said_by`] escapes it.
 pub fn text_of(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default())
 }
 
-/// Returns what a server said, to be shown.
+/// Returns the server's error, escaped for messages.
 pub fn said_by(error: &ServerError) -> String {
     words(error).said
 }

@@ -10,9 +10,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::reply_scanner::{Excess, ReplyScanner, Room};
 
-/// The most bytes of a greeting's replies. The longest one is that to `INFO`, of some 10 kB.
+/// The most bytes of a greeting's replies. The longest reply answers `INFO`, with some 10 kB. If
+/// this is larger, a false server can take more memory; if it is smaller, a real one may be
+/// refused.
 const MOST_BYTES: usize = 256 * 1024;
-/// What the replies may take in memory; the scripts' hashes and `HELLO` take some 10 kB.
+/// The memory, in bytes, that the replies may take. The scripts' hashes and `HELLO` take 10 kB.
 const ROOM: Room = Room { replies: 4 << 20, pushes: 4 << 20 };
 
 /// What was answered to the greeting.
@@ -58,8 +60,8 @@ pub async fn exchange(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), comman
     }
 }
 
-/// What has been read, and how far it was understood. Each byte is looked at once, however small the
-/// pieces are in which they come.
+/// Holds the bytes that were read, and how far they were parsed. Scans each byte once, even if the
+/// bytes arrive in small pieces.
 struct Unread {
     bytes: Vec<u8>,
     scanner: ReplyScanner,
@@ -75,7 +77,8 @@ impl Default for Unread {
 }
 
 impl Unread {
-    /// Returns the next value, if it is whole; `Err` if what comes is no value, or too much.
+    /// Returns the next value, if it is whole. Returns `Err` if the bytes are not a value, or the
+    /// value is too large.
     fn next(&mut self) -> Result<Option<Value>, ()> {
         let read = self.scanner.next_end(&self.bytes[self.scanned..], &mut self.room);
         let Some(read) = read.map_err(|_: (usize, Excess)| ())? else {

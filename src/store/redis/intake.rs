@@ -1,17 +1,17 @@
-//! Bounds what a connection makes the client keep.
+//! Limits the memory that a connection makes the client use.
 //!
 //! redis-rs keeps replies until the last one of a pipeline is there, and messages until the client
-//! takes them. [`Checked`] stands between the socket and redis-rs and scans what arrives. If a
-//! bound is exceeded, reading fails, and the connection ends. [`Intake`] knows how much has arrived
-//! that was not taken yet:
+//! takes them. [`Checked`] sits between the socket and redis-rs and scans what arrives. If the
+//! server exceeds a limit, reading fails and the connection ends. [`Intake`] counts what has
+//! arrived and was not taken yet:
 //!
-//! - replies count until a pipeline is answered. A pipeline has at most 1024 locks to inspect, see
-//!   [`listing`](super::listing); [`ROOM`] is enough for those with 80 waiters each, or for 90 000
-//!   waiters of one lock, and for a cluster of 9000 ranges of slots with two replicas each;
+//! - replies count until a pipeline is answered. A pipeline inspects at most 1024 locks, see
+//!   [`listing`](super::listing). [`ROOM`] is enough for 1024 locks with 80 waiters each, for one
+//!   lock with 90 000 waiters, and for a cluster of 9000 ranges of slots with two replicas each;
 //! - messages count until the client has read all of them, which it does before it reads more from
 //!   the socket. [`ROOM`] is enough for 29 000 notices at a time.
 //!
-//! The real memory is less than twice what is charged, so a connection takes at most some 70 MB.
+//! The real memory is less than twice what is charged, so a connection takes at most about 70 MB.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -24,16 +24,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::dial::Stream;
 use super::reply_scanner::{Excess, MOST_DEPTH, MOST_LINE, MOST_STRING, ReplyScanner, Room};
 
-/// What a connection may receive before the client takes it.
+/// The memory, in bytes, of what a connection may receive before the client takes it. If this is
+/// larger, a false server can take more memory; if it is smaller, long lists fail.
 const ROOM: Room = Room { replies: 32 << 20, pushes: 16 << 20 };
-/// The most bytes that are read in one go. More at a time would keep the engine's thread from the
-/// other stores for longer; less would take more system calls for long replies.
+/// The most bytes per read. If this is larger, a read keeps the engine's thread from the other
+/// stores for longer; if it is smaller, long replies take more system calls.
 const MOST_READ: usize = 64 << 10;
-/// The most bytes that are read in a row before other tasks have a turn, for the same reason. They
-/// are parsed in some 10 ms, even if they are many small values.
+/// The most bytes that are read in a row before other tasks run. Parsing them takes about 10 ms,
+/// even if they are many small values. If this is larger, other stores wait for longer; if it is
+/// smaller, long replies take longer.
 const MOST_IN_A_ROW: usize = 256 << 10;
 
-/// How much of what a connection received is not taken yet.
+/// Counts what a connection received and the client has not taken yet.
 #[derive(Debug)]
 pub struct Intake {
     replies: AtomicU64,
@@ -46,23 +48,23 @@ impl Intake {
         Room { replies: self.replies.load(Ordering::Relaxed), pushes: self.pushes.load(Ordering::Relaxed) }
     }
 
-    /// Notes that a pipeline was answered, or a message was asked for and came.
+    /// Notes that a pipeline was answered, or that an awaited message arrived.
     pub fn answered(&self) {
         self.replies.store(ROOM.replies, Ordering::Relaxed);
     }
 
-    /// Notes that no message waits to be read.
+    /// Notes that the client has read all messages.
     pub fn read_all_pushes(&self) {
         self.pushes.store(ROOM.pushes, Ordering::Relaxed);
     }
 
-    /// Returns what ended the connection, if it was too much.
+    /// Returns the limit that the server exceeded, if that ended the connection.
     pub fn excess(&self) -> Option<Excess> {
         self.excess.get().copied()
     }
 }
 
-/// A stream whose input is scanned.
+/// A stream that scans its input.
 pub struct Checked {
     stream: Stream,
     scanner: ReplyScanner,
@@ -71,7 +73,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Checks what `stream` receives from now on. A reply has to begin there.
+    /// Checks what `stream` receives from now on. The next byte must begin a reply.
     pub fn new(stream: Stream) -> (Self, Arc<Intake>) {
         let Room { replies, pushes } = ROOM;
         let intake = Intake { replies: replies.into(), pushes: pushes.into(), excess: OnceLock::new() };
@@ -114,7 +116,8 @@ impl AsyncRead for Checked {
         me.intake.pushes.store(room.pushes, Ordering::Relaxed);
         if let Err((good, excess)) = end {
             let _ = me.intake.excess.set(excess);
-            // What came before is read; nothing read would be the end of the stream.
+            // Hand on the good bytes first. Zero bytes without an error would mean the end of the
+            // stream.
             buf.set_filled(before + good);
             if good == 0 {
                 return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, excess.to_string())));

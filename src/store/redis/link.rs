@@ -103,7 +103,7 @@ impl Link {
         self.pushes.take()
     }
 
-    /// Notes that no message waits to be read.
+    /// Notes that the client has read all messages.
     pub fn read_all_pushes(&self) {
         self.intake.read_all_pushes();
     }

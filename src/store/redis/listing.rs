@@ -16,8 +16,8 @@ use crate::store::{Answer, Reply, Request, StoreError};
 /// How many keys the server looks at in one go.
 const STEP: u32 = 1000;
 
-/// How many locks are inspected in one pipeline. A connection has room for the replies of so many,
-/// see [`intake`](super::intake). With fewer, a long list takes more round trips.
+/// How many locks one pipeline inspects. If this is larger, the replies may exceed the room of a
+/// connection, see [`intake`](super::intake); if it is smaller, a long list takes more round trips.
 pub const MOST_INSPECTED: usize = 1024;
 
 impl RedisStore {

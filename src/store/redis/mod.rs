@@ -12,7 +12,7 @@
 //! - [`dial`]: the way to the server, also over TLS, and [`distrust`], why connecting failed;
 //! - [`connect`]: a connection that is fit for locks, and [`attempt`], one try to have one;
 //! - [`greeting`]: the first words on it;
-//! - [`intake`]: how much a server may make us keep, and [`reply_scanner`], how that is measured;
+//! - [`intake`]: limits the memory that a server makes us use; [`reply_scanner`] measures it;
 //! - [`link`]: the connection in use, and when to give it up;
 //! - [`notices`]: what comes over it unasked;
 //! - [`scripts`]: what the server runs, and [`side_keys`], which other keys belong to a lock;

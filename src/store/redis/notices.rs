@@ -10,8 +10,8 @@ use super::link::Link;
 use crate::lease::Fence;
 use crate::store::{Listener, Notice};
 
-/// The most messages that are taken up in one go. With fewer, a server that sends many is read faster
-/// than it is listened to. More take memory at a time.
+/// The most messages that the client takes at a time. If this is smaller, a server may send
+/// messages faster than the client takes them; if it is larger, they take more memory at a time.
 const MOST: usize = 4096;
 
 /// Hands on what `pushes` of `link` tell to `listener`, as long as their connection lasts.
@@ -24,7 +24,7 @@ pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link
                 if let Some(notice) = read(push) {
                     listener(notice);
                 }
-                // Once is enough: everybody who waits asks again on another connection.
+                // Once is enough: all waiters then ask again on another connection.
                 if is_over {
                     return link.upgrade().iter().for_each(|link| link.give_up());
                 }

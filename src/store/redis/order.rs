@@ -28,8 +28,8 @@ pub fn split(batch: &[Request]) -> (Vec<usize>, Vec<usize>) {
     })
 }
 
-/// Divides a batch into the requests for locks of which a lease may begin or be prolonged (part 1),
-/// and the others (part 0). Returns `None` if all requests are of one part.
+/// Divides a batch into two parts. Part 1 has the requests for locks for which the batch may begin
+/// or prolong a lease, and part 0 has the others. Returns `None` if one part is empty.
 pub fn parts(batch: &[Request]) -> Option<Vec<u32>> {
     let may_grant = |request: &&Request| request.lease().is_some() || matches!(request, Request::Move { .. });
     let keys: FxHashSet<&Key> = batch.iter().filter(may_grant).filter_map(Request::key).collect();

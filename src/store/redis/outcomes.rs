@@ -29,7 +29,7 @@ impl Outcomes {
         if let Some(elsewhere) = self.node.as_ref().and_then(|node| Elsewhere::read(said, node)) {
             return self.elsewhere.extend(members.iter().map(|&member| (member, elsewhere.clone())));
         }
-        // Read once: a server may say a lot.
+        // Read once, because the text may be long.
         let error = fault::refused(address, said);
         for &member in members {
             self.answers[member] = Some(Err(error.clone()));

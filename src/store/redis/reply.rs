@@ -146,8 +146,8 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
     })
 }
 
-/// Reads what passed to another token: the first and the last fence, 1 if the lease is shared, and
-/// the ttl in the note or 0.
+/// Reads the reply about a lease that moved to another token: the first and the last fence, 1 if
+/// the lease is shared, and the ttl in the note in ms or 0.
 fn inherited(parts: &[Value]) -> Option<Inherited> {
     let [Value::Int(first), Value::Int(last), Value::Int(shared), Value::Int(ttl)] = parts else {
         return None;

@@ -1,35 +1,34 @@
 //! Measures what a server sends before redis-rs parses it. Pure.
 //!
 //! redis-rs keeps a reply until it is whole, however large it becomes: a few bytes can announce an
-//! array of two thousand million values. The scanner reads the same bytes first. It keeps none of
-//! them, only where it is in the reply, and it charges each reply with the memory that the parsed
-//! values take. What a header announces is charged at once, so nothing is allocated for a length
-//! that was only announced.
+//! array of two billion values. The scanner reads the same bytes first. It stores only its position
+//! in the reply, and charges each reply with the memory that the parsed values take. The scanner
+//! charges the length in a header at once, so redis-rs never allocates memory for a false length.
 //!
-//! The bounds, and the largest replies that a lock server has reason to give:
+//! The limits, and the largest replies of a real lock server:
 //!
-//! - [`MOST_DEPTH`] levels: `CLUSTER SLOTS` and the leases that `inspect` tells have 4, `HELLO` 5;
+//! - [`MOST_DEPTH`] levels: the replies of `CLUSTER SLOTS` and `inspect` have 4, `HELLO` has 5;
 //! - [`MOST_STRING`] bytes in a string: `INFO` has some 10 kB, keys and names have less;
 //! - [`MOST_LINE`] bytes in a line: errors have less than 1 kB;
-//! - the room of a connection, see [`intake`](super::intake). A waiter that `inspect` tells takes 350
-//!   bytes of it, a lock 1 kB, a key of a `SCAN` page 100 bytes and its length, a range of
-//!   `CLUSTER SLOTS` 600 bytes for each node.
+//! - the room of a connection, see [`intake`](super::intake). In a reply of `inspect`, a waiter
+//!   takes 350 bytes and a lock 1 kB. A key of a `SCAN` page takes 100 bytes and its length. A
+//!   range of `CLUSTER SLOTS` takes 600 bytes for each node.
 
-/// The most levels of values in values.
+/// The most levels of nested values.
 pub const MOST_DEPTH: usize = 16;
 /// The most bytes in a string.
 pub const MOST_STRING: u64 = 4 << 20;
 /// The most bytes in a line.
 pub const MOST_LINE: u32 = 64 << 10;
 
-/// What a parsed value takes in the list that it is in.
+/// The bytes that a parsed value takes in its list.
 const VALUE: u64 = 64;
-/// How many places the smallest list has.
+/// The capacity of the smallest list, in values.
 const LEAST_PLACES: u64 = 4;
-/// What an allocation takes besides its bytes.
+/// The bytes that an allocation takes in addition to its content.
 const ALLOCATION: u64 = 32;
 
-/// How much more a connection may receive, in bytes of memory that the parsed values take.
+/// How much more a connection may receive, in bytes of memory for the parsed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// For replies.
@@ -38,10 +37,10 @@ pub struct Room {
     pub pushes: u64,
 }
 
-/// Why a connection ends.
+/// Says why the client ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// It is not the Redis protocol.
+    /// The bytes are not the Redis protocol.
     Nonsense,
     /// Values are nested too deep.
     Depth,
@@ -51,21 +50,21 @@ pub enum Excess {
     String,
     /// Replies take too much memory.
     Replies,
-    /// Messages that were not asked for take too much memory.
+    /// Messages that the server sends unasked take too much memory.
     Pushes,
 }
 
-/// Follows the replies of one connection.
+/// Scans the replies of one connection.
 #[derive(Debug, Default)]
 pub struct ReplyScanner {
     state: State,
-    /// How many values each open list still lacks, the outermost list first.
+    /// How many values are still missing in each open list, the outermost list first.
     open: [u32; MOST_DEPTH],
     depth: usize,
     is_push: bool,
 }
 
-/// What the next byte is part of.
+/// Says what the next byte is part of.
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
     /// The first byte of a value.
@@ -75,19 +74,19 @@ enum State {
     Line { length: u32, after_cr: bool },
     /// The number behind the first byte of a value.
     Number { kind: u8, number: u64, digits: u8, is_negative: bool },
-    /// The end of that number's line. -1 for every negative number.
+    /// The end of the number's line. `number` is -1 for every negative number.
     NumberEnd { kind: u8, number: i64 },
-    /// So many bytes of a string and of the end of its line.
+    /// The remaining bytes of a string and of the end of its line.
     String { left: u64 },
 }
 
 impl ReplyScanner {
-    /// Reads `bytes` up to the end of the first reply or message that ends in them, and takes what
-    /// they need from `room`. Returns how many bytes that are; `None` if none ends.
+    /// Reads `bytes` up to the end of the first reply or message, and takes the memory that they
+    /// need from `room`. Returns the number of bytes read, or `None` if no reply ends in them.
     ///
     /// # Errors
-    /// How many bytes could be read, and what is wrong with the next one. The scanner is of no use
-    /// after that.
+    /// Returns how many bytes are valid, and what is wrong with the next byte. Do not use the
+    /// scanner after an error.
     pub fn next_end(&mut self, bytes: &[u8], room: &mut Room) -> Result<Option<usize>, (usize, Excess)> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -126,7 +125,7 @@ impl ReplyScanner {
         Ok(())
     }
 
-    /// Takes in the next byte, which is not of a line. Returns true if a value ends with it.
+    /// Takes in the next byte, outside of lines. Returns true if a value ends with this byte.
     fn step(&mut self, byte: u8, room: &mut Room) -> Result<bool, Excess> {
         match self.state {
             State::Kind => {
@@ -171,7 +170,7 @@ impl ReplyScanner {
         }
     }
 
-    /// Reads on in a line. Returns how many bytes, and whether the line ends with them.
+    /// Reads on in a line. Returns how many bytes it has read, and whether the line ends with them.
     fn line(
         &mut self,
         bytes: &[u8],
@@ -201,11 +200,11 @@ impl ReplyScanner {
             (_, Err(_)) => return Err(Excess::Nonsense),
             (_, Ok(count)) => count,
         };
-        // What is made of a text that is no UTF-8 has three times its length.
+        // redis-rs replaces invalid UTF-8, which makes a text up to three times as long.
         let (places, string) = match kind {
             b'$' => (0, Some(count)),
             b'=' | b'!' => (0, Some(count * 8)),
-            // A map is made of the list of its keys and values.
+            // redis-rs first makes a list of the map's keys and values.
             b'%' => (count * 2, None),
             b'|' => (count * 2 + 1, None),
             _ => (count, None),
@@ -233,7 +232,7 @@ impl ReplyScanner {
         Ok(false)
     }
 
-    /// Notes the end of a value. Returns true if it is that of a whole reply or message.
+    /// Notes the end of a value. Returns true if a whole reply or message ends with it.
     fn has_ended(&mut self) -> bool {
         self.state = State::Kind;
         while let Some(last) = self.depth.checked_sub(1) {

@@ -4,7 +4,7 @@ use super::*;
 
 const ROOM: Room = Room { replies: 1 << 20, pushes: 1 << 20 };
 
-/// Where the replies and messages in `bytes` end, and why reading stopped, if it did.
+/// Returns where the replies and messages in `bytes` end, and why reading stopped, if it did.
 fn ends(bytes: &[u8], room: Room, step: usize) -> (Vec<usize>, Option<Excess>) {
     let (mut scanner, mut room) = (ReplyScanner::default(), room);
     let (mut ends, mut start) = (Vec::new(), 0);
@@ -98,7 +98,7 @@ fn replies_and_messages_have_rooms_of_their_own() {
     assert_eq!(1_000 - pushes, 64 + 256 + (32 + 8) + (32 + 1));
 }
 
-/// The whole value that `bytes` begin with, by the parser, and its length.
+/// Parses the value at the beginning of `bytes`. Returns the value and its length.
 fn parsed(bytes: &[u8]) -> Option<(Value, usize)> {
     let mut rest = bytes;
     // The parser reads ahead, so the length is found by giving it less.
@@ -108,7 +108,7 @@ fn parsed(bytes: &[u8]) -> Option<(Value, usize)> {
     Some((value, length))
 }
 
-/// A random value in the protocol, as a server writes it.
+/// Writes a random value as a server does.
 fn write_value(random: &mut fastrand::Rng, depth: usize, bytes: &mut Vec<u8>) {
     let word = |random: &mut fastrand::Rng| "abc\r".repeat(random.usize(..3)).into_bytes();
     let list = if depth < 4 { 6 } else { 0 };
@@ -141,7 +141,7 @@ fn write_value(random: &mut fastrand::Rng, depth: usize, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Values, whole, cut off and with random bytes in them, are the same to the scanner and to the parser.
+/// The scanner and the parser find the same ends in whole, cut off and damaged values.
 #[test]
 fn the_scanner_finds_the_ends_that_the_parser_finds() {
     let seed = std::env::var("LEASEHOLD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -190,7 +190,8 @@ fn the_scanner_finds_the_ends_that_the_parser_finds() {
     assert!(whole > 2_000, "{whole} values, {broken} that only the parser rejects");
 }
 
-/// What the check costs. Run with: cargo test --release --lib reply_scanner -- --ignored --nocapture
+/// Measures the scanner. Run with:
+/// cargo test --release --lib reply_scanner -- --ignored --nocapture
 #[test]
 #[ignore = "it measures"]
 fn a_reply_costs_some_ns() {

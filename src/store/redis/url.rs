@@ -100,7 +100,7 @@ impl<'a> Parts<'a> {
                 // What follows a % names a network interface.
                 let literal = host.split('%').next().unwrap_or_default();
                 if literal.parse::<std::net::Ipv6Addr>().is_err() {
-                    return Err("what stands in brackets in the Redis URL is no IPv6 address".into());
+                    return Err("the brackets in the Redis URL do not contain an IPv6 address".into());
                 }
                 (host, port)
             }
@@ -156,7 +156,8 @@ fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Resul
     }
 }
 
-/// What is said of a parameter that nobody knows. Its name may be a password, or what stands behind an & in one.
+/// The error for an unknown parameter. It leaves out the name, which may be a part of a password
+/// behind an `&`.
 const UNKNOWN_PARAMETER: &str =
     "the Redis URL has an unknown parameter; db, user, pass are known, and & in a password is %26";
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use super::*;
 use crate::store::Place;
 
-/// A ticket that says a fence of long ago, and no ttl.
+/// A ticket with an old fence and no ttl.
 const TICKET: Source = Source::Ticket { fence: Fence(1), with_ttl: false };
 
 const MICRO: Duration = Duration::from_micros(1);

@@ -414,7 +414,7 @@ impl<'a> Turn<'a> {
             let origin = known.entry(handed.token, me.owner, me.boot);
             (origin.boot, origin.ttl, origin.place) = (me.boot, lives, 0);
             if repairs {
-                // Nobody has to take the lease up.
+                // No waiter has to take up the lease of a repair.
                 origin.number = None;
             } else if origin.owner == me.owner {
                 self.handed.push((key.clone(), handed));

@@ -144,7 +144,7 @@ pub fn share_log(path: &Path, database: &Metadata) {
         name.push(end);
         let differs = Path::new(&name).symlink_metadata().is_ok_and(|found| found.gid() != database.gid());
         if differs {
-            // By its name: to close a second descriptor would drop SQLite's locks on some systems.
+            // Change it by name: on some systems, closing a second descriptor drops SQLite's locks.
             let group = Some(rustix::fs::Gid::from_raw(database.gid()));
             let _ = rustix::fs::chownat(CWD, &name, None, group, AtFlags::SYMLINK_NOFOLLOW);
         }

@@ -39,8 +39,8 @@ pub struct Origin {
     pub wall_ends: Option<u64>,
     /// What a notice calls a waiter, or whoever was one and has not taken up its lease.
     pub number: Option<u64>,
-    /// A waiter's rank in the queue, counted up from 1, and a repair's, counted down from -1; 0 for whoever does not
-    /// wait.
+    /// The rank in the queue. Waiters count up from 1, and repairs count down from -1. 0 for a
+    /// token that does not wait.
     pub place: i64,
 }
 
@@ -94,7 +94,7 @@ pub struct Known {
     entries: FxHashMap<Token, Entry>,
     /// The last place that a waiter has, or had when the lock was read: no row is written twice.
     last_place: i64,
-    /// The same for the first place; 0 if that is not a repair's.
+    /// The same for the first place, if a repair has it; otherwise 0.
     first_place: i64,
 }
 
@@ -140,7 +140,7 @@ impl Known {
     /// Puts `token` at the end of the queue, unless it has a place as a waiter.
     pub fn place(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
         let next = self.last_place + 1;
-        // A negative place is that of a repair which has ended in this transaction.
+        // A negative place belongs to a repair that has ended in this transaction.
         if self.entry(token, owner, boot).place <= 0 {
             self.last_place = next;
             self.entry(token, owner, boot).place = next;

@@ -59,7 +59,7 @@ impl Watch {
     /// Remembers how a request was answered at `now`.
     pub fn note(&mut self, request: &Request, answer: &Answer, now: Instant) {
         match (request, answer) {
-            // A repair waits for no notice: the next renewal finds out.
+            // A repair needs no notice: the next renewal finds the lease.
             (
                 Request::Acquire(Ask { key, token, repairs: false, .. }),
                 Ok(Reply::Queued { remaining, .. }),

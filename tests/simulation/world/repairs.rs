@@ -1,7 +1,8 @@
 //! Tests repairs after the trouble. A process holds one lease, or two processes read together,
 //! while all nodes restart, a minority at a time, with or without their data. Other processes wait
-//! for the lock, for long or again and again for a short time. Each node that is back gets each lease back soon, so the leases are held to the
-//! end. The next lease has a larger fence, although the clocks of nodes that lost their data stand
+//! for the lock: for a long time, or repeatedly for a short time. Each node that is back gets each
+//! lease back soon, so the processes hold the leases to the end. The next lease has a larger fence,
+//! although the clocks of nodes that lost their data stand
 //! still. Two kinds of leases must not come back: a lease that is broken at most nodes, and a lease
 //! that is released while a node is about to get it back.
 
@@ -195,7 +196,7 @@ impl World {
         self.wait_briefly_until(self.now + Duration::from_millis(u64::from(TTL)) / 2);
     }
 
-    /// Lives until `end`. The processes of the stream wait for the lock, for a short time each, and
+    /// Lives until `end`. Each process of the stream waits briefly for the lock, and then waits
     /// again at once. So a node that the holder does not have is never free.
     fn wait_briefly_until(&mut self, end: Instant) {
         while self.now < end {

@@ -149,6 +149,30 @@ pub async fn a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of(place: &
     }
 }
 
+/// Checks a lock of readers that a node of a quorum has given to a ticket and to its heir.
+pub async fn an_heir_of_a_reader_keeps_its_own_lease(place: &dyn Fixture) {
+    if place.is_quorum() {
+        return;
+    }
+    let client = place.open();
+    let [ticket, heir] = [Token::random(), Token::random()];
+    for request in [moved as fn(&Key, Token, Token, Token) -> Request, |key, ticket, _, heir| {
+        adopt(key, ticket, heir, LONG)
+    }] {
+        let key = fresh_key("k");
+        for token in [ticket, heir] {
+            let ask_for = Ask { mode: Mode::Shared { most: u32::MAX }, ..asking(&key, token, 5_000) };
+            assert!(matches!(ask(&client, Request::Acquire(ask_for)).await, Reply::Acquired { .. }));
+        }
+        assert!(ask(&client, request(&key, ticket, heir, heir)).await.is_adopted());
+        assert_eq!(info(&client, &key).await.expect("it is held").leases.len(), 2);
+        for token in [ticket, heir] {
+            assert_eq!(ask(&client, release(&key, token)).await, Reply::Released);
+        }
+        assert!(info(&client, &key).await.is_none());
+    }
+}
+
 /// Returns the holder and the fence of each lease of `key`.
 async fn fingerprint(client: &Client, key: &Key) -> Vec<(Option<Arc<str>>, Option<Fence>)> {
     let leases = info(client, key).await.expect("it is held").leases;

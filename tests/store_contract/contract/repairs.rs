@@ -1,4 +1,4 @@
-//! Repairs: how a node of a quorum gets a lease back that it does not know.
+//! Tests repairs: a node of a quorum gets a lease back that it does not know.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn repair_for(key: &Key, token: Token, ms: u32) -> Request {
 }
 
 /// Returns true for the answer to a repair that another lease excludes. A quorum does not repair, so
-/// it answers like to an acquire.
+/// it answers as it answers an acquire.
 pub fn is_refused(reply: &Reply) -> bool {
     matches!(reply, Reply::Queued { ahead: 0, .. } | Reply::Busy { .. })
 }

@@ -38,7 +38,7 @@ fn a_detached_lease_is_neither_renewed_nor_released_and_is_adopted_with_its_fenc
     assert!(world.batches().is_empty(), "it is somebody else's business");
     let heir = adopt(&mut world, token);
     world.exchange();
-    // The ticket says another fence.
+    // The ticket contains another fence.
     assert!(
         matches!(world.outcome_of(heir.op), Outcome::Acquired(its, _) if its == fence && its != Fence(7))
     );

@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-/// What the store answers to an adoption of an exclusive lease with that fence.
+/// Returns the store's answer to an adoption of an exclusive lease with that fence.
 fn adopted(fence: Fence) -> Answer {
     Ok(Reply::Adopted(Inherited { first: fence, last: fence, mode: Mode::Exclusive, ttl: None }))
 }

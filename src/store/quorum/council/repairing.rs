@@ -7,10 +7,11 @@
 //! After a majority has renewed a lease, the quorum sends two requests to each node that does not
 //! have it: an acquire with the same token and, right after it, a request to accept the lease's
 //! fence. The node grants the lease unless another client's lease excludes it. If one does, the
-//! repair gets the first place in the node's queue, before all waiters, for one ttl. So the node's
-//! next free moment belongs to the repair. Without that place, short waiters could have the node at
-//! each renewal. A repaired node counts from the next renewal on, because only a node that answers a
-//! renewal is counted for it. If every node knows the lease, the quorum sends nothing.
+//! repair gets the first place in the node's queue, before all waiters, for one ttl. So the node
+//! grants the lease as soon as the node is free. Without that place, waiters with short leases
+//! could have the node at each renewal. A repaired node counts from the next renewal on, because
+//! only a node that answers a renewal is counted for it. If every node knows the lease, the quorum
+//! sends nothing.
 //!
 //! **Why there are never two holders.** A holder uses its lease from the answer to a grant or a
 //! renewal until one ttl after it sent that request, less the drift. The holder ignores an answer
@@ -22,15 +23,16 @@
 //! lease. So the quorum does not undo a repair that was not answered while the lease lives: a
 //! renewal may have counted the node in the meantime.
 //!
-//! A node that hands the lease to a place takes no more part in this than a node that grants it: the
-//! lease there was free, so a node still never has two exclusive leases.
+//! A place does not change this. A node hands the lease to a place only when the lock is free at
+//! the node, as for a grant. So a node still never has two exclusive leases.
 //!
 //! **What a late repair does.** The request of a repair may arrive after the lease has ended. The
 //! node then has a token that no holder uses, or a place for it. The node is one of a minority, so
-//! other clients can still get the lock from the majority. At this node, the token is in their way
-//! for at most one ttl: a lease that a node hands to a place ends when the place would have ended.
-//! The release of a token goes to all nodes, and ends the place, too. It goes a second time to each
-//! node that answers a repair after the release, and to each node that did not answer a repair.
+//! other clients can still get the lock from the majority. At this node, the token blocks them for
+//! at most one ttl: a lease that a node hands to a place ends when the place would have ended. The
+//! quorum sends the release of a token to all nodes, and the release ends the place, too. The
+//! quorum repeats the release at each node that answers a repair after the release, and at each
+//! node that did not answer a repair.
 //!
 //! **Why fences grow.** Any two leases of a lock share a node that accepted the fence of each lease
 //! while that lease was held. A repaired node may replace a node that forgot the lease, but it has
@@ -50,8 +52,8 @@
 //! may take, and removes the places of repairs. The break succeeds when most nodes have answered.
 //! From then on, only a minority has the lease: each of the nodes that answered has dropped it and
 //! does not take it back. So no renewal succeeds any more, and without a renewal there is no repair.
-//! A node that knew no lease refuses repairs, too. The next leases of the lock are not repaired at these nodes for that time
-//! either, which makes them less robust, but not wrong.
+//! A node that knew no lease refuses repairs, too. For that time, these nodes do not get the next
+//! leases of the lock back either. Those leases then survive fewer failures, but they stay correct.
 //!
 //! **How a node comes back from a waiter.** A node that was away may hand the lock to its first
 //! waiter before a repair. That waiter has too few nodes for a lease, but each of its requests
@@ -59,10 +61,10 @@
 //! holds an exclusive lease at most nodes: see [`Places`](super::super::places::Places). When its
 //! lease there ends, the node hands the lock to the place of the repair.
 //!
-//! **How an heir is not disturbed.** A node that hands the lock to the place of a ticket has the
-//! ticket, as if it had been repaired earlier. A move of a lease removes the place of its former
-//! token, so a former token gets no node after the move. The newest repair is first in a queue. So
-//! the place of a lease that was lost does not delay the repair of the next lease.
+//! **Why repairs do not disturb an heir.** A node that hands the lock to the place of a ticket has
+//! the ticket, as if an earlier repair had succeeded. A move of a lease removes the place of its
+//! former token, so a former token gets no node after the move. The newest repair is first in a
+//! queue. So the place of a lease that was lost does not delay the repair of the next lease.
 
 use super::super::backers::Forgotten;
 use super::super::post::Tag;

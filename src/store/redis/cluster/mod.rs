@@ -60,8 +60,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// How often a request follows what nodes say before that counts as nodes that do not agree.
 const MOST_HOPS: u32 = 5;
 
-/// How many masters are asked at a time when all of them are. More at a time would keep the engine's
-/// thread from other stores while it connects to them; fewer would take longer in large clusters.
+/// How many masters the store asks at a time if it asks all of them. If this is larger, connecting
+/// keeps the engine's thread from other stores; if it is smaller, large clusters take longer.
 const MOST_AT_ONCE: usize = 64;
 
 /// A Redis Cluster. Connects to a node when it is first needed; requests that may have been carried out are never sent

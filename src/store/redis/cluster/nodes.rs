@@ -108,8 +108,8 @@ impl Nodes {
         store.clone()
     }
 
-    /// Returns false if too many nodes are known to take in the one at `place`. The next map makes
-    /// room.
+    /// Returns true if the store knows the node at `place`, or has room for one more node. The next
+    /// map of the cluster makes room.
     pub fn admits(&self, place: &Place) -> bool {
         let stores = self.stores.borrow();
         stores.contains_key(place) || stores.len() < 2 * MOST_MASTERS

@@ -12,8 +12,8 @@ use super::super::address::{Endpoint, RedisAddress, told_host};
 
 /// How many hash slots a Redis Cluster has.
 pub const SLOTS: usize = 16384;
-/// The most masters that a map may name. Redis recommends at most 1000 nodes. With more, a false map
-/// would cost the engine's thread more time, and more connections.
+/// The most masters that a map may name. Redis recommends at most 1000 nodes. If this is larger, a
+/// false map costs more time and connections; if it is smaller, the store refuses large clusters.
 pub const MOST_MASTERS: usize = 1024;
 /// A slot that nobody is known to have.
 const NOBODY: u16 = u16::MAX;
@@ -94,7 +94,7 @@ impl Place {
 pub struct SlotMap {
     /// Each once; some may have lost their last slot since.
     places: Vec<Place>,
-    /// Of each place, where it is among `places`.
+    /// The index of each place in `places`.
     numbers: FxHashMap<Place, u16>,
     /// Of each slot, the place among `places`.
     owners: Box<[u16]>,
@@ -106,8 +106,8 @@ impl SlotMap {
         Self { places: Vec::new(), numbers: FxHashMap::default(), owners: vec![NOBODY; SLOTS].into() }
     }
 
-    /// Reads the reply to `CLUSTER SLOTS`, which `said_by` gave. `None` if it is no such reply, or
-    /// if it names more than [`MOST_MASTERS`].
+    /// Reads the reply of the node `said_by` to `CLUSTER SLOTS`. Returns `None` if the reply has
+    /// another form or names more than [`MOST_MASTERS`].
     pub fn read(reply: &Value, said_by: &Place) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
         let (mut map, mut filled) = (Self::empty(), 0);
@@ -128,7 +128,7 @@ impl SlotMap {
             let number = map.number_of(place)?;
             let owned = map.owners.get_mut(first..=last)?;
             filled += owned.len();
-            // Each slot is told once. Ranges that overlap would take long to fill in.
+            // A valid map names each slot once. Ranges that overlap would take long to fill in.
             if filled > SLOTS {
                 return None;
             }
@@ -137,8 +137,8 @@ impl SlotMap {
         Some(map)
     }
 
-    /// Returns the number of a place, which is new if it is not known yet. `None` if there are too
-    /// many.
+    /// Returns the number of `place`, and adds an unknown place. Returns `None` if the map is
+    /// full.
     fn number_of(&mut self, place: Place) -> Option<u16> {
         if let Some(&number) = self.numbers.get(&place) {
             return Some(number);

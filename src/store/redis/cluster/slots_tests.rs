@@ -88,7 +88,7 @@ fn nonsense_is_no_map() {
     assert_eq!((empty.uncovered(), empty.masters().count()), (SLOTS, 0));
 }
 
-/// A map of a false server costs no more than that of the largest cluster.
+/// The map of a false server costs no more than the map of the largest cluster.
 #[test]
 fn a_map_of_too_many_masters_is_refused() {
     let asked = place("seed", 7000);

@@ -3,14 +3,14 @@
 -- ARGV: the ttl and the life of the fence keys in ms, the new holder's name, how the leases end,
 -- one token for each lock, one heir for each lock, and one more word for each lock.
 -- How the leases end: "given": after the ttl. "noted": after the ttl, or the smaller ttl in the
--- note of the lease. "kept": the script only moves the leases: their ends and their holders' names
--- stay.
--- The last word of a move is a further token: a lease that this token owns stays as it is.
--- Otherwise it is the fence that a quorum has decided on, or 0.
+-- note of the lease. "kept": the script only moves the leases, and keeps their ends and their
+-- holders' names.
+-- For a move, the last word is a further token, and a lease of this token stays as it is. For an
+-- adoption, the last word is the fence that a quorum has decided on, or 0.
 -- Answers one value for each lock: if the heir (or the further token) has the lease, a list of its
 -- first fence, the last fence that is reserved with it, 1 if it is shared and else 0, and the ttl
 -- in its note or 0. Otherwise 0 if nobody holds the lock, -1 if another token holds it, or the
--- server's error. A move answers the claim of another heir if that one claims the lease.
+-- server's error. If another heir claims the lease, a move answers the claim of that heir.
 local count = #KEYS / 2
 local time = redis.call('TIME')
 local rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])

@@ -1,5 +1,5 @@
--- The rules for leases that are detached, and that pass to other tokens. Made part of the rules in the scripts that need
--- them.
+-- The rules for leases that are detached, and that pass to other tokens. The client adds them to
+-- the rules in the scripts that need them.
 
 local function with_note(name, ttl)
   return ttl and split_note(name) .. '\31' .. ttl or (split_note(name))
@@ -15,8 +15,8 @@ local function claimed(s, ticket)
   end
 end
 
--- Forgets the repairs by these tokens: no client uses the former token of a lease that moves, and the new one may have
--- the lease here already.
+-- Removes the places of repairs by these tokens. No client uses the former token of a lease that
+-- moves, and the new token may have the lease at this node already.
 local function forget_repairs(s, tokens)
   for _, token in ipairs(tokens) do
     local score = call('ZSCORE', s.queue, token)
@@ -24,13 +24,13 @@ local function forget_repairs(s, tokens)
   end
 end
 
--- What adopt.lua answers of a lease that has passed to another token.
+-- Returns the answer of adopt.lua for a lease that has passed to another token.
 local function inherited(s, first, last, name)
   local _, ttl = split_note(name)
   return { first, last, s.owner and 0 or 1, tonumber(ttl) or 0 }
 end
 
--- fence and own_ttl: what the heir of the lease is to have.
+-- fence, own_ttl: the fence and the ttl in ms that the heir of the lease gets.
 function rules.detach(lock, side, token, ttl, life, fence, own_ttl)
   local s = look(lock, side)
   hand_on(s, nil)
@@ -53,7 +53,7 @@ local function pass(s, token, heir)
   end
 end
 
--- other: a lease that this token has stays as it is.
+-- other: a lease of this token stays as it is.
 function rules.move(lock, side, token, to, life, other)
   local s = look(lock, side)
   hand_on(s, nil)
@@ -75,7 +75,8 @@ function rules.move(lock, side, token, to, life, other)
   return inherited(s, first, last, name)
 end
 
--- ask: ttl, life (of the fence), name, noted (whether the note limits the ttl), and fence (that of a quorum, or 0).
+-- ask: ttl, life (of the fence), name, noted (whether the note limits the ttl), and fence (the one
+-- that a quorum has decided on, or 0).
 function rules.adopt(lock, side, token, heir, ask)
   local s = look(lock, side)
   hand_on(s, nil)
@@ -83,7 +84,7 @@ function rules.adopt(lock, side, token, heir, ask)
   local owner = holds(s, heir) and heir or holds(s, token) and token
   if not owner then return absence(s) end
   local first, last, known = lease_of(s, owner)
-  -- The note stays, so that the same request again gets the same answer.
+  -- Keep the note, so that a repeated request gets the same answer.
   local _, noted = split_note(known)
   prolong(s, owner, ask.noted and noted and math.min(ask.ttl, tonumber(noted)) or ask.ttl)
   if ask.fence > 0 then
@@ -92,7 +93,7 @@ function rules.adopt(lock, side, token, heir, ask)
     first, last = reserve((fences(s)), 1)
   end
   local name = with_note(ask.name, noted)
-  -- What the heir has comes first: the hash of holders must not become empty, for its end would be lost.
+  -- Write the heir's entry first: Redis deletes an empty hash of holders, and its end with it.
   know(s, heir, first, last, name, ask.life)
   pass(s, owner, heir)
   return inherited(s, first, last, name)

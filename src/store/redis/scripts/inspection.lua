@@ -1,6 +1,6 @@
--- The rule for those who ask about a lock. Made part of the rules in the script that needs it.
+-- The rule that describes a lock. The client adds it to the rules in the script that needs it.
 
--- Returns nil if the lock is free; else whether the leases are shared, then the leases and the
+-- Returns false if the lock is free; else whether the leases are shared, then the leases and the
 -- waiters. A lease: the ms until it ends (-1: never), and, unless another library holds the lock,
 -- the holder's name, the fence (0 for none yet), and the first 8 digits of the token. A waiter: the
 -- µs for which it has been waiting, MOST, and its name.

@@ -1,7 +1,7 @@
 -- Lets leases live on, and never shorter than before. KEYS: the locks, then their fence keys; ARGV: the ttl in ms, the
 -- life that a fence key needs with it and the one that it gets, which is a little more so that not every renewal has to
--- prolong it, how many more fences are wanted, and a token for each lock. If -1 fences are wanted, the leases are
--- detached, and for each lock the fence and the own ttl of its lease follow.
+-- prolong it, how many more fences are wanted, and a token for each lock. If this number is -1, the
+-- script detaches the leases, and for each lock the fence and the ttl in ms of its lease follow.
 -- Answers one value for each: 1 if the token holds the lock, or, if fences are wanted, a list of the first of them and
 -- how many wait; 0 if nobody holds it, -1 if somebody else does; or the server's error.
 local call = redis.pcall

@@ -8,16 +8,16 @@
 --   :fence    "LAST TOKEN NAME": the last fence that was given away, to whom, and the holder's name. LAST-N if that
 --             was the last of N + 1. -TOKEN if the lease is kept for it, without a fence, although it could not be
 --             told. A q in front: there may be a queue. It spares those who do not see it from asking whether there is.
---             Behind the NAME of a lease that was detached stands its note: U+001F and the lease's own ttl in ms.
+--             The NAME of a detached lease ends with its note: U+001F and its own ttl in ms.
 --   :queue    a sorted set of the tokens that wait, by when they came (µs; no two the same). A token that repairs a
---             lease of a quorum stands before all others: its score is negative
+--             lease of a quorum has a negative score, so it is before all others
 --   :alive    the same tokens, by when they lose their place unless they are heard of (ms)
 --   :waiters  a hash of the same: "MOST NUMBER GRANT CHANNEL NAME", MOST being 0 for an exclusive lease, GRANT the ms for
 --             which it is handed one, CHANNEL - for none and ! for one that led nowhere; with a ? at its end for who is not
 --             to be told a fence
 --   :broken   there for BROKEN_LIFE after the lock was broken, if the server is a node of a quorum
 --   :holders  a hash of the shared leases' tokens: "FENCE NAME", FENCE being - until it is taken up. A sorted set whose
---             members are not in it is not a lock, unless they are tokens and there is a fence
+--             members are not here is not a lock, unless they are tokens and there is a fence
 -- What is published to a waiter is its NUMBER, or, if it has an exclusive lease, "NUMBER FENCE"; to a CHANNEL with a {tag},
 -- which is one of this node of a cluster, as SPUBLISH does, which does not tell all other nodes.
 -- All end by themselves; those of the queue within twice the time for which a waiter keeps its place, so that not every
@@ -92,7 +92,7 @@ end
 local function share(s, token, ends, known)
   -- What is left of leases that ended.
   if s.count == 0 then call('DEL', s.lock, s.holders) end
-  -- The holder comes first: a token without one is not a lock's.
+  -- Write the holder first: a token without a holder does not count as a lease.
   call('HSET', s.holders, token, known)
   call('ZADD', s.lock, ends, token)
   s.count = s.count + 1
@@ -151,7 +151,7 @@ local function hand_on(s, but, trust)
       match(call('HGET', s.waiters, token) or '0 0 ' .. GRANT_TTL .. ' - ', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     if not fits(s, tonumber(most)) then return false end
     local exclusive = most == '0'
-    -- A repair is handed the lease until its place would end.
+    -- A repair gets the lease until its place would end.
     local left = tonumber(score) < 0 and math.max(tonumber(call('ZSCORE', s.alive, token) or 0) - now_ms, 1)
     local there = exclusive and is_there(channel)
     -- Who may not publish still hands on: whoever waits looks by itself.
@@ -175,7 +175,7 @@ local function hand_on(s, but, trust)
   return false
 end
 
--- Whether a member of a sorted set is the token of a lease. A server that drops keys for lack of
+-- Returns whether a member of a sorted set is the token of a lease. A server that is short of
 -- memory may have dropped the holders and kept the fence.
 local function is_lease(s, token)
   if call('HGET', s.holders, token) then return true end
@@ -197,8 +197,8 @@ local function look(lock, side)
   }
   if call('TYPE', lock).ok == 'zset' then
     local ended = call('ZRANGEBYSCORE', lock, '-inf', now_ms)
-    -- A sorted set whose members are no leases is an application's: no rule changes it. One member is enough to look at
-    -- if none has to be removed.
+    -- A sorted set whose members are not leases belongs to another application: no rule changes it.
+    -- If no member has to be removed, checking one member is enough.
     for _, token in ipairs(ended[1] and ended or call('ZRANGE', lock, 0, 0)) do
       if not is_lease(s, token) then error({ err = 'WRONGTYPE no lock' }, 0) end
     end
@@ -244,14 +244,14 @@ local function with_queue(fence, waiting)
   return waiting > 0 and { fence, waiting } or fence
 end
 
--- The name without the note of a detached lease, and the note: the lease's ttl in ms, as text.
+-- Returns the name without the note of a detached lease, and the note: its ttl in ms, as text.
 local function split_note(name)
   local bare, ttl = match(name or '', '^(.*)\31(%d+)$')
   return bare or name or '', ttl
 end
 
--- What is known of the lease of `token`: the first and the last of its fences (nil for none), its holder's name as it is
--- written, and a - for a lease that was handed to it and is not taken up.
+-- Returns what the server knows of the lease of `token`: its first and last fence (nil for none),
+-- its holder's name as it is written, and a - if a handed lease is not taken up yet.
 local function lease_of(s, token)
   if s.owner then
     local last, back, whose, name = fences(s)
@@ -268,7 +268,7 @@ end
 function rules.acquire(lock, side, token, number, ask)
   local s = look(lock, side)
   if ask.repairs and call('EXISTS', s.broken) == 1 then return -2 end
-  -- The lease that is repaired is older than the places of all waiters.
+  -- A repaired lease is older than the places of all waiters.
   local held = holds(s, token)
   local is_next = ask.repairs and not held or hand_on(s, token)
   if held or is_next and fits(s, ask.most) then
@@ -390,7 +390,7 @@ function rules.release(lock, side, token)
   return all and 0 or absence(s)
 end
 
--- Writes down that the lease of `token` has the fences from `first` to `top`, and that name.
+-- Writes down the holder's name of the lease of `token`, and its fences from `first` to `top`.
 local function know(s, token, first, top, name, life)
   local last, _, whose, other = fences(s)
   local highest = math.max(last, top)

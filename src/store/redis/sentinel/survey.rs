@@ -26,8 +26,8 @@ pub struct Survey {
     epoch: Option<u64>,
     /// The claim with the largest epoch that names another master than ours.
     other: Option<Claim>,
-    /// True if a sentinel told of the switch to our master. A sentinel that names another master
-    /// may not have heard of that switch yet.
+    /// True if a sentinel announced the switch to our master. A sentinel that names another master
+    /// may not have received that announcement yet.
     told: bool,
 }
 
@@ -61,7 +61,7 @@ impl Survey {
         }
     }
 
-    /// Waits for an answer of the sentinel with that number again, unless the survey has forgotten
+    /// Makes grants wait for the sentinel with that number again, unless the survey has forgotten
     /// the sentinel.
     pub fn expect_again(&mut self, number: usize) {
         self.set(number, Progress::Pending);

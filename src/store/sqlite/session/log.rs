@@ -13,7 +13,7 @@ use crate::lease::Instant;
 /// How often a session in use checks the length of the log and the free space on the disk. If this
 /// is larger, the log may fill a small disk; if it is smaller, transactions take longer.
 pub(super) const ROOM_EVERY: Duration = Duration::from_millis(20);
-/// The longest pause after attempts to empty the log that failed. The cause may be a program that
+/// The longest pause after failed attempts to empty the log. The cause may be a program that
 /// reads the file for a long time, or a full disk. If this is larger, the log gets longer after the
 /// cause has ended; if it is smaller, the attempts delay locks more often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -25,8 +25,8 @@ const EMPTYING: Duration = Duration::from_millis(250);
 /// is emptied less often while many stores read.
 const WAITING: Duration = Duration::from_millis(2);
 
-/// The pause after that. If this is larger, an attempt is less likely to find no reader; if it is
-/// smaller, other stores, which try once in a ms, may not get to write.
+/// The pause after [`WAITING`]. If this is larger, an attempt is less likely to find no reader; if
+/// it is smaller, other stores, which try once per ms, may not get to write.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
 /// The longest log, in bytes, that a store leaves in place when it closes the files. The next store
