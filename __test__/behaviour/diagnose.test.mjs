@@ -126,6 +126,28 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     }
   })
 
+  for (const [what, rules] of [
+    ['other keys', '~other:* &* +@all'],
+    ['no commands of the queue', '~* &* +@all -zadd'],
+  ]) {
+    test(`a user who may use the server, but ${what}, is told so`, async (t) => {
+      const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })
+      const { level, message } = only(await diagnose(t, server.url(`app:${SECRET}`)), 'denied')
+      assert.equal(level, 'error')
+      assert.match(message, /NOPERM|ACL|permission/i)
+    })
+  }
+
+  test('the lock that a diagnosis tries is free afterwards, with the prefix of the client', async (t) => {
+    const rules = '~app:* ~{app:* &* +@all'
+    const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })
+    const url = server.url(`app:${SECRET}`)
+    for (let i = 0; i < 2; i++) await diagnose(t, url, { prefix: 'app:' }).then(({ ok }) => assert.equal(ok, true))
+    const locks = createLockClient({ store: url, prefix: 'app:' })
+    atEnd(t, () => locks.close())
+    assert.equal(await locks.inspect('leasehold-doctor'), null)
+  })
+
   test('a server that does not answer, also when everybody else has given it up', async (t) => {
     const server = await startRedis(t)
     server.freeze()

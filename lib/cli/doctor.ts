@@ -17,7 +17,7 @@ export const doctor: Command = {
   details: `
 Checks the store, and prints what may go wrong with locks there: problems with eviction, persistence, memory,
 clocks, rights, replicas, round trips that are too long for the ttl, and servers that do not make a quorum.
-Changes nothing.
+To find out whether this user may lock, acquires and releases the lock "leasehold-doctor" on a Redis server.
 
 Exit code 1 if the store can't grant locks, or you can't rely on them (an error); with --strict also after a
 warning.`,

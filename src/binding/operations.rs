@@ -45,6 +45,9 @@ pub fn is_acquire_or_release(operation: &[f64; LENGTH]) -> bool {
     matches!(code(operation), ACQUIRE | RELEASE)
 }
 
+/// The lock that a diagnosis acquires and releases, behind the client's prefix.
+const TRIED: &str = "leasehold-doctor";
+
 impl Bridge {
     /// The command that an operation means; `None` if there is nothing left to command.
     pub(super) fn command<'a>(
@@ -97,7 +100,8 @@ impl Bridge {
             }
             9 => {
                 self.slots.open(slot, None);
-                Command::Diagnose { op, client: a as ClientId, ttl: ttl(b)? }
+                let client = a as ClientId;
+                Command::Diagnose { op, client, ttl: ttl(b)?, key: self.key(client, TRIED) }
             }
             10 => {
                 self.slots.open(slot, None);

@@ -179,6 +179,8 @@ pub enum Command {
         client: ClientId,
         /// The ttl.
         ttl: Ttl,
+        /// A lock that the store may acquire and release, to find out whether it may.
+        key: Key,
     },
     /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever one is gone or back, and at once if one is
     /// gone. Ends with the client, in [`Outcome::Done`].

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Request, StoreError, StoreErrorKind};
-use crate::lease::Ttl;
+use crate::lease::{Key, Ttl};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -175,6 +175,8 @@ pub struct ServerFacts {
     pub notices: bool,
     /// The commands that it would not carry out for us.
     pub refused: Vec<&'static str>,
+    /// Why this user may not lock, in the server's words, if so.
+    pub denied: Option<Arc<str>>,
 }
 
 /// Compares the clock of a replica with its master's.
@@ -188,13 +190,14 @@ pub struct ReplicaClock {
     pub doubt: Duration,
 }
 
-/// Which requests of a batch ask for a diagnosis, and for leases of which ttl.
-pub fn asked(batch: &[Request]) -> Vec<(usize, Ttl)> {
-    let ttl_of = |(index, request): (usize, &Request)| match request {
-        Request::Diagnose { ttl } => Some((index, *ttl)),
+/// Returns which requests of a batch ask for a diagnosis, for leases of which ttl, and which lock
+/// the store may try.
+pub fn asked(batch: &[Request]) -> Vec<(usize, Ttl, Option<Key>)> {
+    let asked = |(index, request): (usize, &Request)| match request {
+        Request::Diagnose { ttl, key } => Some((index, *ttl, key.clone())),
         _ => None,
     };
-    batch.iter().enumerate().filter_map(ttl_of).collect()
+    batch.iter().enumerate().filter_map(asked).collect()
 }
 
 /// What follows from `facts` for leases of `ttl`. A node of a `quorum` has to keep its promises over a restart, since others

@@ -29,6 +29,7 @@ fn sound() -> ServerFacts {
         replica_clocks: Vec::new(),
         notices: true,
         refused: Vec::new(),
+        denied: None,
     }
 }
 

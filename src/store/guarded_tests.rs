@@ -309,9 +309,12 @@ fn to_diagnose_goes_through_or_is_told_what_stands_against_it() {
         let world = World::new(Mood::Refuses);
         world.open().await;
         let count = world.count();
-        assert!(world.ask(Request::Diagnose { ttl: ttl() }).await.is_err(), "as the store says it");
+        assert!(
+            world.ask(Request::Diagnose { ttl: ttl(), key: None }).await.is_err(),
+            "as the store says it"
+        );
         assert_eq!(world.count(), count + 1);
-        let batch = vec![acquire(), Request::Diagnose { ttl: ttl() }];
+        let batch = vec![acquire(), Request::Diagnose { ttl: ttl(), key: None }];
         let answers = world.guarded.clone().execute(batch, TIMEOUT).await;
         let Ok(Reply::Diagnosed(reports)) = &answers[1] else { panic!("{answers:?}") };
         assert_eq!((&*reports[0].store, reports[0].findings[0].code), (NAME, "unreachable"));

@@ -103,7 +103,7 @@ impl LeaseTable {
         let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
         let (key, known) = match &request {
             Request::Ping => return Ok(Reply::Ready),
-            Request::Diagnose { ttl } => {
+            Request::Diagnose { ttl, .. } => {
                 return Ok(Reply::Diagnosed(vec![Report::new(
                     self.name.clone(),
                     Facts::Process,

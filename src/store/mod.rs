@@ -277,6 +277,9 @@ pub enum Request {
     Diagnose {
         /// The ttl that leases usually have.
         ttl: Ttl,
+        /// A lock that the store may acquire and release, to find out whether it may. `None` if
+        /// another request does that.
+        key: Option<Key>,
     },
 }
 

@@ -189,8 +189,9 @@ impl Core {
             Command::DrainClient { client } => self.drain_client(client),
             Command::CloseClient { client, op, patience } => self.close_client(client, op, patience),
             Command::Ping { op, client } => self.ask(op, client, Request::Ping, Tag::Ping(op, client)),
-            Command::Diagnose { op, client, ttl } => {
-                self.ask(op, client, Request::Diagnose { ttl }, Tag::Ping(op, client));
+            Command::Diagnose { op, client, ttl, key } => {
+                let request = Request::Diagnose { ttl, key: Some(key) };
+                self.ask(op, client, request, Tag::Ping(op, client));
             }
             Command::Watch { op, client } => self.watch(op, client),
             Command::Inspect { op, client, key } => {

@@ -29,6 +29,9 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
                        master's address";
         add(Level::Error, "readonly", message.into());
     }
+    if let Some(message) = &server.denied {
+        add(Level::Error, StoreErrorKind::Denied.name(), message.to_string());
+    }
     if server.is_loading == Some(true) {
         add(Level::Warning, "loading", "it is reading its data from disk and will take requests soon".into());
     }

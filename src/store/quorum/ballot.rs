@@ -227,7 +227,7 @@ impl Ballot {
 
     fn decide(&mut self, nodes: &Nodes) -> Verdict {
         let Tally { yes, no, failed, open } = self.tally();
-        if let Request::Diagnose { ttl } = self.request {
+        if let Request::Diagnose { ttl, .. } = self.request {
             // A diagnosis waits for all nodes.
             return match open {
                 0 => self.settle(Ok(Reply::Diagnosed(reports(nodes, &self.votes, ttl))), None),

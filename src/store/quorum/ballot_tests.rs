@@ -276,7 +276,7 @@ fn those_who_may_have_granted_it_without_saying_so_are_known() {
 #[test]
 fn a_diagnosis_is_settled_when_every_node_was_heard() {
     let sound = || Ok(Reply::Diagnosed(vec![Report::new("memory:", Facts::Process, Ttl::MAX, false)]));
-    let verdict = after(3, Request::Diagnose { ttl: Ttl::MAX }, vec![sound(), sound(), failed()]);
+    let verdict = after(3, Request::Diagnose { ttl: Ttl::MAX, key: None }, vec![sound(), sound(), failed()]);
     let Verdict::Settle(Ok(Reply::Diagnosed(reports))) = verdict else { panic!("{verdict:?}") };
     let stores: Vec<&str> = reports.iter().map(|report| &*report.store).collect();
     assert_eq!(stores, ["memory:", "memory:", "n2"]);

@@ -19,7 +19,7 @@
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
 //! - [`listing`]: which locks there are;
-//! - [`diagnose`]: what there is to know about the server;
+//! - [`diagnose`]: what there is to know about the server, and [`trial`], whether this user may lock there;
 //! - [`fault`]: the server's errors in the contract's words;
 //! - [`sentinel`]: which server is the master;
 //! - [`following`]: what happens to requests during and after a failover;
@@ -51,6 +51,7 @@ mod reply_scanner;
 mod scripts;
 mod sentinel;
 mod side_keys;
+mod trial;
 mod url;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -350,10 +351,15 @@ impl Store for RedisStore {
             let (mut answers, facts) =
                 futures_util::join!(self.run_when_settled(&batch, limit), self.facts(limit));
             self.list_all(&batch, limit, &mut answers).await;
-            for (index, ttl) in asked {
+            for (index, ttl, key) in asked {
                 let report = match &facts {
                     Ok(facts) => {
-                        Report::new(self.address.to_string(), Facts::Server(facts.clone()), ttl, false)
+                        let mut facts = facts.clone();
+                        if let Some(key) = key {
+                            let answers = self.run_when_settled(&trial::requests(key), limit).await;
+                            facts.denied = trial::denial(&answers);
+                        }
+                        Report::new(self.address.to_string(), Facts::Server(facts), ttl, false)
                     }
                     Err(error) => Report::unusable(self.address.to_string(), error),
                 };

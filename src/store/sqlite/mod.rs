@@ -218,7 +218,7 @@ impl Store for SqliteStore {
             }
             let asked = diagnosis::asked(&batch);
             let mut answers = self.run(batch, timeout).await;
-            for (index, ttl) in asked {
+            for (index, ttl, _) in asked {
                 answers[index] = Ok(Reply::Diagnosed(vec![self.report(ttl, &answers[index])]));
             }
             answers

@@ -46,8 +46,9 @@ pub(super) use self::slots::{Place, hash_tag, slot_of, tag_in};
 use super::Limit;
 use super::listing::MOST_INSPECTED;
 use super::outcomes::Outcomes;
-use crate::lease::Ttl;
-use crate::store::diagnosis::{self, Report};
+use super::trial;
+use crate::lease::{Key, Ttl};
+use crate::store::diagnosis::{self, Facts, Report, ServerFacts};
 use crate::store::listing::{self, Listing, Wanted};
 use crate::store::{Answer, Listener, Reply, Request, Store, StoreError, StoreErrorKind};
 
@@ -292,20 +293,32 @@ impl ClusterStore {
 
 impl ClusterStore {
     /// A report on each master; `reached` is what became of reaching any.
-    async fn diagnose(&self, reached: &Answer, ttl: Ttl, limit: Limit) -> Answer {
+    async fn diagnose(&self, reached: &Answer, ttl: Ttl, key: Option<Key>, limit: Limit) -> Answer {
         if let Err(error) = reached {
             return Ok(Reply::Diagnosed(vec![Report::unusable(self.address().to_string(), error)]));
         }
         let masters: Vec<Place> = self.nodes.map().masters().map(|(place, _)| place.clone()).collect();
         let left = limit.deadline.saturating_duration_since(Instant::now()).max(limit.timeout / 4);
-        let asked =
-            masters.iter().map(|place| self.nodes.node(place).execute(vec![Request::Diagnose { ttl }], left));
+        let asked = masters
+            .iter()
+            .map(|place| self.nodes.node(place).execute(vec![Request::Diagnose { ttl, key: None }], left));
         let reports: Vec<_> = stream::iter(asked).buffered(MOST_AT_ONCE).collect().await;
         let reports = reports.into_iter().flatten().filter_map(|answer| match answer {
             Ok(Reply::Diagnosed(reports)) => Some(reports),
             _ => None,
         });
-        Ok(Reply::Diagnosed(reports.flatten().collect()))
+        let mut reports: Vec<_> = reports.flatten().collect();
+        if let Some(key) = key
+            && let Some(denied) = trial::denial(&self.run(&trial::requests(key), limit).await)
+            && let Some((report, facts)) = reports.iter_mut().find_map(|report| match report.facts.clone() {
+                Facts::Server(facts) => Some((report, facts)),
+                _ => None,
+            })
+        {
+            let facts = Facts::Server(Box::new(ServerFacts { denied: Some(denied), ..*facts }));
+            *report = Report::new(report.store.clone(), facts, ttl, false);
+        }
+        Ok(Reply::Diagnosed(reports))
     }
 }
 
@@ -341,8 +354,8 @@ impl Store for ClusterStore {
         async move {
             let limit = Limit { deadline: Instant::now() + timeout, timeout };
             let mut answers = self.run(&batch, limit).await;
-            for (index, ttl) in diagnosis::asked(&batch) {
-                answers[index] = self.diagnose(&answers[index], ttl, limit).await;
+            for (index, ttl, key) in diagnosis::asked(&batch) {
+                answers[index] = self.diagnose(&answers[index], ttl, key, limit).await;
             }
             for (index, wanted) in listing::asked(&batch) {
                 if answers[index].is_ok() {

@@ -1,0 +1,39 @@
+//! Tries what locking needs: a user may have rights to other keys only.
+
+use std::sync::Arc;
+
+use crate::lease::{Key, Token, Ttl};
+use crate::store::{Answer, Ask, Place, Request, StoreErrorKind};
+
+/// How long the lease of the trial lives if its release does not arrive, in ms.
+const TTL: u32 = 1_000;
+
+/// Returns requests that acquire, wait for, inspect, renew and release the lock `key`, as clients do.
+/// If another client tries it at the same time, they only wait and give up.
+pub fn requests(key: Key) -> Vec<Request> {
+    let (token, ttl) = (Token::random(), Ttl::from_millis(TTL).unwrap_or(Ttl::MIN));
+    let waiter = Token::random();
+    let ask = |token| Ask {
+        place: Some(Place { number: fastrand::u64(1..) }),
+        ..Ask::new(key.clone(), token, ttl, "leasehold doctor".into())
+    };
+    vec![
+        Request::Acquire(ask(token)),
+        Request::Acquire(ask(waiter)),
+        Request::Inspect { key: key.clone() },
+        Request::Release { key: key.clone(), token: waiter, used: None },
+        Request::Renew { key: key.clone(), token, ttl, fences: 0 },
+        Request::Release { key, token, used: None },
+    ]
+}
+
+/// Returns what the server says if this user may not do all of that. Other errors have findings of
+/// their own.
+pub fn denial(answers: &[Answer]) -> Option<Arc<str>> {
+    answers.iter().find_map(|answer| match answer {
+        Err(error) if matches!(error.kind, StoreErrorKind::Denied | StoreErrorKind::Forbidden) => {
+            Some(error.message.clone())
+        }
+        _ => None,
+    })
+}
