@@ -29,7 +29,10 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
                        master's address";
         add(Level::Error, "readonly", message.into());
     }
-    if let Some(message) = &server.denied {
+    // Without the right to wait for replicas, that is a finding of its own, and the trial fails for it.
+    if let Some(message) = &server.denied
+        && !server.may_not_wait
+    {
         add(Level::Error, StoreErrorKind::Denied.name(), message.to_string());
     }
     if server.is_loading == Some(true) {
