@@ -7,7 +7,7 @@ import { checkFunction } from './arguments'
 import { isLockError } from './errors'
 import { handlerEnd } from './http/handler-end'
 import { lossOf } from './http/loss'
-import { headersOf, PROBLEM, problemOf } from './http/refusal'
+import { headersOf, ownAnswer, PROBLEM, problemOf } from './http/refusal'
 import { checkLocks, parseKeys, parseRequestLock } from './http/request-lock'
 import { ResponseEnd } from './http/response-end'
 import { underLock } from './http/under-lock'
@@ -23,7 +23,7 @@ export function lockRequest(
   checkLocks(locks)
   const { options, asked, rules } = parseRequestLock(given, ['response', 'end'])
   if (handler !== undefined) checkFunction('handler', handler)
-  const { key, until, onBusy, onUnavailable, onInvalid } = options
+  const { key, until } = options
 
   /** Serves the request under its locks. Throws what the handler throws, and other errors. */
   async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
@@ -36,9 +36,7 @@ export function lockRequest(
     try {
       keys = parseKeys(said, rules)
     } catch (error) {
-      const invalid = { status: 400, error: error as TypeError | RangeError } as const
-      const own = onInvalid && ((goOn: Next) => onInvalid(invalid, request, response, goOn))
-      await answer(invalid, own, response, next)
+      await refuse({ status: 400, error: error as TypeError | RangeError }, request, response, next)
       return
     }
     if (keys === undefined) {
@@ -61,9 +59,14 @@ export function lockRequest(
     }
   }
 
-  async function refuse(refusal: Refusal, request: Request, response: ServerResponse, next: Next): Promise<void> {
-    const callback = refusal.status === 423 ? onBusy : onUnavailable
-    await answer(refusal, callback && ((goOn) => callback(refusal, request, response, goOn)), response, next)
+  async function refuse(
+    refusal: Refusal | InvalidKeys,
+    request: Request,
+    response: ServerResponse,
+    next: Next,
+  ): Promise<void> {
+    const own = ownAnswer(options, refusal)
+    await answer(refusal, own && ((goOn) => own(request, response, goOn)), response, next)
   }
 
   return async function requestLock(request, response, next) {

@@ -7,7 +7,7 @@ import { badType, badValue, checkFunction } from './arguments'
 import { dropBody, followBody, isResponse } from './http/body'
 import { isLoss } from './http/loss'
 import { destroyed, isNodeStream } from './http/node-body'
-import { headersOf, PROBLEM, problemOf } from './http/refusal'
+import { headersOf, ownAnswer, PROBLEM, problemOf } from './http/refusal'
 import { checkLocks, parseKeys, parseRequestLock } from './http/request-lock'
 import { underLock } from './http/under-lock'
 
@@ -29,7 +29,12 @@ export function withRequestLock(
   checkLocks(locks)
   const { options, asked, rules } = parseRequestLock(given, ['handler', 'body'])
   checkFunction('handler', handler)
-  const { key, until, onBusy, onUnavailable, onInvalid } = options
+  const { key, until } = options
+
+  function refuse(refusal: Refusal | InvalidKeys, args: Args): unknown {
+    const own = ownAnswer(options, refusal)
+    return own === undefined ? problem(refusal) : own(...args)
+  }
 
   return async function requestLock(...args) {
     const { signal, method } = requestOf(args[0])
@@ -38,8 +43,7 @@ export function withRequestLock(
     try {
       keys = parseKeys(said, rules)
     } catch (error) {
-      const invalid = { status: 400, error: error as TypeError | RangeError } as const
-      return onInvalid === undefined ? problem(invalid) : onInvalid(invalid, ...args)
+      return refuse({ status: 400, error: error as TypeError | RangeError }, args)
     }
     if (keys === undefined) return handler(undefined, ...args)
     let deliver: (response: Response) => void = () => {}
@@ -65,9 +69,7 @@ export function withRequestLock(
       })
       if (outcome === 'gone') return new Response(null, { status: CLIENT_GONE })
       if ('value' in outcome) return outcome.value
-      const { refusal } = outcome
-      const own = refusal.status === 423 ? onBusy : onUnavailable
-      return own === undefined ? problem(refusal) : own(refusal, ...args)
+      return refuse(outcome.refusal, args)
     }
     // A response whose body is still to be read is handed out while the lock is held.
     return Promise.race([delivered, serve()])

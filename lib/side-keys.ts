@@ -18,9 +18,19 @@ export function checkerOf(prefix: string): Checker {
   return (keys) => (typeof keys === 'string' ? check(keys) : keys.forEach(check))
 }
 
+/** Has the errors of {@link Checker}s. */
+const refused = new WeakSet<object>()
+
+/** Returns true if `error` says that a key names a side key. */
+export function isAboutSideKey(error: unknown): error is TypeError {
+  return refused.has(Object(error))
+}
+
 function isSideKey(): TypeError {
-  return badValue(
+  const error = badValue(
     'The "key" argument, with the prefix of its client, names a key in which a Redis store keeps data of another lock, ' +
       'such as "{LOCK}:fence". Use another key, or another prefix',
   )
+  refused.add(error)
+  return error
 }

@@ -73,6 +73,12 @@ for (const [name, start] of Object.entries(servers)) {
       assert.equal(await (await fetch(`${url}/?key=a`)).json(), 'a')
     })
 
+    test('a key that names a side key of another lock: 400', async (t) => {
+      const url = await start(t, open(t, { prefix: '' }), {})
+      await isProblem(await fetch(`${url}/?key=${encodeURIComponent('{a}:fence')}`))
+      assert.equal(await (await fetch(`${url}/?key=${encodeURIComponent('{a}')}`)).json(), '{a}')
+    })
+
     test('several keys, as many as are allowed', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, { maxKeys: 3 })
@@ -107,6 +113,16 @@ for (const [name, start] of Object.entries(servers)) {
     })
   })
 }
+
+test('a key of withRequestLock that names a side key of another lock', async (t) => {
+  const handle = withRequestLock(
+    open(t, { prefix: '' }),
+    { key: ({ url }) => parse(url) },
+    () => new Response('served'),
+  )
+  await isProblem(await handle(new Request(`http://host/?key=${encodeURIComponent('{order:5}:queue')}`)))
+  assert.equal(await (await handle(new Request('http://host/?key=order'))).text(), 'served')
+})
 
 test('keys of withRequestLock', async (t) => {
   const locks = open(t)

@@ -44,6 +44,23 @@ const BUSY = 'This request has to wait for another request'
 const UNAVAILABLE = "The server can't check now whether this request would be served alone"
 const INVALID = 'A part of this request that says what it is about is missing, malformed, or repeated too often.'
 
+/** Has the callbacks that answer refusals in their own way. `A` are the arguments behind the refusal. */
+interface Callbacks<A extends unknown[]> {
+  readonly onBusy?: ((refusal: Refusal, ...args: A) => unknown) | undefined
+  readonly onUnavailable?: ((refusal: Refusal, ...args: A) => unknown) | undefined
+  readonly onInvalid?: ((invalid: InvalidKeys, ...args: A) => unknown) | undefined
+}
+
+/** Returns the callback for `refusal`, or undefined if there is none. */
+export function ownAnswer<A extends unknown[]>(
+  { onBusy, onUnavailable, onInvalid }: Callbacks<A>,
+  refusal: Refusal | InvalidKeys,
+): ((...args: A) => unknown) | undefined {
+  if (refusal.status === 400) return onInvalid && ((...args) => onInvalid(refusal, ...args))
+  const own = refusal.status === 423 ? onBusy : onUnavailable
+  return own && ((...args) => own(refusal, ...args))
+}
+
 /** The headers of every refusal. */
 export function headersOf(refusal: Refusal | InvalidKeys): Record<string, string> {
   const headers = { 'cache-control': 'no-store' }

@@ -1,11 +1,12 @@
 // One request, served under its locks.
 
 import type * as api from '../../index'
-import type { Refusal, RequestLockOptions } from '../../types/http'
+import type { InvalidKeys, Refusal, RequestLockOptions } from '../../types/http'
+import { isAboutSideKey } from '../side-keys'
 import { refusalOf } from './refusal'
 
-/** What came of a request. `gone`: whoever sent it went away before it had its lock. */
-export type Outcome<T> = { readonly value: T } | { readonly refusal: Refusal } | 'gone'
+/** Says what came of a request. `gone`: its sender went away before it had its lock. */
+export type Outcome<T> = { readonly value: T } | { readonly refusal: Refusal | InvalidKeys } | 'gone'
 
 export interface Wanted {
   readonly locks: api.LockClient
@@ -33,6 +34,8 @@ export async function underLock<T>(
     return { value: await locks.withLock(keys, asked, begin) }
   } catch (error) {
     if (hasBegun) throw error
+    // Only the client knows its prefix, so it finds these keys later than all other invalid keys.
+    if (isAboutSideKey(error)) return { refusal: { status: 400, error } }
     const refusal = gone.aborted ? undefined : await refusalOf(locks, keys, error)
     if (gone.aborted) return 'gone'
     if (refusal === undefined) throw error
