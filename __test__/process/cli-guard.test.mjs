@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { CLI, isThere, start } from '../support/cli.mjs'
 import { now, until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
@@ -19,12 +20,9 @@ const NO_FILES = fileURLToPath(new URL('fixtures/no-files.cjs', import.meta.url)
 
 const guardOf = ({ pid }) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
 
-/** Returns the Node process that `guard` has started. */
-function successorOf(guard) {
-  const all = processes()
-  const below = (pid) => all.filter(({ parent }) => parent === pid).flatMap((one) => [one, ...below(one.pid)])
-  return below(guard.pid).find(({ args }) => args.startsWith(process.execPath))
-}
+/** Returns the Node process that takes the lock over. Its last argument is the guard's process id. */
+const successorOf = ({ pid }) =>
+  processes().find(({ args }) => args.startsWith(process.execPath) && args.endsWith(`successor.js ${pid}`))
 
 /** Resolves once another process holds the lock. The second command still waits for it. */
 const takenOver = ({ locks, key, holder }) =>
@@ -90,15 +88,30 @@ overStores(
       await assertFreeAfter(3_000, now(), contended)
     })
 
-    test('with its successor: the lock is free after a ttl', async (t) => {
-      const words = ['--ttl', '3s', '--grace', '20s']
-      const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
-      const guard = guardOf(contended.first)
-      contended.first.signal('SIGKILL')
-      await takenOver(contended)
-      process.kill(successorOf(guard).pid, 'SIGKILL')
-      await assertFreeAfter(3_000, now(), contended)
-    })
+    for (const ttl of [2_000, 6_000]) {
+      const words = ['--ttl', `${ttl}ms`, '--grace', '30s']
+
+      test(`with its successor, ttl ${ttl} ms: the guard kills the command before the lock is free`, async (t) => {
+        const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
+        const guard = guardOf(contended.first)
+        contended.first.signal('SIGKILL')
+        await takenOver(contended)
+        process.kill(successorOf(guard).pid, 'SIGKILL')
+        await assertInTurn(t, { ...contended, soon: contended.soon + ttl })
+      })
+
+      test(`with each successor, ttl ${ttl} ms: the guard kills the command before the lock is free`, async (t) => {
+        const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
+        const guard = guardOf(contended.first)
+        const timer = setInterval(() => {
+          const successor = successorOf(guard)
+          if (successor !== undefined) process.kill(successor.pid, 'SIGKILL')
+        }, 20)
+        atEnd(t, () => clearInterval(timer))
+        contended.first.signal('SIGKILL')
+        await assertInTurn(t, { ...contended, soon: contended.soon + ttl })
+      })
+    }
 
     test('with its guard, with a short ttl: the successor kills the command', async (t) => {
       const words = ['--ttl', '1s', '--grace', '0']

@@ -22,16 +22,23 @@ import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeove
 
 /**
  * The ttl, in ms, below which the successor starts before the command. When leasehold is killed, at
- * least two thirds of the ttl are left. If this is smaller, a busy machine starts the successor too
- * late; if it is larger, more commands pay for the successor's 50 MB of memory.
+ * least two thirds of the ttl are left. If this is smaller, a busy machine starts the successor so
+ * late that the guard ends the command first; if it is larger, more commands pay for the
+ * successor's 50 MB of memory.
  */
-const SHORT_TTL = 3_000
+const SHORT_TTL = 5_000
 
-// $1 is the number of seconds between SIGTERM and SIGKILL, $2 the same if no successor renews the
-// lock, $3 the directory to start the successor in. The successor's command line follows. The
-// target is a process or, with a minus, a process group whose session has the same id. The takeover
-// is empty if the successor already runs. The script unsets its variables first. Otherwise, if the
-// environment has a variable of the same name, the shell would export the secrets.
+// $1 is the number of seconds between SIGTERM and SIGKILL, $2 how many seconds of the lock are left
+// when its renewal stops, $3 the directory to start the successor in. The successor's command line
+// follows, to which the script appends its own process id. The target is a process or, with a
+// minus, a process group whose session has the same id. The id of a successor that already runs
+// comes after the target; then the takeover is empty. The script unsets its variables first.
+// Otherwise, if the environment has a variable of the same name, the shell would export the
+// secrets.
+//
+// The command must end before its lock, and a successor can be killed, too. So a successor sends
+// SIGUSR1 once it renews the lock. `sure` counts the seconds that the lock surely lasts, as long as
+// no successor renews it.
 //
 // others sends signal $1 to the processes of the session that are in other groups, and fails if
 // there are none. It needs /proc.
@@ -41,16 +48,16 @@ const SHORT_TTL = 3_000
 //
 // No step up to SIGKILL needs a new process, because the system may have no room for one
 // (pids.max). If a shell can't start a process, the shell ends, unless `command eval` starts the
-// process (dash, busybox). With such a shell, pause reads /proc until the next second begins, $2
-// limits the grace so that the command ends before its lock, and the script starts the successor
-// later. Other shells end, and then the trap sends SIGKILL.
+// process (dash, busybox). With such a shell, pause reads /proc until the next second begins, and
+// the script starts the successor later. Other shells end, and then the trap sends SIGKILL.
 const SCRIPT = `
 PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE
 left=$1 short=$2 folder=$3
 shift 3
 unset target takeover session line stat pid now from
-successor= tries=10
+successor= renews= sure=$((short + 1)) tries=10
+[ "$short" -gt 0 ] || sure=2
 others() {
   set -- "$1" 1
   [ -n "$session" ] || return 1
@@ -73,12 +80,12 @@ pause() {
   while read -r now _ </proc/uptime && [ "\${now%.*}" = "\${from%.*}" ]; do :; done
 } 2>/dev/null
 start() {
-  successor=
-  command eval 'echo "$takeover" | (cd -- "$folder"; exec "$@") >/dev/null &' && successor=$! && return
-  [ "$left" -le "$short" ] || left=$short
+  successor= renews=
+  command eval 'echo "$takeover" | (cd -- "$folder"; exec "$@" "$$") >/dev/null &' && successor=$!
 } 2>/dev/null
 runs() { [ -n "$successor" ] && kill -s 0 -- "$successor"; } 2>/dev/null
-read -r target && read -r takeover || exit 0
+read -r target successor && read -r takeover || exit 0
+trap 'renews=1' USR1
 echo watching
 if read -r _; then exit 0; fi
 case $target in -*) session=\${target#-} ;; esac
@@ -90,11 +97,14 @@ others CONT
 [ -z "$takeover" ] || start "$@"
 while [ "$left" -gt 0 ] && { kill -s 0 -- "$target" 2>/dev/null || others 0; }; do
   [ -z "$takeover" ] || runs || start "$@"
+  if runs && [ -n "$renews" ]; then sure=$short; else sure=$((sure - 1)); [ "$sure" -gt 0 ] || break; fi
   pause
   left=$((left - 1))
 done
 end
 trap - EXIT
+# A signal would end "wait".
+trap '' USR1
 while [ -n "$takeover" ] && [ "$tries" -gt 0 ]; do
   [ -n "$successor" ] && wait "$successor" && break
   pause
@@ -126,7 +136,7 @@ export class Guard {
     // In the root directory, so that the shell keeps no other directory in use.
     this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
     try {
-      this.#successor = ttl < SHORT_TTL ? standBy(file, args) : undefined
+      this.#successor = ttl < SHORT_TTL ? standBy(file, [...args, String(this.#shell.pid)]) : undefined
     } catch (error) {
       this.#shell.stdin?.end()
       throw error
@@ -142,7 +152,8 @@ export class Guard {
     const takeover = encodeTakeover({ ...this.#held, command })
     const { pid, leads } = command
     this.#successor?.stdin?.write(`${takeover}\n`)
-    this.#shell.stdin?.write(`${leads ? -pid : pid}\n${this.#successor === undefined ? takeover : ''}\n`)
+    const target = [leads ? -pid : pid, this.#successor?.pid].join(' ')
+    this.#shell.stdin?.write(`${target}\n${this.#successor === undefined ? takeover : ''}\n`)
     const [watches, isReady] = await Promise.all([answers(this.#shell), !this.#successor || answers(this.#successor)])
     return watches && isReady
   }

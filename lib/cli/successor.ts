@@ -5,7 +5,9 @@
 // The first line of its standard input says what to take over (takeover.ts). A second line says
 // that there is nothing to do. If the input ends without a second line, leasehold is gone. When the
 // successor is ready to take the lock over, it prints a line to its standard output, which is a
-// pipe or /dev/null.
+// pipe or /dev/null. When it has taken the lock over and renews it, it sends SIGUSR1 to the guard,
+// whose process id is its argument. Without this signal, the guard ends the command before the lock
+// can end.
 
 import { writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
@@ -24,9 +26,9 @@ async function hold(locks: LockClient, { ticket, grace, command }: Takeover): Pr
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const asked = { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 }
   const ended = end(new Target(command), grace)
-  // If this fails, the lease is lost. The command goes on for the rest of its grace, as after any
-  // loss.
+  // If this fails, the lease is lost, and the guard ends the command.
   const lease = await acquirer.adopt(ticket, asked).catch(() => undefined)
+  if (lease !== undefined) tellGuard()
   await ended
   await lease?.release()
 }
@@ -62,6 +64,14 @@ function sayReady(): void {
     writeSync(1, 'ready\n')
   } catch {
     // leasehold is gone, so no process reads this.
+  }
+}
+
+function tellGuard(): void {
+  try {
+    process.kill(Number(process.argv[2]), 'SIGUSR1')
+  } catch {
+    // The guard is gone.
   }
 }
 

@@ -18,17 +18,47 @@ const FEWEST: u32 = 16;
 /// to grow.
 const PARTS: u64 = 4;
 
-/// Returns how many pages the log may have if `room` bytes are free, including those of the log.
-/// The result changes only when the room has doubled or halved.
-pub fn log_pages(room: u64) -> u32 {
-    let pages = u32::try_from(room / PARTS / PAGE.cast_unsigned()).unwrap_or(u32::MAX);
-    if pages >= MOST { MOST } else { (1 << pages.checked_ilog2().unwrap_or(0)).max(FEWEST) }
+/// The room, in bytes, from which on a log that grew keeps its length, up to [`LONGEST`]. If this is
+/// larger, logs get shorter on more disks, and Node's `fs.cpSync` may never return if a file gets
+/// shorter while it is copied. If it is smaller, long logs take a larger part of a disk.
+const PLENTY: u64 = 1 << 30;
+/// The longest log, in bytes, that keeps its length.
+const LONGEST: u64 = 128 << 20;
+
+/// Limits a log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// How many pages the log has before it is put back into the database.
+    pub pages: u32,
+    /// Whether a log that grew longer keeps its length.
+    pub keeps_length: bool,
 }
 
-/// Returns true if a log of `length` bytes is more than twice as long as its limit of `pages`. Then
-/// SQLite has not managed to put the log back while other stores write.
-pub fn is_over(length: u64, pages: u32) -> bool {
-    length > 2 * u64::from(pages) * PAGE.cast_unsigned()
+impl Limit {
+    /// Returns the limit if `room` bytes are free, including those of the log. The number of pages
+    /// changes only when the room has doubled or halved.
+    pub fn of(room: u64) -> Self {
+        let pages = u32::try_from(room / PARTS / PAGE.cast_unsigned()).unwrap_or(u32::MAX);
+        let pages = if pages >= MOST { MOST } else { (1 << pages.checked_ilog2().unwrap_or(0)).max(FEWEST) };
+        Self { pages, keeps_length: room >= PLENTY }
+    }
+
+    /// Returns the limit in bytes.
+    pub fn bytes(self) -> u64 {
+        u64::from(self.pages) * PAGE.cast_unsigned()
+    }
+
+    /// Returns true if a log of `length` bytes is more than twice as long as its limit, and longer
+    /// than `known`, the length that it kept. Then SQLite has not managed to put the log back while
+    /// other stores write.
+    pub fn is_over(self, length: u64, known: u64) -> bool {
+        length > known.max(2 * self.bytes())
+    }
+
+    /// Returns true if a log of `length` bytes has to get shorter.
+    pub fn is_too_long(self, length: u64) -> bool {
+        !self.keeps_length || length > LONGEST
+    }
 }
 
 /// Returns how many bytes the log at `log` may have: its length `has` plus the free space of its
@@ -57,8 +87,17 @@ mod tests {
 
     #[test]
     fn the_log_gets_a_quarter_of_the_room_within_bounds() {
-        let of = |mebibytes: u64| log_pages(mebibytes << 20);
+        let of = |mebibytes: u64| Limit::of(mebibytes << 20).pages;
         assert_eq!([0, 1, 5, 16, 62, 63, 1 << 20].map(of), [16, 64, 256, 1024, 2048, 4000, 4000]);
-        assert_eq!(log_pages(u64::MAX), MOST);
+        assert_eq!(Limit::of(u64::MAX).pages, MOST);
+    }
+
+    #[test]
+    fn a_log_gets_shorter_if_the_disk_is_small_or_the_log_very_long() {
+        let (small, large) = (Limit::of(PLENTY - 1), Limit::of(PLENTY));
+        assert!(small.is_too_long(1) && !large.is_too_long(LONGEST) && large.is_too_long(LONGEST + 1));
+        let limit = large.bytes();
+        assert!(!large.is_over(2 * limit, 0) && large.is_over(2 * limit + 1, 0));
+        assert!(!large.is_over(3 * limit, 3 * limit) && large.is_over(3 * limit + 1, 3 * limit));
     }
 }

@@ -23,6 +23,9 @@ pub const DURABLE: &str = "PRAGMA synchronous = FULL";
 /// many of these pages the database has now.
 pub const PUT_BACK: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
+/// Like [`PUT_BACK`], but the log keeps its length. The next writer writes over it.
+pub const START_AGAIN: &str = "PRAGMA wal_checkpoint(RESTART)";
+
 /// The tables. Instants are in µs on the host's boot clock; `ttl` and `grant_ttl` are in ms. BLOBs
 /// are UUIDs: the store that wrote the row, and the boot in which it did. `most` is 0 for an
 /// exclusive lease. A lease that was handed to a waiter has that waiter's `number` until the waiter
@@ -114,10 +117,11 @@ pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Lets the log grow to that many pages before it is put back into the database.
-pub fn limit_log(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "wal_autocheckpoint", pages)?;
-    connection.pragma_update(None, "journal_size_limit", i64::from(pages) * room::PAGE)
+/// Lets the log grow to its limit before it is put back into the database.
+pub fn limit_log(connection: &Connection, limit: room::Limit) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "wal_autocheckpoint", limit.pages)?;
+    let length = if limit.keeps_length { -1 } else { limit.bytes().cast_signed() };
+    connection.pragma_update(None, "journal_size_limit", length)
 }
 
 /// Writes the layout into the empty database behind `connection`, with a journal of the kind

@@ -20,6 +20,7 @@ use super::leases::{Aftermath, Cursor, Handed, Turn};
 use super::owner::Owner;
 use super::owners;
 use super::peers::Me;
+use super::room;
 use super::rows;
 use super::schema::{self, Refusal};
 use super::work::{Done, Work, is_change, is_to_outlive};
@@ -100,8 +101,10 @@ pub struct Session {
     room_at: Instant,
     /// The pause before `room_at`.
     room_pause: Duration,
-    /// The most pages of the log; 0 if no limit is set yet.
-    log_pages: u32,
+    /// The limit of the log, if one is set yet.
+    log_limit: Option<room::Limit>,
+    /// The length of the log, in bytes, when it last started again without getting shorter.
+    log_length: u64,
 }
 
 impl Session {
@@ -191,7 +194,8 @@ impl Session {
             touch_at: now,
             room_at: now,
             room_pause: log::ROOM_EVERY,
-            log_pages: 0,
+            log_limit: None,
+            log_length: 0,
         })
     }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::super::owner::Owner;
-use super::super::{owners, room, schema};
+use super::super::room::{self, Limit};
+use super::super::{owners, schema};
 use super::Session;
 use crate::engine::clock;
 use crate::lease::Instant;
@@ -47,14 +48,14 @@ enum Emptied {
 impl Session {
     /// Empties the log, which may fill a small disk. Returns whether the log is empty now.
     pub fn put_log_back(&self) -> bool {
-        self.empty_log(EMPTYING) == Emptied::Yes
+        self.empty_log(schema::PUT_BACK, EMPTYING) == Emptied::Yes
     }
 
-    /// Empties the log. Waits for readers for `patience`.
-    fn empty_log(&self, patience: Duration) -> Emptied {
+    /// Empties the log with the statement `how`. Waits for readers for `patience`.
+    fn empty_log(&self, how: &str, patience: Duration) -> Emptied {
         let before = self.patience.load(Ordering::Relaxed);
         self.patience.store(before.min((clock::now() + patience).as_micros()), Ordering::Relaxed);
-        let is_in_use = self.connection.query_row(schema::PUT_BACK, [], |row| row.get(0));
+        let is_in_use = self.connection.query_row(how, [], |row| row.get(0));
         self.patience.store(before, Ordering::Relaxed);
         match is_in_use {
             Ok(false) => Emptied::Yes,
@@ -67,19 +68,24 @@ impl Session {
     pub(super) fn limit_log(&mut self) {
         let log = self.log();
         let length = || std::fs::metadata(&log).map_or(0, |found| found.len());
-        let pages = room::log_pages(room::room_for(&log, length()));
+        let limit = Limit::of(room::room_for(&log, length()));
         // If this fails, the log keeps its old limit.
-        if pages != self.log_pages && schema::limit_log(&self.connection, pages).is_ok() {
-            self.log_pages = pages;
+        if self.log_limit != Some(limit) && schema::limit_log(&self.connection, limit).is_ok() {
+            self.log_limit = Some(limit);
         }
         // SQLite puts the log back while other stores write. If they write all the time, SQLite
         // never gets to the end of the log. Only then could the log start again at its beginning.
         let patience = Instant::from_micros(self.patience.load(Ordering::Relaxed));
         let until = patience.min(clock::now() + EMPTYING);
         let mut is_in_use = true;
-        while is_in_use && room::is_over(length(), pages) && clock::now() < until {
-            is_in_use = match self.empty_log(WAITING) {
-                Emptied::Yes => false,
+        while is_in_use && limit.is_over(length(), self.log_length) && clock::now() < until {
+            let is_too_long = limit.is_too_long(length());
+            let how = if is_too_long { schema::PUT_BACK } else { schema::START_AGAIN };
+            is_in_use = match self.empty_log(how, WAITING) {
+                Emptied::Yes => {
+                    self.log_length = if is_too_long { 0 } else { length() };
+                    false
+                }
                 Emptied::InUse => {
                     std::thread::sleep(TRY_AGAIN);
                     true
@@ -87,8 +93,11 @@ impl Session {
                 Emptied::Failed => break,
             };
         }
-        self.room_pause =
-            if room::is_over(length(), pages) { LONGEST_PAUSE.min(self.room_pause * 2) } else { ROOM_EVERY };
+        self.room_pause = if limit.is_over(length(), self.log_length) {
+            LONGEST_PAUSE.min(self.room_pause * 2)
+        } else {
+            ROOM_EVERY
+        };
         self.room_at = clock::now() + self.room_pause;
     }
 
