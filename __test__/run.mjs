@@ -15,7 +15,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readdirSync, statSync } from 'node:fs'
-import { constants, setPriority } from 'node:os'
 import { join, relative, resolve, sep } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
@@ -131,15 +130,14 @@ function rustTests() {
 
 const results = []
 /**
- * Runs a command and shows its output at once. If the command runs `beside` another one, it gets
- * the processor time that the other one leaves, and shows its output when both have ended.
+ * Runs a command and shows its output at once. If the command runs `beside` another one, shows its
+ * output when both have ended.
  */
 async function step(what, command, args, { beside } = {}) {
   const heading = `\n── ${what}`
   if (!beside) console.log(heading)
   const start = performance.now()
   const child = spawn(command, args, { cwd: ROOT, env, stdio: beside ? ['ignore', 'pipe', 'inherit'] : 'inherit' })
-  if (beside && child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_LOW)
   const said = beside && text(child.stdout)
   const [status, signal] = await once(child, 'close').catch((error) => [error.message])
   const seconds = (performance.now() - start) / 1_000
@@ -155,6 +153,19 @@ async function step(what, command, args, { beside } = {}) {
 const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
 const whole = chosen.length === 0
 
+if (whole && !skipRust) {
+  // The tests mostly wait for clocks and servers.
+  env.RUST_TEST_THREADS ??= '6'
+  // Build with the deliberate mistakes, which are made only where a test asks for them: to build
+  // everything twice takes minutes.
+  const cargo = ['test', '--quiet', '--features', 'mutants']
+  await step('Rust: build', 'cargo', [...cargo, '--no-run'])
+  // The simulation keeps a processor busy while the other tests wait for servers.
+  const others = rustTests().filter((name) => name !== 'simulation')
+  const units = ['--lib', ...others.flatMap((name) => ['--test', name])]
+  const simulation = step('Rust: simulation', 'cargo', [...cargo, '--test', 'simulation'])
+  await Promise.all([simulation, step('Rust: all other tests', 'cargo', [...cargo, ...units], { beside: simulation })])
+}
 if (whole || chosen.includes('types')) {
   for (const name of existsSync(join(HERE, 'types'))
     ? readdirSync(join(HERE, 'types')).filter((n) => /^tsconfig.*\.json$/.test(n))
@@ -179,37 +190,12 @@ const waiting = files.filter(named(WAITING))
 const breaking = files.filter(named(BREAKING))
 const alone = files.filter((file) => named(ALONE)(file) && ![...beside, ...waiting, ...breaking].includes(file))
 console.log(`\nRedis: ${redis}`)
-
-/** Runs the tests that leave most of the processor time to others. */
-async function runPatient() {
-  // On two cores, more than three at a time would only make each other late.
-  const shared = stepOfNode('tests that share the machine', together, 3)
-  await Promise.all([shared, stepOfNode('tests that wait beside them', beside, 1, { beside: shared })])
-  // They leave more than half of two cores idle with three at a time.
-  await stepOfNode('tests that mostly wait', waiting, 5)
-}
-const runBreaking = () => stepOfNode('tests that break servers', breaking, 2)
-
-if (whole && !skipRust) {
-  // The tests mostly wait for clocks and servers.
-  env.RUST_TEST_THREADS ??= '6'
-  // Build with the deliberate mistakes, which are made only where a test asks for them: to build
-  // everything twice takes minutes.
-  const cargo = ['test', '--quiet', '--features', 'mutants']
-  const patient = runPatient()
-  await Promise.all([patient, step('Rust: build', 'cargo', [...cargo, '--no-run'], { beside: patient })])
-  // The simulation keeps a processor busy while the other tests wait for servers.
-  const others = rustTests().filter((name) => name !== 'simulation')
-  const units = ['--lib', ...others.flatMap((name) => ['--test', name])]
-  const serving = step('Rust: all other tests', 'cargo', [...cargo, ...units]).then(runBreaking)
-  await Promise.all([
-    serving,
-    step('Rust: simulation', 'cargo', [...cargo, '--test', 'simulation'], { beside: serving }),
-  ])
-} else {
-  await runPatient()
-  await runBreaking()
-}
+// On two cores, more than three at a time would only make each other late.
+const shared = stepOfNode('tests that share the machine', together, 3)
+await Promise.all([shared, stepOfNode('tests that wait beside them', beside, 1, { beside: shared })])
+// They leave more than half of two cores idle with three at a time.
+await stepOfNode('tests that mostly wait', waiting, 5)
+await stepOfNode('tests that break servers', breaking, 2)
 await stepOfNode('tests that run alone', alone, 1)
 
 console.log('\n── summary')

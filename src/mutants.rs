@@ -93,12 +93,23 @@ impl Mutant {
 
 #[cfg(feature = "mutants")]
 mod active {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
 
     use super::Mutant;
 
     thread_local! {
         static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
+        static TOKENS: RefCell<Option<fastrand::Rng>> = const { RefCell::new(None) };
+    }
+
+    /// Makes the tokens of this thread depend on `seed`, so that a simulation can be repeated.
+    pub fn seed_tokens(seed: u64) {
+        TOKENS.set(Some(fastrand::Rng::with_seed(seed)));
+    }
+
+    /// Returns bytes for a token if [`seed_tokens`] was called in this thread.
+    pub fn seeded_bytes() -> Option<[u8; 16]> {
+        TOKENS.with_borrow_mut(|rng| rng.as_mut().map(|rng| rng.u128(..).to_le_bytes()))
     }
 
     /// This thread makes that mistake from now on, or none.
@@ -113,7 +124,7 @@ mod active {
 }
 
 #[cfg(feature = "mutants")]
-pub use active::{is, set};
+pub use active::{is, seed_tokens, seeded_bytes, set};
 
 /// Whether that mistake is made: never.
 #[cfg(not(feature = "mutants"))]

@@ -30,7 +30,7 @@ pub struct Token(uuid::Uuid);
 impl Token {
     /// A fresh token from the process's cryptographic random generator.
     pub fn random() -> Self {
-        Self(uuid::Uuid::new_v4())
+        Self(random_uuid())
     }
 
     /// The token that `text` spells, if it is a UUID in its hyphenated form.
@@ -52,7 +52,7 @@ impl Token {
     /// [mark](Token::mark) of `heir`, the first 28 bits of `ticket`, and the UUID version 8. Other
     /// tokens have version 4.
     pub fn claim(ticket: Token, heir: Token) -> Self {
-        let (mut bytes, of) = (*uuid::Uuid::new_v4().as_bytes(), ticket.0.as_bytes());
+        let (mut bytes, of) = (*random_uuid().as_bytes(), ticket.0.as_bytes());
         bytes[..4].copy_from_slice(&heir.0.as_bytes()[..4]);
         bytes[4..8].copy_from_slice(&[of[0], of[1], 0x80 | of[2] >> 4, of[2] << 4 | of[3] >> 4]);
         Self(uuid::Uuid::from_bytes(bytes))
@@ -65,6 +65,15 @@ impl Token {
 
     /// How many characters [`Token::encode`] writes.
     pub const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
+}
+
+/// Returns a random UUID. In a simulation, it depends on the seed.
+fn random_uuid() -> uuid::Uuid {
+    #[cfg(feature = "mutants")]
+    if let Some(bytes) = crate::mutants::seeded_bytes() {
+        return uuid::Builder::from_random_bytes(bytes).into_uuid();
+    }
+    uuid::Uuid::new_v4()
 }
 
 impl fmt::Display for Token {

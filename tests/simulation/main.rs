@@ -53,6 +53,8 @@ fn shape_of(seed: u64, quorum: bool) -> (Shape, Duration) {
 /// Runs one schedule.
 fn run(seed: u64, quorum: bool) -> Counts {
     let (shape, trouble) = shape_of(seed, quorum);
+    #[cfg(feature = "mutants")]
+    leasehold::mutants::seed_tokens(seed);
     match catch_unwind(AssertUnwindSafe(|| World::new(seed, shape, trouble).run())) {
         Ok(counts) => counts,
         Err(failure) => {

@@ -1,6 +1,6 @@
 //! One simulated process: an engine and the code that uses it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,10 +78,10 @@ pub struct Process {
     /// What stands between it and several stores.
     council: Option<Council>,
     /// What it has asked of those.
-    asked_there: HashMap<u64, Sent>,
-    pub asked: HashMap<u32, Asked>,
+    asked_there: BTreeMap<u64, Sent>,
+    pub asked: BTreeMap<u32, Asked>,
     /// The outcome of each adoption that got no lease, by its slot.
-    pub told: HashMap<u32, Outcome>,
+    pub told: BTreeMap<u32, Outcome>,
     /// What it has detached, for others to adopt.
     pub detached: Vec<Parcel>,
     /// Until when it does nothing at all, as under SIGSTOP.
@@ -128,9 +128,9 @@ impl Process {
         Self {
             core,
             council: (nodes > 1).then(|| Council::new(names(nodes), rng.u64(..))),
-            asked_there: HashMap::new(),
-            asked: HashMap::new(),
-            told: HashMap::new(),
+            asked_there: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            told: BTreeMap::new(),
             detached: Vec::new(),
             frozen_until: now,
             hung_until: now,

@@ -5,7 +5,7 @@ mod network;
 mod repairs;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Key, Mode, Token};
@@ -74,19 +74,19 @@ pub struct World {
     rng: fastrand::Rng,
     nodes: Vec<Node>,
     /// Until when a process can't reach a node.
-    cut_until: HashMap<(usize, usize), Instant>,
+    cut_until: BTreeMap<(usize, usize), Instant>,
     shape: Shape,
     /// How many times a node was restarted in turn.
     rolled: usize,
     /// The largest fence granted for each key.
-    fences: HashMap<Key, Fence>,
+    fences: BTreeMap<Key, Fence>,
     processes: Vec<Process>,
     /// Counts the lives of each process, so that what was meant for a dead one is dropped.
     lives: Vec<u64>,
     /// When each process next looks at its timers.
     wakes: [Option<Instant>; PROCESSES],
     queue: BinaryHeap<Reverse<(Instant, u64)>>,
-    events: HashMap<u64, (u64, Event)>,
+    events: BTreeMap<u64, (u64, Event)>,
     serial: u64,
     grants: u64,
     /// How many of them a notice alone was enough for.
@@ -106,17 +106,17 @@ pub struct World {
     /// How many processes meanwhile wait for the lock, each briefly and repeatedly.
     stream: usize,
     /// Whose waiter has which number at the store.
-    waiters: HashMap<u64, (usize, u64, u64)>,
+    waiters: BTreeMap<u64, (usize, u64, u64)>,
     parcels: Vec<Parcel>,
     /// The tickets that were adopted.
     adopted: HashSet<Token>,
     /// How much longer a message between a process and a node takes, in each direction.
-    distances: HashMap<(usize, usize), Duration>,
+    distances: BTreeMap<(usize, usize), Duration>,
     /// The nodes whose answers to the first process get lost, about every second one.
     mute: Vec<usize>,
     /// The process and the slot of each acquire that must fail, because a ticket or its heir has
     /// the lock.
-    strangers: HashSet<(usize, u32)>,
+    strangers: BTreeSet<(usize, u32)>,
 }
 
 impl World {
@@ -140,15 +140,15 @@ impl World {
             now,
             rng,
             nodes,
-            cut_until: HashMap::new(),
+            cut_until: BTreeMap::new(),
             shape,
             rolled: 0,
-            fences: HashMap::new(),
+            fences: BTreeMap::new(),
             processes,
             lives: vec![0; PROCESSES],
             wakes: [None; PROCESSES],
             queue: BinaryHeap::new(),
-            events: HashMap::new(),
+            events: BTreeMap::new(),
             serial: 0,
             grants: 0,
             early: 0,
@@ -160,12 +160,12 @@ impl World {
             tidy,
             carries: seed % 4 == 2,
             stream: 0,
-            waiters: HashMap::new(),
+            waiters: BTreeMap::new(),
             parcels: Vec::new(),
             adopted: HashSet::new(),
-            distances: HashMap::new(),
+            distances: BTreeMap::new(),
             mute: Vec::new(),
-            strangers: HashSet::new(),
+            strangers: BTreeSet::new(),
         }
     }
 

@@ -187,13 +187,25 @@ impl World {
         };
         let tokens: Vec<Token> = leases.iter().map(token_of).collect();
         let end = self.now + PATIENCE;
-        while !nodes.iter().all(|&node| tokens.iter().all(|&token| self.knows(node, token))) {
-            assert!(self.now < end, "a node that is back does not get the lease back");
-            self.wait_briefly_until(self.now + Duration::from_millis(100));
+        loop {
+            self.mute = nodes.to_vec();
+            while !self.all_know(nodes, &tokens) {
+                assert!(self.now < end, "a node that is back does not get the lease back");
+                self.wait_briefly_until(self.now + Duration::from_millis(100));
+            }
+            self.mute.clear();
+            // Wait until all renewals that are on their way have arrived. A node may have handed the
+            // lock to the place of a repair, and that lease may end before the next renewal.
+            self.wait_briefly_until(self.now + Duration::from_millis(u64::from(TTL)) / 2);
+            if self.all_know(nodes, &tokens) {
+                return;
+            }
         }
-        self.mute.clear();
-        // Wait until all renewals that are on their way have arrived.
-        self.wait_briefly_until(self.now + Duration::from_millis(u64::from(TTL)) / 2);
+    }
+
+    /// Returns true if each of `nodes` has all leases of `tokens`.
+    fn all_know(&mut self, nodes: &[usize], tokens: &[Token]) -> bool {
+        nodes.iter().all(|&node| tokens.iter().all(|&token| self.knows(node, token)))
     }
 
     /// Lives until `end`. Each process of the stream waits briefly for the lock, and then waits
