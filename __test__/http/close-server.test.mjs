@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import { describe, test } from 'node:test'
-import { closeServer } from '../../examples/shared/close-server.mjs'
+import { closeServer, collectSockets } from '../../examples/shared/close-server.mjs'
 import { within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { gate } from '../support/gate.mjs'
@@ -23,6 +23,7 @@ async function open(t, ready = Promise.resolve()) {
     await ready
     response.end('ok')
   })
+  const sockets = collectSockets(server)
   atEnd(t, () => {
     server.closeAllConnections()
     server.close()
@@ -39,7 +40,7 @@ async function open(t, ready = Promise.resolve()) {
   socket.on('error', () => {})
   atEnd(t, () => socket.destroy())
   await accepted
-  return { server, socket, ended: once(socket, 'close'), answers: () => answers.match(/200 OK/g)?.length ?? 0 }
+  return { server, sockets, socket, ended: once(socket, 'close'), answers: () => answers.match(/200 OK/g)?.length ?? 0 }
 }
 
 const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
@@ -47,6 +48,9 @@ const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), '
 /** Returns the lines of the recipe in `text`. */
 const recipeIn = (text) =>
   /^ {2}\/\/ Each open connection[\s\S]*? await new Promise\(\(closed\) => server\.close\(closed\)\)/m.exec(text)?.[0]
+
+/** Returns the line in `text` that collects the sockets. */
+const collecting = (text) => /^ *(server\.on\('connection', .*)$/m.exec(text)[1]
 
 describe('closeServer()', { timeout: 60_000 }, () => {
   const UNFINISHED = {
@@ -56,19 +60,19 @@ describe('closeServer()', { timeout: 60_000 }, () => {
   }
   for (const [what, sent] of Object.entries(UNFINISHED)) {
     test(`a client that has sent ${what} does not keep the server open`, async (t) => {
-      const { server, socket } = await open(t, new Promise(() => {}))
+      const { server, sockets, socket } = await open(t, new Promise(() => {}))
       socket.write(sent)
-      await within('the end of the server', closeServer(server, SHORT), SOON)
+      await within('the end of the server', closeServer(server, sockets, SHORT), SOON)
     })
   }
 
   test('a connection whose last request was in flight does not keep the server open without keepAliveTimeout', async (t) => {
     const ready = gate()
-    const { server, socket, ended, answers } = await open(t, ready.passed)
+    const { server, sockets, socket, ended, answers } = await open(t, ready.passed)
     server.keepAliveTimeout = 0
     socket.write(GET)
     await once(server, 'request')
-    const closed = closeServer(server, SHORT)
+    const closed = closeServer(server, sockets, SHORT)
     ready.pass()
     await within('the end of the server', closed, SOON)
     await ended
@@ -80,23 +84,23 @@ describe('closeServer()', { timeout: 60_000 }, () => {
   test('a request that has arrived on an idle connection is answered, and its connection closes', {
     skip,
   }, async (t) => {
-    const { server, socket, ended, answers } = await open(t)
+    const { server, sockets, socket, ended, answers } = await open(t)
     socket.write(GET)
     await once(socket, 'data')
     // This writes to the kernel at once; the server has not read it when it closes.
     socket.write(GET)
-    await within('the end of the server', closeServer(server), SOON)
+    await within('the end of the server', closeServer(server, sockets), SOON)
     await ended
     assert.equal(answers(), 2)
   })
 
   test('a request in flight is answered, and an idle connection closes after keepAliveTimeout', async (t) => {
     const ready = gate()
-    const { server, socket, ended, answers } = await open(t, ready.passed)
+    const { server, sockets, socket, ended, answers } = await open(t, ready.passed)
     server.keepAliveTimeout = SHORT
     socket.write(GET)
     await once(server, 'request')
-    const closed = closeServer(server)
+    const closed = closeServer(server, sockets)
     ready.pass()
     await within('the end of the server', closed, SOON)
     await ended
@@ -107,7 +111,8 @@ describe('closeServer()', { timeout: 60_000 }, () => {
     test(`${page} shows the same recipe`, () => {
       const source = read('examples/shared/close-server.mjs')
       const [, limit] = /limit = (\w+)\)/.exec(source)
-      assert.equal(recipeIn(read(page)), recipeIn(source).replace(', limit)', `, ${limit})`))
+      assert.equal(collecting(read(page)), collecting(source))
+      assert.equal(recipeIn(read(page)), recipeIn(source).replace('}, limit)', `}, ${limit})`))
     })
   }
 })

@@ -7,7 +7,7 @@ import express from 'express'
 import { createLockClient } from 'leasehold'
 import { lockRequest } from 'leasehold/express'
 import { createClient } from 'redis'
-import { closeServer } from '../shared/close-server.mjs'
+import { closeServer, collectSockets } from '../shared/close-server.mjs'
 import { readConfig } from '../shared/config.mjs'
 import { Jobs } from '../shared/jobs.mjs'
 import { openJournal } from '../shared/journal.mjs'
@@ -66,6 +66,7 @@ const server = app.listen(config.port, (error) => {
   console.log(`Express server started at http://localhost:${server.address().port}`, { workerId })
   worker.start()
 })
+const sockets = collectSockets(server)
 // Idle connections delay the shutdown for this long.
 server.keepAliveTimeout = 1_000
 
@@ -77,7 +78,7 @@ async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
   // No request depends on the worker, so another server may go on with the jobs at once.
-  await Promise.all([closeServer(server), worker.stop()])
+  await Promise.all([closeServer(server, sockets), worker.stop()])
   await locks.close()
   await jobs.close()
 }

@@ -8,7 +8,7 @@ import { createRequestHandler } from '@remix-run/express'
 import express from 'express'
 import { createLockClient } from 'leasehold'
 import { createClient } from 'redis'
-import { closeServer } from '../shared/close-server.mjs'
+import { closeServer, collectSockets } from '../shared/close-server.mjs'
 import { readConfig } from '../shared/config.mjs'
 import { Jobs } from '../shared/jobs.mjs'
 import { openJournal } from '../shared/journal.mjs'
@@ -35,6 +35,7 @@ const state = () =>
 
 const app = express()
 const server = createServer(app)
+const sockets = collectSockets(server)
 // Idle connections delay the shutdown for this long.
 server.keepAliveTimeout = 1_000
 app.disable('x-powered-by')
@@ -73,7 +74,7 @@ async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
   // No request depends on the worker, so another server may go on with the jobs at once.
-  await Promise.all([closeServer(server), vite?.close(), worker.stop()])
+  await Promise.all([closeServer(server, sockets), vite?.close(), worker.stop()])
   await locks.close()
   await jobs.close()
 }
