@@ -125,3 +125,7 @@ mod tests {
         assert_eq!(limit(ttl(60_000), from(false), Some(ttl(500))), ttl(60_000));
     }
 }
+
+#[cfg(test)]
+#[path = "inheritance_fuzz.rs"]
+mod fuzz;
