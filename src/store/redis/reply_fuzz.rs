@@ -315,7 +315,7 @@ fn list(kind: &str, count: usize, items: impl IntoIterator<Item = Vec<u8>>) -> V
 #[test]
 fn no_bytes_of_a_server_do_harm() {
     let generated = vec(values(), 1..4).prop_map(|values| values.concat());
-    fuzz("replies", 20_000, WORDS, generated, |bytes| {
+    fuzz("replies", 10_000, WORDS, generated, |bytes| {
         measure(bytes);
         take_in(bytes);
         let (_, good) = scan(bytes, || 1);

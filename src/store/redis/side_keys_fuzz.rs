@@ -73,7 +73,7 @@ fn found_beside(name: &str) -> Option<&str> {
 #[test]
 fn no_two_locks_share_a_side_key_and_none_is_one() {
     let seen = RefCell::new(Seen::default());
-    fuzz("locks", 40_000, PIECES, names(), |bytes| {
+    fuzz("locks", 20_000, PIECES, names(), |bytes| {
         let name = String::from_utf8_lossy(bytes).into_owned();
         let mut seen = seen.borrow_mut();
         let lock = lock_beside(&name);
