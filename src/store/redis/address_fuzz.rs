@@ -83,9 +83,10 @@ fn urls() -> impl Strategy<Value = Vec<u8>> {
 fn is_meant_as_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
     // Without an authority there is no login: the path of a socket may have all this in it.
-    let login = rest.rfind('@').filter(|_| !rest.starts_with('/')).map_or("", |end| &rest[..end]);
+    let end = rest.rfind('@').filter(|_| !rest.starts_with('/')).unwrap_or(0);
+    let (login, tail) = rest.split_at(end);
     let in_login = login.split_once(':').map_or("", |(_, password)| password);
-    let in_query = rest.split(['?', '&']).skip(1).filter_map(|pair| pair.strip_prefix("pass="));
+    let in_query = tail.split(['?', '&']).skip(1).filter_map(|pair| pair.strip_prefix("pass="));
     let count = |text: &str| decode(text, "").unwrap_or(text.into()).to_lowercase().matches(SECRET).count();
     let meant: usize = in_query.chain([in_login]).map(count).sum();
     meant > 0 && meant >= count(url)
