@@ -82,8 +82,11 @@ fn urls() -> impl Strategy<Value = Vec<u8>> {
 /// early.
 fn is_meant_as_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
-    // Without an authority there is no login: the path of a socket may have all this in it.
-    let end = rest.rfind('@').filter(|_| !rest.starts_with('/')).unwrap_or(0);
+    // A path may have anything in it, so the login before one ends with the first `@/`. Without an
+    // authority there is no login.
+    let end =
+        if url.to_ascii_lowercase().starts_with("redis+unix") { rest.find("@/") } else { rest.rfind('@') };
+    let end = end.filter(|_| !rest.starts_with('/')).unwrap_or(0);
     let (login, tail) = rest.split_at(end);
     let in_login = login.split_once(':').map_or("", |(_, password)| password);
     let in_query = tail.split(['?', '&']).skip(1).filter_map(|pair| pair.strip_prefix("pass="));
