@@ -104,5 +104,5 @@ fn no_two_locks_share_a_side_key_and_none_is_one() {
     let Seen { stems, refused, numbered } = seen.into_inner();
     let stems = stems.len();
     // A long run with few kinds of names would prove little. A short one may miss some.
-    assert!(stems < 10_000 || refused > 1_000 && numbered > 1_000, "{stems} {refused} {numbered}");
+    assert!(stems < 10_000 || refused > 200 && numbered > 200, "{stems} {refused} {numbered}");
 }
