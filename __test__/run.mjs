@@ -9,6 +9,7 @@
 // LEASEHOLD_TEST_SECONDS=60             how long the tests that count turns or break servers run (default 4 to 10; 60 for ticks)
 // LEASEHOLD_TEST_REPEAT=50              how often the crashes are repeated (default 5)
 // LEASEHOLD_TEST_SEED=1                 repeats their random kills, and the faults of chaos/ (a failing test prints its seed)
+// LEASEHOLD_FUZZ_CASES=100000           how many inputs each fuzz target tries
 // REDIS_SERVER=/path/to/redis-server    the server to test with
 // CHROMIUM=/path/to/chromium            the browser to look at the examples with
 

@@ -8,6 +8,7 @@
 //! - [`engine`]: the one background thread. Its rules are a pure state machine ([`engine::core`]) that is
 //!   handed events and the time; around it a driver that talks to stores and wakes JavaScript.
 //! - [`mutants`]: mistakes that the simulation has to find; not in any build for use.
+//! - `fuzzing`: runs tests on arbitrary input; in unit tests only.
 //! - [`binding`]: the only module that says `napi`. It translates, and decides nothing.
 //!
 //! The TypeScript half, which makes promises, errors and events of what the binding reports, starts at
@@ -15,6 +16,8 @@
 
 pub mod binding;
 pub mod engine;
+#[cfg(test)]
+mod fuzzing;
 pub mod lease;
 pub mod mutants;
 pub mod store;

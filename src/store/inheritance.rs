@@ -80,7 +80,9 @@ pub fn with_note(holder: &str, ttl: Option<Ttl>) -> Arc<str> {
 /// Returns the holder's name without its note, and the note.
 pub fn split_note(holder: &str) -> (&str, Option<Ttl>) {
     let note = holder.rsplit_once(SEPARATOR).and_then(|(name, digits)| {
-        let ttl = Ttl::from_millis(digits.parse().ok()?)?;
+        // `parse` alone would take a sign, which the scripts of the Redis store do not.
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let ttl = Ttl::from_millis(digits.parse().ok().filter(|_| is_number)?)?;
         Some((name, Some(ttl)))
     });
     note.unwrap_or((holder, None))
@@ -125,3 +127,7 @@ mod tests {
         assert_eq!(limit(ttl(60_000), from(false), Some(ttl(500))), ttl(60_000));
     }
 }
+
+#[cfg(test)]
+#[path = "inheritance_fuzz.rs"]
+mod fuzz;

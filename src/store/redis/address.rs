@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use super::sentinel::address::Sentinels;
-use super::url::Parts;
+use super::url::{Parts, encode};
 use crate::store::printable::printable;
 use crate::store::{Access, Tls};
 
@@ -133,19 +133,22 @@ impl RedisAddress {
 }
 
 /// `redis://user@host:port/db` (or `rediss://…`), without the password; `***@` for a user who has none, which may be a password
-/// in the wrong place.
+/// in the wrong place. What would have another meaning in a URL is percent-encoded, so no two servers have the same text.
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_password = self.password.as_ref().is_some_and(|secret| !secret.is_empty());
         let user = self.username.as_deref().map_or("", |user| if has_password { user } else { "***" });
+        let user = encode(user, ":/?#");
         let at = if user.is_empty() { "" } else { "@" };
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         match &self.endpoint {
             Endpoint::Tcp(host, port) if host.contains(':') => {
-                write!(f, "{scheme}://{user}{at}[{host}]:{port}")?
+                write!(f, "{scheme}://{user}{at}[{}]:{port}", encode(host, ""))?
             }
             Endpoint::Tcp(host, port) => write!(f, "{scheme}://{user}{at}{host}:{port}")?,
-            Endpoint::Unix(path) => write!(f, "redis+unix://{user}{at}{}", path.display())?,
+            Endpoint::Unix(path) => {
+                write!(f, "redis+unix://{user}{at}{}", encode(&path.to_string_lossy(), "?#&"))?
+            }
             Endpoint::Master(sentinels) => write!(f, "{scheme}-sentinel://{user}{at}{sentinels}")?,
         }
         match (&self.endpoint, self.database) {

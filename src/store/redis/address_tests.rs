@@ -36,6 +36,9 @@ fn a_unix_socket_is_read() {
     );
     assert_eq!(parse("redis+unix://u:p@/a.sock").password.as_deref(), Some("p"));
     assert_eq!(socket.to_string(), "redis+unix://y@/run/redis one@2.sock?db=2");
+    let odd = parse("redis+unix:///a%3Fdb=2");
+    assert_eq!(odd.to_string(), "redis+unix:///a%3Fdb=2");
+    assert_ne!(odd.identity(), parse("redis+unix:///a?db=2").identity());
 }
 
 #[test]
@@ -79,6 +82,7 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
         ("redis+unix://", "absolute path"),
         ("redis+unix:///", "absolute path"),
         ("redis+unix:///a%00.sock", "absolute path"),
+        ("redis+unix:///a.sock&pass=secret", "write ?"),
         (&long, "longer"),
     ] {
         let error = RedisAddress::parse(url, &Access::default()).expect_err(url);

@@ -28,6 +28,8 @@
 //! - [`cluster`]: many such servers as one store.
 
 mod address;
+#[cfg(test)]
+mod address_fuzz;
 mod attempt;
 mod cluster;
 mod connect;
@@ -47,10 +49,14 @@ mod plan;
 mod releases;
 mod replicas;
 mod reply;
+#[cfg(test)]
+mod reply_fuzz;
 mod reply_scanner;
 mod scripts;
 mod sentinel;
 mod side_keys;
+#[cfg(test)]
+mod side_keys_fuzz;
 mod trial;
 mod url;
 

@@ -38,7 +38,7 @@ pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link
     });
 }
 
-fn read(push: PushInfo) -> Option<Notice> {
+pub(super) fn read(push: PushInfo) -> Option<Notice> {
     match (push.kind, push.data.into_iter().nth(1)) {
         // The number, and the fence if one is told.
         (PushKind::Message | PushKind::SMessage, Some(said)) => {

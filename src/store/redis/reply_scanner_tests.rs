@@ -1,5 +1,3 @@
-use redis::{Parser, Value};
-
 use super::*;
 
 const ROOM: Room = Room { replies: 1 << 20, pushes: 1 << 20 };
@@ -96,98 +94,6 @@ fn replies_and_messages_have_rooms_of_their_own() {
     // A value, and its line; a value, a list, and two values of its.
     assert_eq!(2_000 - replies, (64 + 33 + 1) + 64 + 256 + 2 * (33 + 1));
     assert_eq!(1_000 - pushes, 64 + 256 + (32 + 8) + (32 + 1));
-}
-
-/// Parses the value at the beginning of `bytes`. Returns the value and its length.
-fn parsed(bytes: &[u8]) -> Option<(Value, usize)> {
-    let mut rest = bytes;
-    // The parser reads ahead, so the length is found by giving it less.
-    let value = Parser::new().parse_value(&mut rest).ok()?;
-    let is_whole = |length: &usize| Parser::new().parse_value(&bytes[..*length]).is_ok();
-    let length = (1..=bytes.len()).find(is_whole)?;
-    Some((value, length))
-}
-
-/// Writes a random value as a server does.
-fn write_value(random: &mut fastrand::Rng, depth: usize, bytes: &mut Vec<u8>) {
-    let word = |random: &mut fastrand::Rng| "abc\r".repeat(random.usize(..3)).into_bytes();
-    let list = if depth < 4 { 6 } else { 0 };
-    match random.usize(..9 + list) {
-        0 => bytes.extend(b"_\r\n"),
-        1 => bytes.extend([b":", random.i64(-99..).to_string().as_bytes(), b"\r\n"].concat()),
-        2 => bytes.extend(b"#t\r\n"),
-        3 => bytes.extend(b",1.5\r\n"),
-        4 => bytes.extend([b"+", &word(random)[..], b"\r\n"].concat()),
-        5 => bytes.extend([b"-ERR ", &word(random)[..], b"\r\n"].concat()),
-        6 => bytes.extend(*random.choice(&[b"$-1\r\n", b"*-1\r\n"]).unwrap()),
-        7 => {
-            let text: Vec<u8> = (0..random.usize(..20)).map(|_| random.u8(..)).collect();
-            bytes.extend([b"$", text.len().to_string().as_bytes(), b"\r\n", &text, b"\r\n"].concat());
-        }
-        8 => bytes.extend(b"=7\r\ntxt:abc\r\n"),
-        _ => {
-            let (kind, each) = *random.choice(&[(b'*', 1), (b'~', 1), (b'%', 2), (b'>', 1)]).unwrap();
-            let count = random.usize(..4);
-            bytes.push(kind);
-            bytes.extend(format!("{count}\r\n").bytes());
-            for index in 0..count * each {
-                if kind == b'>' && index == 0 {
-                    bytes.extend(b"+message\r\n");
-                } else {
-                    write_value(random, depth + 1, bytes);
-                }
-            }
-        }
-    }
-}
-
-/// The scanner and the parser find the same ends in whole, cut off and damaged values.
-#[test]
-fn the_scanner_finds_the_ends_that_the_parser_finds() {
-    let seed = std::env::var("LEASEHOLD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("LEASEHOLD_TEST_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    let (mut whole, mut broken) = (0, 0);
-    for _ in 0..4_000 {
-        let mut bytes = Vec::new();
-        for _ in 0..random.usize(1..4) {
-            write_value(&mut random, 0, &mut bytes);
-        }
-        let is_intact = random.bool();
-        if !is_intact {
-            let place = random.usize(..bytes.len());
-            match random.u8(..3) {
-                0 => bytes[place] = *random.choice(b"\r\n0123456789*$+-:>%|~_#=!(, a").unwrap(),
-                1 => bytes.truncate(place),
-                _ => drop(bytes.remove(place)),
-            }
-        }
-        let step = random.usize(1..40);
-        let (ends, excess) = ends(&bytes, ROOM, step);
-        assert_eq!(ends, self::ends(&bytes, ROOM, usize::MAX).0, "{:?}", String::from_utf8_lossy(&bytes));
-        assert!(!is_intact || excess.is_none() && ends.last() == Some(&bytes.len()), "{excess:?} {bytes:?}");
-        let (mut start, mut is_rejected) = (0, false);
-        for end in ends {
-            match parsed(&bytes[start..]) {
-                Some((_, length)) => assert_eq!(start + length, end, "{:?}", String::from_utf8_lossy(&bytes)),
-                // The parser looks closer, and rejects more: for it the connection ends here.
-                None => {
-                    let error = Parser::new().parse_value(&bytes[start..]).unwrap_err();
-                    assert!(!is_intact && !error.is_io_error(), "{:?}", String::from_utf8_lossy(&bytes));
-                    (broken, is_rejected) = (broken + 1, true);
-                    break;
-                }
-            }
-            start = end;
-            whole += 1;
-        }
-        // If it is not whole to the scanner, the parser must not take it for whole.
-        if excess.is_none() && start < bytes.len() && !is_rejected {
-            assert_eq!(parsed(&bytes[start..]), None, "{:?}", String::from_utf8_lossy(&bytes[start..]));
-        }
-    }
-    assert!(whole > 2_000, "{whole} values, {broken} that only the parser rejects");
 }
 
 /// Measures the scanner. Run with:

@@ -1,5 +1,7 @@
 //! The URL of a Redis server, taken apart.
 
+use std::fmt::Write;
+
 use super::address::Endpoint;
 use crate::store::access::Access;
 
@@ -42,6 +44,7 @@ impl<'a> Parts<'a> {
             return Err("a Redis URL has no #fragment; write # as %23".into());
         }
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+        check_path(path)?;
         let (user, authority) = match authority.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
@@ -143,6 +146,14 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Refuses a path that ends in a password because its `?` is missing: paths are shown.
+pub fn check_path(path: &str) -> Result<(), String> {
+    if path.contains("&pass=") {
+        return Err("the Redis URL has an & where its parameters begin: write ? before the first".into());
+    }
+    Ok(())
+}
+
 /// Has `place` be what is `given`, if something is. What is there already must be nothing, or the same: nobody could tell which of two
 /// is meant.
 fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Result<(), String> {
@@ -171,6 +182,24 @@ fn database(digits: &str) -> Result<u32, String> {
 /// `digits` as a number: digits only, where `str::parse` would take a sign.
 fn number(digits: &str) -> Option<u32> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+/// Returns `text` with `%`, control characters and the characters in `special` percent-encoded.
+/// [`decode`] undoes this.
+pub fn encode(text: &str, special: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    let mut bytes = [0; 4];
+    for letter in text.chars() {
+        if letter == '%' || letter.is_control() || special.contains(letter) {
+            for byte in letter.encode_utf8(&mut bytes).bytes() {
+                // Writing to a string does not fail.
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        } else {
+            encoded.push(letter);
+        }
+    }
+    encoded
 }
 
 /// `text` with its percent-encoding undone.

@@ -47,7 +47,7 @@ impl ClusterAddress {
     }
 
     /// The nodes that the URL names, at least one.
-    pub(super) fn seeds(&self) -> &[RedisAddress] {
+    pub fn seeds(&self) -> &[RedisAddress] {
         &self.seeds
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::super::address::{Endpoint, RedisAddress};
-use super::super::url::{UNENCODED, decode};
+use super::super::url::{UNENCODED, check_path, decode, encode};
 use crate::store::Access;
 
 /// The port of a sentinel whose URL names none.
@@ -35,6 +35,11 @@ impl Sentinels {
         }
         let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
         let (path, query) = tail.split_at(tail.find(['?', '#']).unwrap_or(tail.len()));
+        // The password may have both a bare @ and a bare /. Its end would be shown as the master's name.
+        if path.contains('@') {
+            return Err(UNENCODED.into());
+        }
+        check_path(path)?;
         let for_master = Access { sentinel_username: None, sentinel_password: None, ..access.clone() };
         let for_sentinels = Access {
             username: access.sentinel_username.clone(),
@@ -80,7 +85,7 @@ impl fmt::Display for Sentinels {
             let host = shown.rsplit_once('@').map_or(shown, |(_, host)| host);
             write!(f, "{}{host}", if index > 0 { "," } else { "" })?;
         }
-        write!(f, "/{}", self.master)
+        write!(f, "/{}", encode(&self.master, "?#@&"))
     }
 }
 
@@ -151,9 +156,12 @@ mod tests {
             ("redis-sentinel://:secret@a/m?db=x", "database"),
             ("redis-sentinel://:secret@a/m?timeout=1", "unknown parameter"),
             ("redis-sentinel://:sec/secret@a,b/m", "percent-encoded"),
+            ("redis-sentinel://a:b@c/secret@host", "percent-encoded"),
+            ("redis-sentinel://a/m&pass=secret@", "percent-encoded"),
+            ("redis-sentinel://a/m&pass=secret", "write ?"),
         ] {
             let error = parse(url).expect_err(url);
-            assert!(error.contains(said) && !error.contains("secret@"), "{url}: {error}");
+            assert!(error.contains(said) && !error.contains("secret"), "{url}: {error}");
         }
     }
 }

@@ -13,7 +13,7 @@
 //! - [`lookout`]: where the master is.
 
 pub mod address;
-mod failover;
+pub mod failover;
 pub mod lookout;
 mod roster;
 mod statement;
