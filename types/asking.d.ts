@@ -87,6 +87,8 @@ export interface AdoptOptions {
   /**
    * How long the lease lives without renewal from now on. Default: the ttl that it had, or
    * `maxHold` if that is shorter. A changed ticket can make the default shorter, but never longer.
+   * If the process is killed, the lock is free after this time, or at the end that `detach()` gave
+   * the ticket if that is later.
    */
   ttl?: number | undefined
   /**
