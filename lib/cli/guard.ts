@@ -40,6 +40,9 @@ const SHORT_TTL = 5_000
 // SIGUSR1 once it renews the lock. `sure` counts the seconds that the lock surely lasts, as long as
 // no successor renews it.
 //
+// It sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`, and
+// others read a negative ID without `--` as an option of `kill -s`.
+//
 // others sends signal $1 to the processes of the session that are in other groups, and fails if
 // there are none. It needs /proc.
 //
@@ -50,7 +53,7 @@ const SHORT_TTL = 5_000
 // (pids.max). If a shell can't start a process, the shell ends, unless `command eval` starts the
 // process (dash, busybox). With such a shell, pause reads /proc until the next second begins, and
 // the script starts the successor later. Other shells end, and then the trap sends SIGKILL.
-const SCRIPT = `
+export const SCRIPT = `
 PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE
 left=$1 short=$2 folder=$3
@@ -65,13 +68,13 @@ others() {
     line=
     read -r line <"$stat" || continue
     pid=\${stat#/proc/}
-    is_other \${line##*) } && kill -s "$1" -- "\${pid%/stat}" && set -- "$1" 0
+    is_other \${line##*) } && kill -"$1" "\${pid%/stat}" && set -- "$1" 0
   done
   return "$2"
 } 2>/dev/null
 is_other() { [ "$4" = "$session" ] && [ "$3" != "$session" ] && [ "$1" != Z ]; }
 end() {
-  kill -s KILL -- "$target"
+  kill -KILL "$target"
   others KILL
 } 2>/dev/null
 pause() {
@@ -83,19 +86,19 @@ start() {
   successor= renews=
   command eval 'echo "$takeover" | (cd -- "$folder"; exec "$@" "$$") >/dev/null &' && successor=$!
 } 2>/dev/null
-runs() { [ -n "$successor" ] && kill -s 0 -- "$successor"; } 2>/dev/null
+runs() { [ -n "$successor" ] && kill -0 "$successor"; } 2>/dev/null
 read -r target successor && read -r takeover || exit 0
 trap 'renews=1' USR1
 echo watching
 if read -r _; then exit 0; fi
 case $target in -*) session=\${target#-} ;; esac
 trap end EXIT
-kill -s TERM -- "$target" 2>/dev/null
-kill -s CONT -- "$target" 2>/dev/null
+kill -TERM "$target" 2>/dev/null
+kill -CONT "$target" 2>/dev/null
 others TERM
 others CONT
 [ -z "$takeover" ] || start "$@"
-while [ "$left" -gt 0 ] && { kill -s 0 -- "$target" 2>/dev/null || others 0; }; do
+while [ "$left" -gt 0 ] && { kill -0 "$target" 2>/dev/null || others 0; }; do
   [ -z "$takeover" ] || runs || start "$@"
   if runs && [ -n "$renews" ]; then sure=$short; else sure=$((sure - 1)); [ "$sure" -gt 0 ] || break; fi
   pause
