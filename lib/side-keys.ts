@@ -18,7 +18,7 @@ export function checkerOf(prefix: string): Checker {
   return (keys) => (typeof keys === 'string' ? check(keys) : keys.forEach(check))
 }
 
-/** Has the errors of {@link Checker}s. */
+/** Has the errors that a {@link Checker} threw. */
 const refused = new WeakSet<object>()
 
 /** Returns true if `error` says that a key names a side key. */

@@ -254,8 +254,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
 
   /**
    * Looks at the store and tells in plain words what may go wrong with locks there, for leases of the client's `ttl`. A store
-   * that can't be reached or used is a finding, not an error. Reads settings and asks for the time a few times. On Redis, acquires and releases the lock
-   * `leasehold-doctor`, to find out whether this user may lock; changes no other lock.
+   * that can't be reached or used is a finding, not an error. The call reads settings and asks for
+   * the time a few times. On Redis, it acquires and releases the lock `leasehold-doctor` to find
+   * out whether this user may lock keys with the client's prefix. It changes no other lock.
    *
    * @throws {LockClosedError}
    * @example

@@ -1,4 +1,4 @@
-// Fuzz targets: no ticket is accepted that is not well-formed, and none changes a lease.
+// Fuzz targets: the client accepts only well-formed tickets, and no ticket changes a lease.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -42,14 +42,17 @@ const texts = fc.oneof(
   { weight: 6, arbitrary: fc.tuple(sample, change).map(([ticket, change]) => change(ticket)) },
 )
 
-/** The error says nothing of the ticket: eight of its characters in a row would be a part of the secret. */
+/**
+ * Asserts that the error contains no part of the ticket. Eight characters in a row could be a part
+ * of the secret.
+ */
 function assertOwn(error, ticket) {
   assert.ok(error instanceof TypeError, `${error?.stack}`)
   assert.match(error.code, /^ERR_INVALID_ARG_(VALUE|TYPE)$/)
   const text = ticket + decode(ticket)
   for (let i = 0; i + 8 <= text.length; i++) {
     const part = text.slice(i, i + 8)
-    // The message has these words in it, whatever the ticket is.
+    // The message contains such words for every ticket.
     if (!/^[a-z "()]+$/i.test(part)) assert.ok(!error.message.includes(part), error.message)
   }
 }
@@ -123,7 +126,7 @@ test('a changed ticket gets its lease as it is, or none', async (t) => {
     assert.equal(adopted.key, lease.key)
     assert.equal(adopted.fence, lease.fence)
     assert.ok(adopted.ttl <= TTL, `${adopted.ttl}`)
-    // An heir with a smaller ttl would leave the next ticket the smaller one.
+    // If the heir had a smaller ttl, so would the next ticket.
     await adopted.renew(TTL)
     live = await adopted.detach(TTL)
   }
@@ -141,7 +144,7 @@ test('a changed ticket gets its lease as it is, or none', async (t) => {
     }),
     { numRuns },
   )
-  // The tickets that were refused have not used the lease up.
+  // The refused tickets have not used up the lease.
   const adopted = await heir.adopt(live)
   assert.equal(adopted.fence, lease.fence)
   assert.ok(adoptions > 0 || numRuns < 100, 'no ticket was accepted')

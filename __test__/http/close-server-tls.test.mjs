@@ -14,9 +14,9 @@ import { temporaryFolder } from '../support/servers.mjs'
 import { createAuthority, tlsOptions } from '../support/tls.mjs'
 
 const SOON = 5_000
-/** The limit of the tests in which the server has to reach it, in ms. */
+/** The limit, in ms, in tests in which the server has to reach it. */
 const SHORT = 300
-/** The head of a record of 512 bytes that contains a ClientHello, and the first bytes of that. */
+/** The head of a record of 512 bytes that contains a ClientHello, and its first bytes. */
 const HALF = Buffer.from('1603010200010001fc0303', 'hex')
 
 /** Closes an HTTP/2 server with the recipe and the lines that docs/servers.md adds to it. */

@@ -20,7 +20,9 @@ const NO_FILES = fileURLToPath(new URL('fixtures/no-files.cjs', import.meta.url)
 
 const guardOf = ({ pid }) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
 
-/** Returns the Node process that takes the lock over. Its last argument is the guard's process id. */
+/**
+ * Returns the Node process that takes the lock over. Its last argument is the guard's process id.
+ */
 const successorOf = ({ pid }) =>
   processes().find(({ args }) => args.startsWith(process.execPath) && args.endsWith(`successor.js ${pid}`))
 
@@ -67,6 +69,14 @@ overStores(
       assert.equal((await assertInTurn(t, contended)).ended, false)
     })
 
+    test('a stray SIGUSR1 does not end the command', async (t) => {
+      const contended = await contend(t, store.url, store.key(), { clean: 500 })
+      const guard = guardOf(contended.first)
+      for (let i = 0; i < 3; i++) process.kill(guard.pid, 'SIGUSR1')
+      contended.first.signal('SIGKILL')
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 500)
+    })
+
     test('processes of the group that outlive the command keep the lock, too', async (t) => {
       const wrap = ['sh', '-c', '"$0" "$@" & wait']
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, wrap })
@@ -97,19 +107,29 @@ overStores(
         contended.first.signal('SIGKILL')
         await takenOver(contended)
         process.kill(successorOf(guard).pid, 'SIGKILL')
-        await assertInTurn(t, { ...contended, soon: contended.soon + ttl })
+        const killed = now()
+        const { end } = await assertInTurn(t, { ...contended, soon: contended.soon + ttl })
+        assert.ok(end - killed < ttl, `${end - killed} ms`)
       })
 
       test(`with each successor, ttl ${ttl} ms: the guard kills the command before the lock is free`, async (t) => {
         const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
         const guard = guardOf(contended.first)
+        let kills = 0
         const timer = setInterval(() => {
           const successor = successorOf(guard)
-          if (successor !== undefined) process.kill(successor.pid, 'SIGKILL')
+          if (successor === undefined) return
+          try {
+            process.kill(successor.pid, 'SIGKILL')
+            kills++
+          } catch {
+            // It has just ended.
+          }
         }, 20)
         atEnd(t, () => clearInterval(timer))
         contended.first.signal('SIGKILL')
         await assertInTurn(t, { ...contended, soon: contended.soon + ttl })
+        assert.ok(kills > 0)
       })
     }
 

@@ -1,9 +1,9 @@
 // The first step of a shutdown.
 
 /**
- * Returns the set of the open sockets of `server`. Call it before `server.listen()`. The set also
- * contains sockets whose TLS handshake has not ended, which `server.closeAllConnections()` leaves
- * open.
+ * Returns the set of the open sockets of `server`. Call it before `server.listen()`, or directly
+ * after it. The set also contains sockets whose TLS handshake has not ended.
+ * `server.closeAllConnections()` leaves these open.
  */
 export function collectSockets(server) {
   const sockets = new Set()

@@ -37,8 +37,9 @@ const SHORT_TTL = 5_000
 // secrets.
 //
 // The command must end before its lock, and a successor can be killed, too. So a successor sends
-// SIGUSR1 once it renews the lock. `sure` counts the seconds that the lock surely lasts, as long as
-// no successor renews it.
+// SIGUSR1 as long as it renews the lock (successor.ts). `sure` counts the seconds that the lock
+// surely lasts after the last of these signals. Until leasehold is gone, the script ignores them:
+// in some shells, a signal would end the `read` as if leasehold were gone.
 //
 // It sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`, and
 // others read a negative ID without `--` as an option of `kill -s`.
@@ -55,7 +56,7 @@ const SHORT_TTL = 5_000
 // the script starts the successor later. Other shells end, and then the trap sends SIGKILL.
 export const SCRIPT = `
 PATH=\${PATH:+$PATH:}/usr/bin:/bin
-trap '' HUP INT QUIT TERM PIPE
+trap '' HUP INT QUIT TERM PIPE USR1
 left=$1 short=$2 folder=$3
 shift 3
 unset target takeover session line stat pid now from
@@ -83,14 +84,14 @@ pause() {
   while read -r now _ </proc/uptime && [ "\${now%.*}" = "\${from%.*}" ]; do :; done
 } 2>/dev/null
 start() {
-  successor= renews=
+  successor=
   command eval 'echo "$takeover" | (cd -- "$folder"; exec "$@" "$$") >/dev/null &' && successor=$!
 } 2>/dev/null
 runs() { [ -n "$successor" ] && kill -0 "$successor"; } 2>/dev/null
 read -r target successor && read -r takeover || exit 0
-trap 'renews=1' USR1
 echo watching
 if read -r _; then exit 0; fi
+trap 'renews=1' USR1
 case $target in -*) session=\${target#-} ;; esac
 trap end EXIT
 kill -TERM "$target" 2>/dev/null
@@ -100,7 +101,7 @@ others CONT
 [ -z "$takeover" ] || start "$@"
 while [ "$left" -gt 0 ] && { kill -0 "$target" 2>/dev/null || others 0; }; do
   [ -z "$takeover" ] || runs || start "$@"
-  if runs && [ -n "$renews" ]; then sure=$short; else sure=$((sure - 1)); [ "$sure" -gt 0 ] || break; fi
+  if [ -n "$renews" ]; then renews= sure=$((short - 1)); else sure=$((sure - 1)); [ "$sure" -gt 0 ] || break; fi
   pause
   left=$((left - 1))
 done

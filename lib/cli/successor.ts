@@ -5,11 +5,10 @@
 // The first line of its standard input says what to take over (takeover.ts). A second line says
 // that there is nothing to do. If the input ends without a second line, leasehold is gone. When the
 // successor is ready to take the lock over, it prints a line to its standard output, which is a
-// pipe or /dev/null. When it has taken the lock over and renews it, it sends SIGUSR1 to the guard,
-// whose process id is its argument. Without this signal, the guard ends the command before the lock
-// can end.
+// pipe or /dev/null. As long as it renews the lock, it sends SIGUSR1 to the guard, whose process id
+// is its argument. Without these signals, the guard ends the command before the lock can end.
 
-import { writeSync } from 'node:fs'
+import { existsSync, readFileSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { LockClient } from '../client'
 import { decodeTakeover, OVER, type Takeover } from './takeover'
@@ -21,6 +20,11 @@ import { Target } from './target'
  * the lock while the command still runs.
  */
 const KILLED_WITHIN = 2_000
+/**
+ * How often the successor tells the guard that it renews the lock, in ms. If this is larger, the
+ * guard, which looks once per second, may end the command although the lock is held.
+ */
+const TELL_EVERY = 250
 
 async function hold(locks: LockClient, { ticket, grace, command }: Takeover): Promise<void> {
   const acquirer = LockClient.acquirerOf(locks).outliving()
@@ -28,8 +32,12 @@ async function hold(locks: LockClient, { ticket, grace, command }: Takeover): Pr
   const ended = end(new Target(command), grace)
   // If this fails, the lease is lost, and the guard ends the command.
   const lease = await acquirer.adopt(ticket, asked).catch(() => undefined)
-  if (lease !== undefined) tellGuard()
+  // The guard takes it that two thirds of the ttl are left.
+  const tell = () => lease !== undefined && lease.remaining > (ticket.ttl * 2) / 3 && tellGuard()
+  tell()
+  const timer = setInterval(tell, TELL_EVERY)
   await ended
+  clearInterval(timer)
   await lease?.release()
 }
 
@@ -67,12 +75,20 @@ function sayReady(): void {
   }
 }
 
+const guard = Number(process.argv[2])
+
 function tellGuard(): void {
   try {
-    process.kill(Number(process.argv[2]), 'SIGUSR1')
+    if (isGuard()) process.kill(guard, 'SIGUSR1')
   } catch {
     // The guard is gone.
   }
+}
+
+/** Returns false if another process has the id of the guard. Without /proc, no process knows. */
+function isGuard(): boolean {
+  if (!existsSync('/proc/self/cmdline')) return true
+  return readFileSync(`/proc/${guard}/cmdline`, 'utf8').includes('leasehold-guard')
 }
 
 // A signal that ends the command must not end the successor first.

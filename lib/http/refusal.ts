@@ -44,7 +44,10 @@ const BUSY = 'This request has to wait for another request'
 const UNAVAILABLE = "The server can't check now whether this request would be served alone"
 const INVALID = 'A part of this request that says what it is about is missing, malformed, or repeated too often.'
 
-/** Has the callbacks that answer refusals in their own way. `A` are the arguments behind the refusal. */
+/**
+ * Has the callbacks that replace the default answer to a refusal. `A` are the arguments after the
+ * refusal.
+ */
 interface Callbacks<A extends unknown[]> {
   readonly onBusy?: ((refusal: Refusal, ...args: A) => unknown) | undefined
   readonly onUnavailable?: ((refusal: Refusal, ...args: A) => unknown) | undefined

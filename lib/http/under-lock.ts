@@ -5,7 +5,7 @@ import type { InvalidKeys, Refusal, RequestLockOptions } from '../../types/http'
 import { isAboutSideKey } from '../side-keys'
 import { refusalOf } from './refusal'
 
-/** Says what came of a request. `gone`: its sender went away before it had its lock. */
+/** Says what came of a request. `gone`: the client left before the request had its lock. */
 export type Outcome<T> = { readonly value: T } | { readonly refusal: Refusal | InvalidKeys } | 'gone'
 
 export interface Wanted {
@@ -34,7 +34,7 @@ export async function underLock<T>(
     return { value: await locks.withLock(keys, asked, begin) }
   } catch (error) {
     if (hasBegun) throw error
-    // Only the client knows its prefix, so it finds these keys later than all other invalid keys.
+    // Only the client knows its prefix, so it finds these keys only after all other invalid keys.
     if (isAboutSideKey(error)) return { refusal: { status: 400, error } }
     const refusal = gone.aborted ? undefined : await refusalOf(locks, keys, error)
     if (gone.aborted) return 'gone'

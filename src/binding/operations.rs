@@ -45,7 +45,7 @@ pub fn is_acquire_or_release(operation: &[f64; LENGTH]) -> bool {
     matches!(code(operation), ACQUIRE | RELEASE)
 }
 
-/// The lock that a diagnosis acquires and releases, behind the client's prefix.
+/// Names the lock that a diagnosis acquires and releases. The client's prefix comes before it.
 const TRIED: &str = "leasehold-doctor";
 
 impl Bridge {

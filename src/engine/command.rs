@@ -179,7 +179,8 @@ pub enum Command {
         client: ClientId,
         /// The ttl.
         ttl: Ttl,
-        /// A lock that the store may acquire and release, to find out whether it may.
+        /// The lock that a Redis store acquires and releases to find out whether this user may
+        /// lock.
         key: Key,
     },
     /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever one is gone or back, and at once if one is

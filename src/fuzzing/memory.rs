@@ -37,7 +37,7 @@ fn count(bytes: isize) {
     PEAK.set(PEAK.get().max(USED.get()));
 }
 
-/// Returns the result of `work`, and by how many bytes the memory of this thread grew at most.
+/// Returns the result of `work`, and by how many bytes the memory of this thread grew at its peak.
 pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = USED.get();
     PEAK.set(before);

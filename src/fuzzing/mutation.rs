@@ -41,7 +41,7 @@ enum Change {
     Remove(Index, usize),
     Repeat(Index, usize, usize),
     Cut(Index),
-    /// Replaces what follows by the end of another sample.
+    /// Replaces the rest with the end of another sample.
     Splice(Index, Vec<u8>, Index),
 }
 

@@ -175,7 +175,7 @@ pub struct ServerFacts {
     pub notices: bool,
     /// The commands that it would not carry out for us.
     pub refused: Vec<&'static str>,
-    /// Why this user may not lock, in the server's words, if so.
+    /// What the server says if this user may not lock.
     pub denied: Option<Arc<str>>,
 }
 
@@ -190,8 +190,8 @@ pub struct ReplicaClock {
     pub doubt: Duration,
 }
 
-/// Returns which requests of a batch ask for a diagnosis, for leases of which ttl, and which lock
-/// the store may try.
+/// Returns the requests of a batch that ask for a diagnosis: the index, the ttl of the leases, and
+/// the lock to try.
 pub fn asked(batch: &[Request]) -> Vec<(usize, Ttl, Option<Key>)> {
     let asked = |(index, request): (usize, &Request)| match request {
         Request::Diagnose { ttl, key } => Some((index, *ttl, key.clone())),

@@ -24,7 +24,7 @@ const WORDS: &[&str] = &[
     "é",
 ];
 
-/// A token is read only from a UUID, a note only from what was written as one.
+/// Only a UUID is a token, and only digits after a separator are a note.
 #[test]
 fn no_text_is_taken_for_another_token_or_note() {
     let generated = prop_oneof![

@@ -277,8 +277,8 @@ pub enum Request {
     Diagnose {
         /// The ttl that leases usually have.
         ttl: Ttl,
-        /// A lock that the store may acquire and release, to find out whether it may. `None` if
-        /// another request does that.
+        /// The lock that a Redis store acquires and releases to find out whether this user may
+        /// lock. `None` for a node of a cluster: the cluster's store does that.
         key: Option<Key>,
     },
 }

@@ -29,7 +29,7 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
                        master's address";
         add(Level::Error, "readonly", message.into());
     }
-    // Without the right to wait for replicas, that is a finding of its own, and the trial fails for it.
+    // If this user may not send WAIT, the trial fails for that reason. `replicas` reports it.
     if let Some(message) = &server.denied
         && !server.may_not_wait
     {

@@ -133,7 +133,8 @@ impl RedisAddress {
 }
 
 /// `redis://user@host:port/db` (or `rediss://…`), without the password; `***@` for a user who has none, which may be a password
-/// in the wrong place. What would have another meaning in a URL is percent-encoded, so no two servers have the same text.
+/// in the wrong place. Characters that have another meaning in a URL are percent-encoded, so
+/// two servers never have the same text.
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_password = self.password.as_ref().is_some_and(|secret| !secret.is_empty());

@@ -52,7 +52,7 @@ const WORDS: &[&str] = &[
     "***",
 ];
 
-/// URLs with a login, a host and so on that need not fit together.
+/// Generates URLs. Their parts, such as login and host, need not fit together.
 fn urls() -> impl Strategy<Value = Vec<u8>> {
     let scheme = select(
         &[
@@ -77,9 +77,8 @@ fn urls() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Whether [`SECRET`] stands where people write a password, and only there: behind the `:` of a
-/// login, or behind `pass=`. It may have bare special characters around it that end the login too
-/// early.
+/// Returns true if [`SECRET`] is only where users write a password: after the `:` of a login, or
+/// after `pass=`. Special characters around it, not encoded, may end the login too early.
 fn is_meant_as_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
     // A path may have anything in it, so the login before one ends with the first `@/`. Without an
@@ -95,19 +94,19 @@ fn is_meant_as_password(url: &str) -> bool {
     meant > 0 && meant >= count(url)
 }
 
-/// Whether the user has the password in their name, which is shown.
+/// Returns true if the name of the user contains the password. The address shows this name.
 fn is_in_user(address: &RedisAddress) -> bool {
     address.username.as_ref().is_some_and(|user| user.to_lowercase().contains(SECRET))
 }
 
-/// Neither password is in what people are shown about a URL.
+/// Asserts that the text `shown` about a URL has neither password in it.
 fn assert_hidden(url: &str, shown: &str) {
     assert!(!shown.contains(OTHER_SECRET), "{url}: {shown}");
     let lower = shown.to_lowercase();
     assert!(!is_meant_as_password(url) || !lower.contains(SECRET), "{url}: {shown}");
 }
 
-/// What an address without a login displays is the URL of the same address.
+/// Asserts that addresses hide their passwords, and that each displays as a URL of itself.
 fn check_address(url: &str, access: &Access) {
     match RedisAddress::parse(url, access) {
         Ok(address) => {
@@ -148,7 +147,7 @@ fn check_address(url: &str, access: &Access) {
     }
 }
 
-/// No URL makes the client panic or show a password, and an address displays as its URL.
+/// No URL makes the client panic or show a password, and each address displays as its own URL.
 #[test]
 fn no_url_shows_its_password_or_displays_as_another() {
     let plain = Access::default();

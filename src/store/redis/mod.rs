@@ -19,7 +19,8 @@
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
 //! - [`listing`]: which locks there are;
-//! - [`diagnose`]: what there is to know about the server, and [`trial`], whether this user may lock there;
+//! - [`diagnose`]: what there is to know about the server, and [`trial`], whether this user may
+//!   lock there;
 //! - [`fault`]: the server's errors in the contract's words;
 //! - [`sentinel`]: which server is the master;
 //! - [`following`]: what happens to requests during and after a failover;

@@ -27,7 +27,8 @@ use crate::lease::{Fence, Token, Ttl};
 use crate::store::{Access, Ask, Reply, Request, Source};
 
 const ROOM: Room = Room { replies: 1 << 20, pushes: 1 << 20 };
-/// What the parser takes in addition to what is charged: its buffer and the texts of its errors.
+/// How many bytes the parser may take beyond those for values, for its buffer and the texts of its
+/// errors.
 const OF_PARSER: u64 = 64 << 10;
 const WORDS: &[&str] = &[
     "\r\n",
@@ -121,7 +122,7 @@ struct Scan {
     room: Room,
 }
 
-/// Scans `bytes` in the pieces that `next` cuts off: it returns their lengths. Also returns how many bytes are good.
+/// Scans `bytes` in pieces, whose lengths `next` returns. Also returns how many bytes are good.
 fn scan(bytes: &[u8], mut next: impl FnMut() -> usize) -> (Scan, usize) {
     let (mut scanner, mut room) = (ReplyScanner::default(), ROOM);
     let (mut ends, mut at) = (Vec::new(), 0);
@@ -151,7 +152,7 @@ fn parse_all(bytes: &[u8]) -> Vec<Value> {
     std::iter::from_fn(|| parser.parse_value(&mut pieces).ok()).collect()
 }
 
-/// Whether `bytes` are one value: `None` if the parser rejects them.
+/// Returns whether `bytes` are one whole value, or `None` if the parser rejects them.
 fn is_whole(bytes: &[u8]) -> Option<bool> {
     match Parser::new().parse_value(bytes) {
         Ok(_) => Some(true),
@@ -159,8 +160,8 @@ fn is_whole(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// The scanner finds the same in all pieces, and the ends that the parser finds; and the parser
-/// takes no more memory than was charged.
+/// Asserts that the scanner finds the ends that the parser finds, in pieces of any length. Asserts
+/// that the parser takes at most twice the charged memory and [`OF_PARSER`].
 fn measure(bytes: &[u8]) {
     let (whole, _) = scan(bytes, || usize::MAX);
     let (in_bytes, good) = scan(bytes, || 1);
@@ -188,7 +189,7 @@ fn measure(bytes: &[u8]) {
     }
 }
 
-/// A connection hands on the good bytes, then fails, and says why.
+/// Asserts that a connection hands on the good bytes, then fails, and says why.
 fn take_in(bytes: &[u8]) {
     let (stream, intake) = Checked::new(Box::new(Pieces::of(bytes)));
     let mut stream = Box::pin(stream);
@@ -233,7 +234,8 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-/// Whatever a server answers: no fence and no message from it is impossible or unsafe to show.
+/// Reads `value` as a reply to each request. Asserts that every fence is possible, and that every
+/// message is safe to show.
 fn read(value: &Value) {
     let address = RedisAddress::parse("redis://:hunter2@host", &Access::default()).unwrap();
     let place = Place { host: "host".into(), port: 1 };
@@ -273,8 +275,8 @@ fn read(value: &Value) {
     }
 }
 
-/// No bytes of a server make the client panic, or take more memory than was charged; whatever they
-/// are cut into.
+/// No bytes of a server make the client panic, or take much more memory than the scanner charged,
+/// in pieces of any length.
 #[test]
 fn no_bytes_of_a_server_do_harm() {
     let generated = vec(values(), 1..4).prop_map(|values| values.concat());
@@ -286,7 +288,7 @@ fn no_bytes_of_a_server_do_harm() {
     });
 }
 
-/// What a server may send is not refused, and ends where the parser says.
+/// The scanner accepts every reply that a server may send, and finds its end where the parser does.
 #[test]
 fn no_reply_of_a_server_is_refused() {
     let result = runner(2_000).run(&vec(values(), 1..4), |values| {

@@ -1,4 +1,4 @@
-//! A fuzz target: no two locks share a side key, whatever their names are.
+//! A fuzz target: no two locks share a side key.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,13 +16,14 @@ const PIECES: &[&str] = &[
     "{", "}", "{", "}", ":", "{}", "}:", "a", "b", "lock:", "1977", "é", "🔒", ":fence", ":queue", ":alive",
     ":waiters", ":holders", ":broken", "{b}",
 ];
-/// The longest name for which all locks are tried that it could be a side key of, in bytes.
+/// The longest name, in bytes, for which the test tries every lock that could have it as a side
+/// key.
 const SHORT: usize = 48;
 
-/// How many stems are kept, which take about 200 MB.
+/// How many stems the test keeps. They take about 200 MB.
 const MOST_STEMS: usize = 1_000_000;
 
-/// What the names so far were.
+/// Has what the test has seen so far.
 #[derive(Default)]
 struct Seen {
     /// The locks by their stems.
@@ -39,8 +40,8 @@ fn named(lock: &str, word: &str) -> String {
     fence.strip_suffix(":fence").unwrap().to_owned() + word
 }
 
-/// Names of locks, among them names of side keys, and names that differ only in the place of a
-/// brace or a colon.
+/// Generates names of locks, among them names of side keys, and names that differ only in the place
+/// of a brace or a colon.
 fn names() -> impl Strategy<Value = Vec<u8>> {
     let key = vec(select(PIECES), 1..7).prop_map(|pieces| pieces.concat());
     let lock = (select(PREFIXES), key).prop_map(|(prefix, key)| format!("{prefix}{key}"));
@@ -68,8 +69,7 @@ fn found_beside(name: &str) -> Option<&str> {
     locks.find(|lock| named(lock, word) == name)
 }
 
-/// Each name has side keys of its own in its slot, and no name is accepted that names one of
-/// another lock.
+/// Each lock has its own side keys, in its slot, and each name of a side key is known as one.
 #[test]
 fn no_two_locks_share_a_side_key_and_none_is_one() {
     let seen = RefCell::new(Seen::default());

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use crate::lease::{Key, Token, Ttl};
 use crate::store::{Answer, Ask, Place, Request, StoreErrorKind};
 
-/// How long the lease of the trial lives if its release does not arrive, in ms.
+/// How long the lease of the trial lives if its release does not arrive, in ms. If this is larger,
+/// other diagnoses find the lock busy for longer; if it is smaller, the lease may end before its
+/// renewal, which then proves nothing.
 const TTL: u32 = 1_000;
 
-/// Returns requests that acquire, wait for, inspect, renew and release the lock `key`, as clients do.
-/// If another client tries it at the same time, they only wait and give up.
+/// Returns requests that acquire, wait for, inspect, renew and release the lock `key`, as clients
+/// do. If another client tries the lock at the same time, these requests only wait and give up.
 pub fn requests(key: Key) -> Vec<Request> {
     let (token, ttl) = (Token::random(), Ttl::from_millis(TTL).unwrap_or(Ttl::MIN));
     let waiter = Token::random();
@@ -27,8 +29,8 @@ pub fn requests(key: Key) -> Vec<Request> {
     ]
 }
 
-/// Returns what the server says if this user may not do all of that. Other errors have findings of
-/// their own.
+/// Returns what the server says if this user may not send one of the [`requests`]. Other errors
+/// have findings of their own.
 pub fn denial(answers: &[Answer]) -> Option<Arc<str>> {
     answers.iter().find_map(|answer| match answer {
         Err(error) if matches!(error.kind, StoreErrorKind::Denied | StoreErrorKind::Forbidden) => {

@@ -146,7 +146,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Refuses a path that ends in a password because its `?` is missing: paths are shown.
+/// Refuses a path with a password, which has no `?` before its parameters: messages show the path.
 pub fn check_path(path: &str) -> Result<(), String> {
     if path.contains("&pass=") {
         return Err("the Redis URL has an & where its parameters begin: write ? before the first".into());

@@ -18,17 +18,18 @@ const FEWEST: u32 = 16;
 /// to grow.
 const PARTS: u64 = 4;
 
-/// The room, in bytes, from which on a log that grew keeps its length, up to [`LONGEST`]. If this is
-/// larger, logs get shorter on more disks, and Node's `fs.cpSync` may never return if a file gets
-/// shorter while it is copied. If it is smaller, long logs take a larger part of a disk.
+/// The least room, in bytes, with which a log that grew keeps its length, up to [`LONGEST`]. If
+/// this is larger, logs get shorter on more disks. Node's `fs.cpSync` may never return if a file
+/// gets shorter while it is copied. If it is smaller, long logs take a larger part of a disk.
 const PLENTY: u64 = 1 << 30;
-/// The longest log, in bytes, that keeps its length.
+/// The longest log, in bytes, that keeps its length. If this is larger, logs take more of the disk
+/// for good; if it is smaller, logs get shorter more often.
 const LONGEST: u64 = 128 << 20;
 
 /// Limits a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// How many pages the log has before it is put back into the database.
+    /// The number of pages from which SQLite puts the log back into the database.
     pub pages: u32,
     /// Whether a log that grew longer keeps its length.
     pub keeps_length: bool,
@@ -52,6 +53,7 @@ impl Limit {
     /// than `known`, the length that it kept. Then SQLite has not managed to put the log back while
     /// other stores write.
     pub fn is_over(self, length: u64, known: u64) -> bool {
+        let known = if self.is_too_long(known) { 0 } else { known };
         length > known.max(2 * self.bytes())
     }
 
@@ -99,5 +101,6 @@ mod tests {
         let limit = large.bytes();
         assert!(!large.is_over(2 * limit, 0) && large.is_over(2 * limit + 1, 0));
         assert!(!large.is_over(3 * limit, 3 * limit) && large.is_over(3 * limit + 1, 3 * limit));
+        assert!(small.is_over(3 * limit, 3 * limit), "the disk became small");
     }
 }

@@ -101,7 +101,7 @@ pub struct Session {
     room_at: Instant,
     /// The pause before `room_at`.
     room_pause: Duration,
-    /// The limit of the log, if one is set yet.
+    /// The limit of the log. `None` until one is set.
     log_limit: Option<room::Limit>,
     /// The length of the log, in bytes, when it last started again without getting shorter.
     log_length: u64,

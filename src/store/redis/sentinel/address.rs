@@ -35,7 +35,8 @@ impl Sentinels {
         }
         let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
         let (path, query) = tail.split_at(tail.find(['?', '#']).unwrap_or(tail.len()));
-        // The password may have both a bare @ and a bare /. Its end would be shown as the master's name.
+        // The password may contain both @ and /, not encoded. Messages would show its end as the
+        // master's name.
         if path.contains('@') {
             return Err(UNENCODED.into());
         }

@@ -73,6 +73,8 @@ impl Session {
         if self.log_limit != Some(limit) && schema::limit_log(&self.connection, limit).is_ok() {
             self.log_limit = Some(limit);
         }
+        // Another store may have shortened it.
+        self.log_length = self.log_length.min(length());
         // SQLite puts the log back while other stores write. If they write all the time, SQLite
         // never gets to the end of the log. Only then could the log start again at its beginning.
         let patience = Instant::from_micros(self.patience.load(Ordering::Relaxed));
