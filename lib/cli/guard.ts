@@ -37,9 +37,11 @@ const SHORT_TTL = 5_000
 // secrets.
 //
 // The command must end before its lock, and a successor can be killed, too. So a successor sends
-// SIGUSR1 as long as it renews the lock (successor.ts). `sure` counts the seconds that the lock
-// surely lasts after the last of these signals. Until leasehold is gone, the script ignores them:
-// in some shells, a signal would end the `read` as if leasehold were gone.
+// SIGUSR1 as long as it renews the lock (successor.ts). The lock surely lasts until `safe`, which
+// depends on the last of these signals. The script reads the time, in seconds, because on a busy
+// machine it takes longer than 1 s to start `sleep 1`. Without /proc, it counts. Until leasehold is
+// gone, the script ignores SIGUSR1: in some shells, it would end the `read` as if leasehold were
+// gone.
 //
 // It sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`, and
 // others read a negative ID without `--` as an option of `kill -s`.
@@ -59,9 +61,8 @@ PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE USR1
 left=$1 short=$2 folder=$3
 shift 3
-unset target takeover session line stat pid now from
-successor= renews= sure=$((short + 1)) tries=10
-[ "$short" -gt 0 ] || sure=2
+unset target takeover session line stat pid from next safe
+successor= renews= now=0 tries=10
 others() {
   set -- "$1" 1
   [ -n "$session" ] || return 1
@@ -81,7 +82,11 @@ end() {
 pause() {
   command eval 'sleep 1' && return
   read -r from _ </proc/uptime
-  while read -r now _ </proc/uptime && [ "\${now%.*}" = "\${from%.*}" ]; do :; done
+  while read -r next _ </proc/uptime && [ "\${next%.*}" = "\${from%.*}" ]; do :; done
+} 2>/dev/null
+clock() {
+  read -r now _ </proc/uptime && now=\${now%.*} && return
+  now=$((now + 1))
 } 2>/dev/null
 start() {
   successor=
@@ -99,10 +104,15 @@ kill -CONT "$target" 2>/dev/null
 others TERM
 others CONT
 [ -z "$takeover" ] || start "$@"
+clock
+safe=$((now + short))
 while [ "$left" -gt 0 ] && { kill -0 "$target" 2>/dev/null || others 0; }; do
   [ -z "$takeover" ] || runs || start "$@"
-  if [ -n "$renews" ]; then renews= sure=$((short - 1)); else sure=$((sure - 1)); [ "$sure" -gt 0 ] || break; fi
+  [ -z "$renews" ] || safe=$((now + short - (short > 2)))
+  renews=
+  [ "$now" -lt "$safe" ] || break
   pause
+  clock
   left=$((left - 1))
 done
 end
@@ -135,7 +145,8 @@ export class Guard {
     this.#held = held
     const [file, ...args] = successorCommand()
     const { ttl } = held.ticket
-    const seconds = [Math.ceil(held.grace / 1_000), Math.max(0, Math.floor(((ttl * 2) / 3 - 1_000) / 1_000))]
+    // When its renewal stops, two thirds of the ttl are left. The rest is for a busy machine.
+    const seconds = [Math.ceil(held.grace / 1_000), Math.max(1, Math.floor(ttl / 2_000 - 1))]
     const shown = [...seconds.map(String), workingFolder(), file, ...args]
     // In the root directory, so that the shell keeps no other directory in use.
     this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
