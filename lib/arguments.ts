@@ -165,9 +165,16 @@ function isInherited(given: object, name: string): boolean {
   return prototype !== null && Object.getPrototypeOf(prototype) !== null
 }
 
-/** Returns a copy of an array. Reads each element once: a Proxy may return another one later. */
+/** The most elements of an array that is given as an argument. A sparse array may claim 2 ** 32. */
+const MOST_ELEMENTS = 100_000
+
+/**
+ * Returns a copy of an array. Reads each element once: a Proxy may return another one later. Throws
+ * if there are more than {@link MOST_ELEMENTS}.
+ */
 export function copyOf(given: readonly unknown[]): unknown[] {
   const { length } = given
+  if (length > MOST_ELEMENTS) throw badValue(`An array of ${length} elements is too long: the most is ${MOST_ELEMENTS}`)
   const copy: unknown[] = []
   // Read by index: a Proxy may have its own iterator.
   for (let i = 0; i < length; i++) copy.push(given[i])

@@ -154,3 +154,20 @@ test('what was given in the wrong place is in no message', () => {
     )
   }
 })
+
+test('a sparse array is refused before it is copied', async (t) => {
+  const sparse = []
+  sparse.length = 2 ** 32 - 1
+  const tooLong = { ...VALUE, message: /4294967295 elements is too long: the most is 100000/ }
+  const locks = open(t, 'memory:sparse')
+  await assert.rejects(locks.acquire(sparse), tooLong)
+  await assert.rejects(locks.tryAcquire(sparse), tooLong)
+  await assert.rejects(
+    locks.withLock(sparse, () => assert.fail('it ran')),
+    tooLong,
+  )
+  assert.throws(() => createLockClient(sparse), tooLong)
+  assert.throws(() => createLockClient({ store: sparse }), tooLong)
+  assert.throws(() => createLockClient({ store: 'rediss://localhost', tls: { ca: sparse } }), tooLong)
+  assert.throws(() => createLockClient({ store: 'memory:sparse', releaseOnSignal: sparse }), tooLong)
+})
