@@ -163,8 +163,8 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
         .chain([run])
 }
 
-/// Names for a channel of the connection's own, the best first. Nobody can guess them: notices tell nothing, but who could
-/// send them could keep us busy.
+/// Names for a channel of the connection's own, the best first. Nobody can guess them, because whoever could send notices
+/// could keep us busy. A user who may list channels still can't name a place in a queue: its number is random, too.
 ///
 /// What is published at a node of a cluster goes to all other nodes, unless the channel lies in a slot that the node has,
 /// and the server is of version 7 or later.
@@ -267,7 +267,7 @@ fn check_version(address: &RedisAddress, info: &Value) -> Result<(), StoreError>
     }
     let message = format!(
         "{address} runs Redis {}, which is too old: 6.2 or later, or Valkey, is needed",
-        printable(version.trim(), MOST_VERSION)
+        fault::without_secrets(address, version, &printable(version.trim(), MOST_VERSION))
     );
     Err(StoreError::not_done(StoreErrorKind::Unsupported, message))
 }

@@ -44,6 +44,7 @@ fn is_of_one_key(said: &str) -> bool {
 /// An error that the server answered to a request or to a whole group of them.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
     let Words { said, broken_off } = words(error);
+    let shown = without_secrets(address, &text_of(error), &said);
     let (kind, advice) = match said.split(' ').next().unwrap_or_default() {
         // Others may well have the rights to theirs.
         _ if is_of_rights(&said) && is_of_one_key(&said) => (StoreErrorKind::Forbidden, RIGHTS.into()),
@@ -80,7 +81,7 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
         _ => (StoreErrorKind::Internal, "this was not expected".to_owned()),
     };
     let maybe_done = broken_off || kind == StoreErrorKind::Internal;
-    StoreError { maybe_done, ..StoreError::not_done(kind, format!("{address} refused ({said}): {advice}")) }
+    StoreError { maybe_done, ..StoreError::not_done(kind, format!("{address} refused ({shown}): {advice}")) }
 }
 
 /// What a server said.
@@ -97,9 +98,16 @@ pub fn text_of(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default())
 }
 
-/// Returns the server's error, escaped for messages.
-pub fn said_by(error: &ServerError) -> String {
-    words(error).said
+/// Returns the server's error for messages: escaped, and without a password that it repeats.
+pub fn said_by(address: &RedisAddress, error: &ServerError) -> String {
+    without_secrets(address, &text_of(error), &words(error).said).to_owned()
+}
+
+/// Returns `shown`, which was made of `text` of a server, unless the password is in that text. A server that somebody
+/// else controls may repeat it anywhere. The whole text is looked at: a part of the password in a shortened text
+/// would not be found.
+pub fn without_secrets<'a>(address: &RedisAddress, text: &str, shown: &'a str) -> &'a str {
+    if address.is_secret_in(text) { "it repeats the password, so its words are not shown" } else { shown }
 }
 
 fn words(error: &ServerError) -> Words {
@@ -162,6 +170,32 @@ pub fn out_of_step(address: &RedisAddress) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Access;
+    use redis::{Value, parse_redis_value};
+
+    #[test]
+    fn no_error_of_a_server_shows_a_password_that_the_server_repeats() {
+        let address = RedisAddress::parse("redis://:S3cr3t-word@host", &Access::default()).unwrap();
+        let long = "x".repeat(MOST_SAID - 6);
+        for said in [
+            "NOAUTH S3cr3t-word",
+            "DENIED what was S3cr3t-word",
+            "S3cr3t-word",
+            "MOVED 1 S3cr3t-word:1",
+            &format!("ERR {long}S3cr3t-word"),
+        ] {
+            let Ok(Value::ServerError(error)) = parse_redis_value(format!("-{said}\r\n").as_bytes()) else {
+                panic!("{said} is no error");
+            };
+            let shown = [refused(&address, &error).message, said_by(&address, &error).into()];
+            for message in shown {
+                assert!(message.contains("repeats the password"), "{message}");
+                assert!(!message.contains("S3c"), "{message}");
+            }
+        }
+        let Ok(Value::ServerError(error)) = parse_redis_value(b"-ERR nothing secret\r\n") else { panic!() };
+        assert_eq!(said_by(&address, &error), "ERR nothing secret");
+    }
 
     #[test]
     fn the_right_to_one_key_is_told_from_that_to_a_command_whatever_the_user_is_called() {

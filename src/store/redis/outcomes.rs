@@ -26,7 +26,7 @@ impl Outcomes {
 
     /// The server did not do what `members` ask, and said why.
     pub fn refuse(&mut self, address: &RedisAddress, members: &[usize], said: &ServerError) {
-        if let Some(elsewhere) = self.node.as_ref().and_then(|node| Elsewhere::read(said, node)) {
+        if let Some(elsewhere) = self.node.as_ref().and_then(|node| Elsewhere::read(said, node, address)) {
             return self.elsewhere.extend(members.iter().map(|&member| (member, elsewhere.clone())));
         }
         // Read once, because the text may be long.

@@ -263,8 +263,10 @@ fn read(value: &Value) {
         assert!((0..16384).all(|slot| map.owner(slot).is_none_or(|place| place.port > 0)));
     }
     if let Value::ServerError(error) = value {
-        let _ = Elsewhere::read(error, &place);
-        assert!(!fault::said_by(error).chars().any(char::is_control), "{error:?}");
+        let _ = Elsewhere::read(error, &place, &address);
+        let said = fault::said_by(&address, error);
+        assert!(!said.chars().any(char::is_control), "{error:?}");
+        assert!(!said.contains("hunter2"), "{error:?}");
     }
     if let Value::Push { kind, data } = value {
         let _ = notices::read(PushInfo { kind: kind.clone(), data: data.clone() });

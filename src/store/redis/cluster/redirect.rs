@@ -2,6 +2,7 @@
 
 use redis::ServerError;
 
+use super::super::address::RedisAddress;
 use super::super::fault;
 use super::slots::Place;
 
@@ -19,8 +20,8 @@ pub enum Elsewhere {
 }
 
 impl Elsewhere {
-    /// Reads the error of a node at `place`. `None` if it is about something else.
-    pub fn read(error: &ServerError, place: &Place) -> Option<Self> {
+    /// Reads the error of a node at `place`, which has this `address`. `None` if it is about something else.
+    pub fn read(error: &ServerError, place: &Place, address: &RedisAddress) -> Option<Self> {
         let details = error.details().unwrap_or_default();
         let mut words = details.split(' ');
         match error.code() {
@@ -33,7 +34,7 @@ impl Elsewhere {
                 Some(Self::Ask(Place::read(words.next()?, place)?))
             }
             "TRYAGAIN" => Some(Self::Torn),
-            "CLUSTERDOWN" => Some(Self::Down(fault::said_by(error))),
+            "CLUSTERDOWN" => Some(Self::Down(fault::said_by(address, error))),
             // What a script meets that looks for a key which is at the other node, or nowhere. Some of what it was to
             // do may have been done: no more than what doing it again does once more.
             _ if details.contains("access a non local key") => Some(Self::Torn),
