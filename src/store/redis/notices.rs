@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
 use super::link::Link;
-use crate::lease::Fence;
+use super::reply;
 use crate::store::{Listener, Notice};
 
 /// The most messages that the client takes at a time. If this is smaller, a server may send
@@ -43,14 +43,46 @@ pub(super) fn read(push: PushInfo) -> Option<Notice> {
         // The number, and the fence if one is told.
         (PushKind::Message | PushKind::SMessage, Some(said)) => {
             let said = String::from_redis_value(said).ok()?;
-            let mut words = said.split(' ').map(str::parse);
-            let number = words.next()?.ok()?;
-            Some(Notice::Granted { number, fence: words.next().and_then(Result::ok).map(Fence) })
+            let mut words = said.split(' ').map(str::parse::<i64>);
+            let number = u64::try_from(words.next()?.ok()?).ok()?;
+            // What can't be a fence is left out: the waiter then asks.
+            let fence = words.next().and_then(Result::ok).and_then(reply::fence);
+            Some(Notice::Granted { number, fence })
         }
         // Not said by the server, but by the client about it: whoever waits gets another connection by asking again.
         (PushKind::Disconnection, _) => Some(Notice::Missed),
         // The slot of the channel has moved to another node.
         (PushKind::SUnsubscribe, _) => Some(Notice::Missed),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+    use crate::lease::Fence;
+
+    fn said(text: &str) -> Option<Notice> {
+        let data = vec![Value::BulkString(b"channel".to_vec()), Value::BulkString(text.as_bytes().to_vec())];
+        read(PushInfo { kind: PushKind::Message, data })
+    }
+
+    #[test]
+    fn a_notice_tells_only_what_can_be_a_fence() {
+        let fence = Fence::EARLIEST_WALL_US;
+        assert_eq!(
+            said(&format!("7 {fence}")),
+            Some(Notice::Granted { number: 7, fence: Some(Fence(fence)) })
+        );
+        for wrong in ["0", "1", "-1", "9223372036854775807", "18446744073709551615", "x", ""] {
+            assert_eq!(
+                said(&format!("7 {wrong}")),
+                Some(Notice::Granted { number: 7, fence: None }),
+                "{wrong}"
+            );
+        }
+        assert_eq!(said("-7"), None);
     }
 }
