@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
 use super::link::Link;
-use super::reply;
+use crate::lease::Fence;
 use crate::store::{Listener, Notice};
 
 /// The most messages that the client takes at a time. If this is smaller, a server may send
@@ -43,10 +43,14 @@ pub(super) fn read(push: PushInfo) -> Option<Notice> {
         // The number, and the fence if one is told.
         (PushKind::Message | PushKind::SMessage, Some(said)) => {
             let said = String::from_redis_value(said).ok()?;
-            let mut words = said.split(' ').map(str::parse::<i64>);
-            let number = u64::try_from(words.next()?.ok()?).ok()?;
+            let mut words = said.split(' ').map(str::parse::<u64>);
+            let number = words.next()?.ok()?;
             // What can't be a fence is left out: the waiter then asks.
-            let fence = words.next().and_then(Result::ok).and_then(reply::fence);
+            let fence = words
+                .next()
+                .and_then(Result::ok)
+                .map(Fence)
+                .filter(|fence| (Fence(1)..=Fence::MAX).contains(fence));
             Some(Notice::Granted { number, fence })
         }
         // Not said by the server, but by the client about it: whoever waits gets another connection by asking again.
@@ -62,7 +66,6 @@ mod tests {
     use redis::Value;
 
     use super::*;
-    use crate::lease::Fence;
 
     fn said(text: &str) -> Option<Notice> {
         let data = vec![Value::BulkString(b"channel".to_vec()), Value::BulkString(text.as_bytes().to_vec())];
@@ -76,7 +79,7 @@ mod tests {
             said(&format!("7 {fence}")),
             Some(Notice::Granted { number: 7, fence: Some(Fence(fence)) })
         );
-        for wrong in ["0", "1", "-1", "9223372036854775807", "18446744073709551615", "x", ""] {
+        for wrong in ["0", "-1", "9223372036854775807", "18446744073709551615", "x", ""] {
             assert_eq!(
                 said(&format!("7 {wrong}")),
                 Some(Notice::Granted { number: 7, fence: None }),

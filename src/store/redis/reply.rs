@@ -181,7 +181,7 @@ fn waiter(value: &Value) -> Option<WaiterInfo> {
 }
 
 /// Returns the fence, unless the number can't be one.
-pub(super) fn fence(number: i64) -> Option<Fence> {
+fn fence(number: i64) -> Option<Fence> {
     let number = u64::try_from(number).ok()?;
     (Fence::EARLIEST_WALL_US..=Fence::MAX.0).contains(&number).then_some(Fence(number))
 }
