@@ -157,7 +157,7 @@ impl Core {
             overdue: 0,
             doubts: Doubts::default(),
             barriers: FxHashMap::default(),
-            // Of 40 random bits: whoever may only publish at a server can't guess what a place is called. Drawn apart
+            // Of 40 random bits: a user who may only publish at a server can't guess what a place is called. Drawn apart
             // from the jitter, which a test with this seed repeats.
             serial: fastrand::Rng::with_seed(!seed).u64(..) >> 24,
             timers: Timers::default(),

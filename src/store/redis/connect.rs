@@ -163,7 +163,7 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
         .chain([run])
 }
 
-/// Names for a channel of the connection's own, the best first. Nobody can guess them, because whoever could send notices
+/// Names for a channel of the connection's own, the best first. Nobody can guess them, because a user who could send notices
 /// could keep us busy. A user who may list channels still can't name a place in a queue: its number is random, too.
 ///
 /// What is published at a node of a cluster goes to all other nodes, unless the channel lies in a slot that the node has,
