@@ -1,5 +1,6 @@
 //! The engine's thread: hands the rules their events and the time, and does what they want done.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
@@ -144,7 +145,8 @@ impl Driver {
     fn new(open: fn(&StoreSpec) -> Rc<dyn Store>) -> Self {
         let (notices, noticed) = unbounded_channel();
         Self {
-            core: Core::new(fastrand::u64(..)),
+            // From the system's randomness: that of fastrand is the time, which others may guess.
+            core: Core::new(RandomState::new().hash_one(0)),
             open,
             stores: FxHashMap::default(),
             names: FxHashMap::default(),

@@ -163,8 +163,8 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
         .chain([run])
 }
 
-/// Names for a channel of the connection's own, the best first. Nobody can guess them, because a user who could send notices
-/// could keep us busy. A user who may list channels still can't name a place in a queue: its number is random, too.
+/// Names for a channel of the connection's own, the best first. They can't be guessed: a user who sends notices keeps us
+/// busy. A user who may list channels, but not subscribe to them, knows no number of a place in a queue.
 ///
 /// What is published at a node of a cluster goes to all other nodes, unless the channel lies in a slot that the node has,
 /// and the server is of version 7 or later.
