@@ -165,16 +165,19 @@ function isInherited(given: object, name: string): boolean {
   return prototype !== null && Object.getPrototypeOf(prototype) !== null
 }
 
-/** The most elements of an array that is given as an argument. A sparse array may claim 2 ** 32. */
+/**
+ * Limits the length of an array argument. If this is much larger, a copy of a sparse array, which
+ * may claim 2 ** 32 - 1 elements, takes all memory. If it is smaller, a lock of many keys is refused.
+ */
 const MOST_ELEMENTS = 100_000
 
 /**
  * Returns a copy of an array. Reads each element once: a Proxy may return another one later. Throws
- * if there are more than {@link MOST_ELEMENTS}.
+ * if the array has more than {@link MOST_ELEMENTS} elements.
  */
 export function copyOf(given: readonly unknown[]): unknown[] {
   const { length } = given
-  if (length > MOST_ELEMENTS) throw badValue(`An array of ${length} elements is too long: the most is ${MOST_ELEMENTS}`)
+  if (length > MOST_ELEMENTS) throw badValue(`An array has ${length} elements; pass at most ${MOST_ELEMENTS}`)
   const copy: unknown[] = []
   // Read by index: a Proxy may have its own iterator.
   for (let i = 0; i < length; i++) copy.push(given[i])

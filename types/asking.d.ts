@@ -33,7 +33,7 @@ export interface ReadWriteLock {
   readonly write: Lock
 }
 
-/** One key, or several: 1 to 100 000. */
+/** One key, or an array of 1 to 100 000 keys. */
 export type Keys = string | readonly string[]
 
 // One signature with this, and not an overload for each: so the compiler says which option is wrong, and not that the key is no

@@ -63,9 +63,9 @@ const drained = (socket) =>
   })
 
 /**
- * Lets `child`, whose other store is hostile, hold a lease at the healthy store, and another process
- * that asks no hostile store, too. A machine that is so busy that both lose theirs proves nothing:
- * `assertHeld()` then begins anew, but not for ever.
+ * Acquires a lease at the healthy store in `child`, which also uses a hostile store, and one in a
+ * control process, which does not. `assertHeld()` fails if only `child` lost its lease. If both lost
+ * theirs, the machine was too busy: it acquires both again, at most three times.
  */
 async function holdersOf(t, child, healthy) {
   const control = startChild(t, 'memory.mjs', { store: healthy, healthy })
@@ -79,7 +79,7 @@ async function holdersOf(t, child, healthy) {
       const [own, other] = await Promise.all(holders.map((holder) => holder.ask('state')))
       if (own.isHeld) return
       assert.equal(other.isHeld, false, `the lease at the healthy store was lost ${when}`)
-      assert.ok(++busy < 4, 'the machine is too busy')
+      assert.ok(++busy < 4, 'both processes lost their leases 4 times: the machine is too busy')
       await hold()
     },
   }
@@ -191,10 +191,10 @@ describe('hostile servers', { skip: !storeNames.includes('redis'), timeout: 280_
       impostor.attack(ATTACKS[what][0])
       for (let i = 0; i < 6; i++) {
         const { error } = await child.ask('ask', {}, 60_000)
-        assert.equal(error?.code, 'ERR_STORE_UNAVAILABLE', `question ${i}: ${error?.message}`)
+        assert.equal(error?.code, 'ERR_STORE_UNAVAILABLE', `acquire ${i}: ${error?.message}`)
         // The other store's lease is renewed meanwhile.
         await sleep(500)
-        await holders.assertHeld(`after question ${i}`)
+        await holders.assertHeld(`after acquire ${i}`)
       }
     })
   }

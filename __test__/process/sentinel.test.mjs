@@ -26,7 +26,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
       const infos = await Promise.all(['long', 'short'].map((key) => a.inspect(key)))
       return infos.every((info) => info?.waiters.length === 1)
     })
-    // What is written so far is with both replicas. WAIT waits for what its own connection has written.
+    // Wait until both replicas have every write so far. WAIT covers only writes of its own connection.
     const look = await (await system.master()).command()
     await look('SET', 'written', 1)
     assert.equal(await look('WAIT', 2, 5_000), 2)

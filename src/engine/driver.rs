@@ -145,7 +145,7 @@ impl Driver {
     fn new(open: fn(&StoreSpec) -> Rc<dyn Store>) -> Self {
         let (notices, noticed) = unbounded_channel();
         Self {
-            // From the system's randomness: that of fastrand is the time, which others may guess.
+            // fastrand seeds itself from the time and the thread's id, which others may guess.
             core: Core::new(RandomState::new().hash_one(0)),
             open,
             stores: FxHashMap::default(),

@@ -64,7 +64,7 @@ fn a_failover_by_hand_loses_nothing() {
     });
 }
 
-/// How many bytes of replicated commands this node has written, as a master or as a replica.
+/// Returns the node's replication offset in bytes: what a master has sent, or a replica has applied.
 fn replicated(cluster: &RedisCluster, node: usize) -> u64 {
     let told: String = cluster.nodes[node].ask(&["INFO", "replication"]);
     let own = if told.contains("role:master") { "master_repl_offset:" } else { "slave_repl_offset:" };
@@ -105,7 +105,7 @@ fn a_master_that_dies_is_followed_to_its_replica() {
         let key = key_at(&cluster, 0);
         let (token, other) = (Token::random(), Token::random());
         let first = fence(ask(&client, acquire(&key, token, 60_000)).await);
-        // WAIT would answer at once: it waits for what its own connection has written.
+        // WAIT would return at once: it covers only writes of its own connection, which made none.
         let written = replicated(&cluster, 0);
         until("the replica has the lease", || replicated(&cluster, 3) >= written).await;
         let missed = client.missed();

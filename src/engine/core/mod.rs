@@ -157,8 +157,8 @@ impl Core {
             overdue: 0,
             doubts: Doubts::default(),
             barriers: FxHashMap::default(),
-            // Of 40 random bits: a user who may only publish at a server can't guess what a place is called. Drawn apart
-            // from the jitter, which a test with this seed repeats.
+            // Starts at a random 40-bit number: a user who may only publish would need about 2^39 tries to guess a
+            // waiter's number. A separate generator keeps the jitter of a given seed unchanged for tests.
             serial: fastrand::Rng::with_seed(!seed).u64(..) >> 24,
             timers: Timers::default(),
             effects: Effects::default(),

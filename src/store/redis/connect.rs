@@ -163,8 +163,9 @@ fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
         .chain([run])
 }
 
-/// Names for a channel of the connection's own, the best first. They can't be guessed: a user who sends notices keeps us
-/// busy. A user who may list channels, but not subscribe to them, knows no number of a place in a queue.
+/// Returns names for the connection's own channel, the best first. The names are random, because a user who knows one can
+/// send notices and keep the client busy. A user who may list channels, but not subscribe to them, sees the name, but
+/// not the numbers of waiters.
 ///
 /// What is published at a node of a cluster goes to all other nodes, unless the channel lies in a slot that the node has,
 /// and the server is of version 7 or later.
@@ -266,7 +267,7 @@ fn check_version(address: &RedisAddress, info: &Value) -> Result<(), StoreError>
         return Ok(());
     }
     let message = format!(
-        "{address} runs Redis {}, which is too old: 6.2 or later, or Valkey, is needed",
+        "{address} runs a version of Redis that is too old ({}): 6.2 or later, or Valkey, is needed",
         fault::without_secrets(address, version, &printable(version.trim(), MOST_VERSION))
     );
     Err(StoreError::not_done(StoreErrorKind::Unsupported, message))

@@ -98,16 +98,15 @@ pub fn text_of(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default())
 }
 
-/// Returns the server's error for messages: escaped, and without a password that it repeats.
+/// Returns the server's error, escaped for messages. If it contains the password, returns a fixed text instead.
 pub fn said_by(address: &RedisAddress, error: &ServerError) -> String {
     without_secrets(address, &text_of(error), &words(error).said).to_owned()
 }
 
-/// Returns `shown`, which was made of `text` of a server, unless the password is in that text. A server that somebody
-/// else controls may repeat it anywhere. The whole text is looked at: a part of the password in a shortened text
-/// would not be found.
+/// Returns `shown`, the short form of a server's `text`, or a fixed text if `text` contains the password. A hostile server
+/// may repeat the password anywhere. Searches the whole `text`, because `shown` may be cut in the middle of the password.
 pub fn without_secrets<'a>(address: &RedisAddress, text: &str, shown: &'a str) -> &'a str {
-    if address.is_secret_in(text) { "it repeats the password, so its words are not shown" } else { shown }
+    if address.is_secret_in(text) { "a text that contains the password" } else { shown }
 }
 
 fn words(error: &ServerError) -> Words {
@@ -189,7 +188,7 @@ mod tests {
             };
             let shown = [refused(&address, &error).message, said_by(&address, &error).into()];
             for message in shown {
-                assert!(message.contains("repeats the password"), "{message}");
+                assert!(message.contains("a text that contains the password"), "{message}");
                 assert!(!message.contains("S3c"), "{message}");
             }
         }

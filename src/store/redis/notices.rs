@@ -45,7 +45,7 @@ pub(super) fn read(push: PushInfo) -> Option<Notice> {
             let said = String::from_redis_value(said).ok()?;
             let mut words = said.split(' ').map(str::parse::<u64>);
             let number = words.next()?.ok()?;
-            // What can't be a fence is left out: the waiter then asks.
+            // Ignores a fence that is too large for any holder after it. The waiter then asks.
             let fence = words
                 .next()
                 .and_then(Result::ok)
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_tells_only_what_can_be_a_fence() {
+    fn a_fence_out_of_range_in_a_notice_is_ignored() {
         let fence = Fence::EARLIEST_WALL_US;
         assert_eq!(
             said(&format!("7 {fence}")),

@@ -20,7 +20,8 @@ pub enum Elsewhere {
 }
 
 impl Elsewhere {
-    /// Reads the error of a node at `place`, which has this `address`. `None` if it is about something else.
+    /// Reads the error of the node at `place`. Returns `None` if the error is about something else. `address` has the
+    /// password that no message may show.
     pub fn read(error: &ServerError, place: &Place, address: &RedisAddress) -> Option<Self> {
         let details = error.details().unwrap_or_default();
         let mut words = details.split(' ');
