@@ -14,14 +14,15 @@ pub struct Counts {
     pub unheard: usize,
 }
 
-/// Returns what most nodes say of a lock. Nodes agree if they show the same last fence: a node that
-/// has not accepted the fence shows another one. If two answers are equally common, returns the one
-/// with the larger fence.
+/// Returns what most nodes say of a lock. Nodes agree if they show the same last fence and the same
+/// holder of it: a node that has not accepted the fence shows another one, and a node that an
+/// adoption has not reached yet shows the old holder. If two answers are equally common, returns the
+/// one with the larger fence.
 fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
-    let fence = |info: &LockInfo| info.leases.iter().filter_map(|lease| lease.fence).max();
+    let last = |info: &LockInfo| info.leases.iter().map(|lease| (lease.fence, lease.mark)).max();
     let said: Vec<&LockInfo> = said.collect();
-    let share = |info: &LockInfo| said.iter().filter(|other| fence(other) == fence(info)).count();
-    said.iter().copied().max_by_key(|info| (share(info), fence(info)))
+    let share = |info: &LockInfo| said.iter().filter(|other| last(other) == last(info)).count();
+    said.iter().copied().max_by_key(|info| (share(info), last(info)))
 }
 
 /// Returns what most nodes say of a lock, and how many of them have each of its leases.
@@ -77,4 +78,39 @@ pub fn merged<'a>(
         }
     }
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Fence;
+    use crate::store::LeaseInfo;
+
+    fn held(fence: u64, mark: u32) -> LockInfo {
+        let fence = Some(Fence(fence));
+        let lease = LeaseInfo { mark: Some(mark), holder: None, fence, remaining: None, servers: None };
+        LockInfo { shared: false, leases: vec![lease], waiters: vec![] }
+    }
+
+    /// What is shown of three nodes, the fence and the mark of each given, and how many have it.
+    fn shown(nodes: [(u64, u32); 3]) -> (Option<Fence>, Option<u32>, u32) {
+        let said = nodes.map(|(fence, mark)| held(fence, mark));
+        let info = counted(said.iter(), Counts { total: 3, unheard: 0 }).unwrap();
+        let lease = &info.leases[0];
+        (lease.fence, lease.mark, lease.servers.unwrap().held)
+    }
+
+    #[test]
+    fn the_heir_is_shown_wherever_the_adoption_has_not_arrived_yet() {
+        let (old, heir) = ((5, 9), (5, 1));
+        for nodes in [[old, heir, heir], [heir, old, heir], [heir, heir, old]] {
+            assert_eq!(shown(nodes), (Some(Fence(5)), Some(1), 2), "{nodes:?}");
+        }
+    }
+
+    #[test]
+    fn most_nodes_tell_the_fence_and_of_equals_the_larger_one() {
+        assert_eq!(shown([(5, 1), (5, 1), (8, 2)]), (Some(Fence(5)), Some(1), 2));
+        assert_eq!(shown([(5, 1), (8, 2), (6, 3)]), (Some(Fence(8)), Some(2), 1));
+    }
 }
