@@ -46,8 +46,10 @@ const SHORT_TTL = 5_000
 // It sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`, and
 // others read a negative ID without `--` as an option of `kill -s`.
 //
-// others sends signal $1 to the processes of the session that are in other groups, and fails if
-// there are none. It needs /proc.
+// others sends the signals $1 and $2 to the processes of the session that are in other groups, and
+// fails if there are none. It needs /proc. On a busy machine with many processes it takes longer than
+// the lock is safe. So the script starts the successor first, and others stops at `safe`, unless it
+// sends SIGKILL.
 //
 // The script needs the program `sleep`, so it appends the usual directories to PATH: the command's
 // PATH may lack them.
@@ -64,20 +66,21 @@ shift 3
 unset target takeover session line stat pid from next safe
 successor= renews= now=0 tries=10
 others() {
-  set -- "$1" 1
+  set -- "$1" "$2" 1
   [ -n "$session" ] || return 1
   for stat in /proc/[0-9]*/stat; do
     line=
     read -r line <"$stat" || continue
     pid=\${stat#/proc/}
-    is_other \${line##*) } && kill -"$1" "\${pid%/stat}" && set -- "$1" 0
+    is_other \${line##*) } && kill -"$1" "\${pid%/stat}" && kill -"$2" "\${pid%/stat}" && set -- "$1" "$2" 0
+    [ "$1" = KILL ] || ! late || return 0
   done
-  return "$2"
+  return "$3"
 } 2>/dev/null
 is_other() { [ "$4" = "$session" ] && [ "$3" != "$session" ] && [ "$1" != Z ]; }
 end() {
   kill -KILL "$target"
-  others KILL
+  others KILL KILL
 } 2>/dev/null
 pause() {
   command eval 'sleep 1' && return
@@ -85,9 +88,19 @@ pause() {
   while read -r next _ </proc/uptime && [ "\${next%.*}" = "\${from%.*}" ]; do :; done
 } 2>/dev/null
 clock() {
-  read -r now _ </proc/uptime && now=\${now%.*} && return
-  now=$((now + 1))
+  read -r next _ </proc/uptime || return
+  now=\${next%.*}
+  renewed
 } 2>/dev/null
+count() {
+  now=$((now + 1))
+  renewed
+}
+renewed() {
+  [ -z "$renews" ] || safe=$((now + short - (short > 2)))
+  renews=
+}
+late() { clock && [ "$now" -ge "$safe" ]; }
 start() {
   successor=
   command eval 'echo "$takeover" | (cd -- "$folder"; exec "$@" "$$") >/dev/null &' && successor=$!
@@ -96,23 +109,21 @@ runs() { [ -n "$successor" ] && kill -0 "$successor"; } 2>/dev/null
 read -r target successor && read -r takeover || exit 0
 echo watching
 if read -r _; then exit 0; fi
+clock
+safe=$((now + short))
 trap 'renews=1' USR1
 case $target in -*) session=\${target#-} ;; esac
 trap end EXIT
 kill -TERM "$target" 2>/dev/null
 kill -CONT "$target" 2>/dev/null
-others TERM
-others CONT
 [ -z "$takeover" ] || start "$@"
-clock
-safe=$((now + short))
-while [ "$left" -gt 0 ] && { kill -0 "$target" 2>/dev/null || others 0; }; do
+others TERM CONT
+while [ "$left" -gt 0 ] && { kill -0 "$target" 2>/dev/null || others 0 0; }; do
   [ -z "$takeover" ] || runs || start "$@"
-  [ -z "$renews" ] || safe=$((now + short - (short > 2)))
-  renews=
+  clock
   [ "$now" -lt "$safe" ] || break
   pause
-  clock
+  clock || count
   left=$((left - 1))
 done
 end
