@@ -1,0 +1,75 @@
+// `leasehold run` killed (SIGKILL) on a slow machine with many processes: the guard's search for
+// the command's processes takes longer than the ttl, and the lock stays held until the command has
+// ended.
+
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { sleep } from '../support/clock.mjs'
+import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { FOR_EVER } from '../support/journal.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+
+const MANY = 'i=0; while [ $i -lt 1000 ]; do sleep 600 & i=$((i+1)); done; echo started; wait'
+/** How long the guard's shell runs, and is then stopped, in ms. It searches for 10 s and more. */
+const [RUNS, STOPPED] = [1, 100]
+
+/** Starts 1 000 processes, and ends them when the test is over. */
+async function startMany(t) {
+  const shell = spawn('sh', ['-c', MANY], { detached: true, stdio: ['ignore', 'pipe', 'inherit'] })
+  const ended = once(shell, 'exit')
+  atEnd(t, async () => {
+    process.kill(-shell.pid, 'SIGKILL')
+    await ended
+  })
+  await once(shell.stdout, 'data')
+}
+
+/** Lets a process run for a small part of the time, until it ends or the test is over. */
+async function slowDown(t, pid) {
+  let isOver = false
+  const signal = (name) => {
+    try {
+      process.kill(pid, name)
+    } catch {
+      isOver = true
+    }
+  }
+  const slowed = (async () => {
+    while (!isOver) {
+      signal('SIGSTOP')
+      await sleep(STOPPED)
+      signal('SIGCONT')
+      await sleep(RUNS)
+    }
+  })()
+  atEnd(t, () => {
+    isOver = true
+    return slowed
+  })
+}
+
+const skip = process.platform === 'linux' ? false : 'the guard searches through /proc'
+describe('leasehold run, killed on a slow machine with many processes', { skip, timeout: 240_000 }, () => {
+  for (const [what, words, clean] of [
+    ['no other command gets the lock while the command cleans up', ['--grace', '20s'], 12_000],
+    ['the guard kills a command that does not end after --grace', ['--grace', '6s'], FOR_EVER],
+  ]) {
+    test(what, async (t) => {
+      await startMany(t)
+      const contended = await contend(t, `sqlite:${join(temporaryFolder(t), 'locks.db')}`, 'k', { clean, words })
+      const guard = processes().find(
+        ({ parent, args }) => parent === contended.first.pid && args.includes('leasehold-guard'),
+      )
+      slowDown(t, guard.pid)
+      contended.first.signal('SIGKILL')
+      // At 1 % of the speed, an iteration of the guard takes about 1 s more than usual.
+      const turn = await assertInTurn(t, { ...contended, soon: contended.soon + 10_000 })
+      if (clean === FOR_EVER) assert.equal(turn.ended, false)
+      else await assertCleanedUp(contended, turn, clean)
+    })
+  }
+})
