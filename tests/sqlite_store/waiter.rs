@@ -94,9 +94,12 @@ impl Waiter {
         self.0.end();
     }
 
+    /// Stops the process. Returns when it has stopped: on a busy machine it runs on for a moment after the signal.
     #[cfg(unix)]
     pub fn freeze(&self) {
         self.signal(rustix::process::Signal::STOP);
+        let stopped = rustix::process::waitpid(Some(self.pid()), rustix::process::WaitOptions::UNTRACED);
+        assert!(stopped.unwrap().expect("it waits").1.stopped());
     }
 
     #[cfg(unix)]
@@ -106,8 +109,12 @@ impl Waiter {
 
     #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) {
-        let id = rustix::process::Pid::from_raw(self.0.id().cast_signed()).unwrap();
-        rustix::process::kill_process(id, signal).unwrap();
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    #[cfg(unix)]
+    fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_raw(self.0.id().cast_signed()).unwrap()
     }
 }
 
