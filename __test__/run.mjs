@@ -15,11 +15,12 @@
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join, relative, resolve, sep } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { findChromium, installChromium } from './support/chromium.mjs'
+import { panicsIn } from './support/failures.mjs'
 import { findRedis, installRedis } from './support/redis-server.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -130,25 +131,35 @@ function rustTests() {
 }
 
 const results = []
+/** Where each step of Node writes which tests failed. */
+const notes = mkdtempSync(join(tmpdir(), 'leasehold-failures-'))
+process.on('exit', () => rmSync(notes, { recursive: true, force: true }))
+
 /**
  * Runs a command and shows its output at once. If the command runs `beside` another one, shows its
- * output when both have ended.
+ * output when both have ended. `failures` returns what failed, from the output.
  */
-async function step(what, command, args, { beside } = {}) {
+async function step(what, command, args, { beside, failures = () => '' } = {}) {
   const heading = `\n── ${what}`
   if (!beside) console.log(heading)
   const start = performance.now()
-  const child = spawn(command, args, { cwd: ROOT, env, stdio: beside ? ['ignore', 'pipe', 'inherit'] : 'inherit' })
-  const said = beside && text(child.stdout)
+  const piped = beside || command === 'cargo'
+  const child = spawn(command, args, { cwd: ROOT, env, stdio: piped ? ['ignore', 'pipe', 'pipe'] : 'inherit' })
+  let said = ''
+  const hear = (text) => {
+    said += text
+    if (!beside) process.stdout.write(text)
+  }
+  for (const stream of [child.stdout, child.stderr]) stream?.setEncoding('utf8').on('data', hear)
   const [status, signal] = await once(child, 'close').catch((error) => [error.message])
   const seconds = (performance.now() - start) / 1_000
   if (typeof status === 'string') console.error(status)
   if (beside) {
     await beside
     console.log(heading)
-    process.stdout.write(await said)
+    process.stdout.write(said)
   }
-  results.push({ what, ok: status === 0, seconds, signal })
+  results.push({ what, ok: status === 0, seconds, signal, failures: failures(said) })
 }
 
 const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
@@ -160,12 +171,14 @@ if (whole && !skipRust) {
   // Build with the deliberate mistakes, which are made only where a test asks for them: to build
   // everything twice takes minutes.
   const cargo = ['test', '--quiet', '--features', 'mutants']
-  await step('Rust: build', 'cargo', [...cargo, '--no-run'])
+  const failures = panicsIn
+  await step('Rust: build', 'cargo', [...cargo, '--no-run'], { failures })
   // The simulation keeps a processor busy while the other tests wait for servers.
   const others = rustTests().filter((name) => name !== 'simulation')
   const units = ['--lib', ...others.flatMap((name) => ['--test', name])]
-  const simulation = step('Rust: simulation', 'cargo', [...cargo, '--test', 'simulation'])
-  await Promise.all([simulation, step('Rust: all other tests', 'cargo', [...cargo, ...units], { beside: simulation })])
+  const simulation = step('Rust: simulation', 'cargo', [...cargo, '--test', 'simulation'], { failures })
+  const rest = step('Rust: all other tests', 'cargo', [...cargo, ...units], { beside: simulation, failures })
+  await Promise.all([simulation, rest])
 }
 if (whole || chosen.includes('types')) {
   for (const name of existsSync(join(HERE, 'types'))
@@ -177,9 +190,16 @@ if (whole || chosen.includes('types')) {
 /** Runs test files, so many of them at a time. */
 async function stepOfNode(what, files, atOnce, options) {
   if (files.length === 0) return
-  const words = [`--test-concurrency=${atOnce}`, `--test-timeout=${MOST_MS}`, '--test-reporter=spec', ...forNode]
+  const words = [`--test-concurrency=${atOnce}`, `--test-timeout=${MOST_MS}`, ...forNode]
+  const note = join(notes, what)
+  const reporters = { spec: 'stdout', [join(HERE, 'support', 'failures.mjs')]: note }
+  for (const [reporter, destination] of Object.entries(reporters)) {
+    words.push(`--test-reporter=${reporter}`, `--test-reporter-destination=${destination}`)
+  }
+  const failures = () => (existsSync(note) ? readFileSync(note, 'utf8') : '')
   const count = files.length === 1 ? '1 file' : `${files.length} files`
-  await step(`Node ${process.version}: ${count} of ${what}`, process.execPath, ['--test', ...words, ...files], options)
+  const title = `Node ${process.version}: ${count} of ${what}`
+  await step(title, process.execPath, ['--test', ...words, ...files], { ...options, failures })
 }
 
 // Tests that measure time, count turns or break servers run one file at a time: on a machine of two
@@ -200,7 +220,8 @@ await stepOfNode('tests that break servers', breaking, 2)
 await stepOfNode('tests that run alone', alone, 1)
 
 console.log('\n── summary')
-for (const { what, ok, seconds, signal } of results) {
+for (const { what, ok, seconds, signal, failures } of results) {
   console.log(`${ok ? 'passed' : 'FAILED'}  ${what}  (${seconds.toFixed(1)} s${signal ? `, ${signal}` : ''})`)
+  if (!ok) console.log(failures)
 }
 process.exitCode = results.every(({ ok }) => ok) ? 0 : 1
