@@ -1,6 +1,7 @@
 //! What there is to know about a server before it is trusted with locks.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,6 +9,7 @@ use redis::{Pipeline, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::address::{Endpoint, RedisAddress, told_host};
+use super::budget::{Budget, Intake};
 use super::dial::dial;
 use super::link::{Cut, Link};
 use super::{connect, greeting, reply};
@@ -77,7 +79,9 @@ pub async fn facts(
     read_clock(&mut facts, link, deadline, timeout).await?;
     if let Some(ahead) = facts.clock_ahead {
         let until = deadline.min(Instant::now() + REPLICA_ANSWER);
-        let asked = places.iter().map(|(host, port)| replica_clock(at_replica(address, host, *port), until));
+        let asked = places
+            .iter()
+            .map(|(host, port)| replica_clock(at_replica(address, host, *port), until, link.budget()));
         let doubt = facts.clock_doubt;
         let of_master = |clock: ReplicaClock| ReplicaClock {
             ahead: clock.ahead.saturating_sub(ahead),
@@ -158,14 +162,16 @@ fn at_replica(master: &RedisAddress, host: &str, port: u16) -> RedisAddress {
 
 /// Asks the replica at `address` for the time, and returns how its clock differs from ours. Returns
 /// `None` if the replica does not answer before `until`. That is not rare: the replica may announce
-/// an address that only the master reaches.
-async fn replica_clock(address: RedisAddress, until: Instant) -> Option<ReplicaClock> {
+/// an address that only the master reaches. The connection takes its memory from `budget`.
+async fn replica_clock(address: RedisAddress, until: Instant, budget: &Arc<Budget>) -> Option<ReplicaClock> {
+    let intake = Intake::of(budget);
     let mut stream = timeout_at(until, dial(&address)).await.ok()?.ok()?;
     if let Some(login) = connect::login(&address) {
-        timeout_at(until, greeting::exchange(&mut stream, &[login])).await.ok()?;
+        timeout_at(until, greeting::exchange(&mut stream, &[login], &intake)).await.ok()?;
     }
     let (asked, began) = (clock::wall_us(), Instant::now());
-    let replies = timeout_at(until, greeting::exchange(&mut stream, &[redis::cmd("TIME")])).await.ok()?;
+    let question = [redis::cmd("TIME")];
+    let replies = timeout_at(until, greeting::exchange(&mut stream, &question, &intake)).await.ok()?;
     let took = began.elapsed();
     let theirs = replies.values.first().and_then(time)?;
     let ours = asked.saturating_add(took.as_micros() as u64 / 2);
@@ -288,6 +294,7 @@ mod tests {
             let port = listener.local_addr().unwrap().port();
             let master = parsed("rediss://locks:hunter2@127.0.0.1:1");
             let until = Instant::now() + REPLICA_ANSWER;
+            let budget = Budget::new();
             let replica = async {
                 let mut heard = Vec::new();
                 while let Ok(Ok((mut stream, _))) = timeout_at(until, listener.accept()).await {
@@ -295,8 +302,10 @@ mod tests {
                 }
                 heard
             };
-            let (clock, heard) =
-                futures_util::join!(replica_clock(at_replica(&master, "127.0.0.1", port), until), replica);
+            let (clock, heard) = futures_util::join!(
+                replica_clock(at_replica(&master, "127.0.0.1", port), until, &budget),
+                replica
+            );
             assert!(clock.is_none() && !heard.is_empty());
             assert!(!String::from_utf8_lossy(&heard).contains("hunter2"), "{heard:?}");
         });

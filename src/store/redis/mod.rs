@@ -12,7 +12,8 @@
 //! - [`dial`]: the way to the server, also over TLS, and [`distrust`], why connecting failed;
 //! - [`connect`]: a connection that is fit for locks, and [`attempt`], one try to have one;
 //! - [`greeting`]: the first words on it;
-//! - [`intake`]: limits the memory that a server makes us use; [`reply_scanner`] measures it;
+//! - [`intake`]: limits the memory that a server makes us use; [`reply_scanner`] measures it, and
+//!   [`budget`] counts it for all connections of a store;
 //! - [`link`]: the connection in use, and when to give it up;
 //! - [`notices`]: what comes over it unasked;
 //! - [`scripts`]: what the server runs, and [`side_keys`], which other keys belong to a lock;
@@ -32,6 +33,7 @@ mod address;
 #[cfg(test)]
 mod address_fuzz;
 mod attempt;
+mod budget;
 mod cluster;
 mod connect;
 mod diagnose;
@@ -63,6 +65,7 @@ mod url;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -76,6 +79,7 @@ pub use side_keys::lock_beside;
 
 use self::address::Endpoint;
 use self::attempt::Connecting;
+use self::budget::Budget;
 use self::connect::Role;
 use self::link::{Cut, Link};
 use self::outcomes::Outcomes;
@@ -93,6 +97,8 @@ use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreEr
 pub struct RedisStore {
     address: RedisAddress,
     role: Cell<Role>,
+    /// The memory for the connections. The nodes of a cluster share it.
+    budget: Arc<Budget>,
     state: RefCell<State>,
     /// Whether there has been a connection.
     met: Cell<bool>,
@@ -128,13 +134,14 @@ struct Limit {
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
-        Self::with_role(address, Role::Alone)
+        Self::with_role(address, Role::Alone, Budget::new())
     }
 
-    fn with_role(address: RedisAddress, role: Role) -> Rc<Self> {
+    fn with_role(address: RedisAddress, role: Role, budget: Arc<Budget>) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             address,
             role: Cell::new(role),
+            budget,
             state: RefCell::new(State::Apart),
             met: Cell::new(false),
             listener: OnceCell::new(),
@@ -158,7 +165,8 @@ impl RedisStore {
         // One that failed while nobody waited for it says nothing about now.
         let known = known.filter(|attempt| !matches!(attempt.clone().now_or_never(), Some(Err(_))));
         let attempt = known.unwrap_or_else(|| {
-            let attempt = attempt::begin(self.address.clone(), self.role.get(), self.lookout.clone());
+            let (role, lookout, budget) = (self.role.get(), self.lookout.clone(), self.budget.clone());
+            let attempt = attempt::begin(self.address.clone(), role, lookout, budget);
             *self.state.borrow_mut() = State::Connecting(attempt.clone());
             attempt
         });
