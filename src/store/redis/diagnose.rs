@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::address::{Endpoint, RedisAddress, told_host};
 use super::budget::{Budget, Intake};
 use super::dial::dial;
+use super::info::{self, Info};
 use super::link::{Cut, Link};
 use super::{connect, greeting, reply};
 use crate::engine::clock;
@@ -63,6 +64,7 @@ pub async fn facts(
     let mut places = Vec::new();
     match replies.next().as_ref().and_then(text) {
         Some(info) => {
+            let info = Info::read(&info);
             read_info(&mut facts, &info);
             places = replicas_in(&info);
         }
@@ -93,12 +95,8 @@ pub async fn facts(
     Ok(facts)
 }
 
-fn read_info(facts: &mut ServerFacts, info: &str) {
-    let word = |name: &str| {
-        info.lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .map(|said| printable(said.trim(), MOST_WORD))
-    };
+fn read_info(facts: &mut ServerFacts, info: &Info<'_>) {
+    let word = |name: &str| info.get(name).map(|said| printable(said, MOST_WORD));
     let number = |name| word(name).and_then(|said| said.parse::<u64>().ok());
     let redis = word("redis_version");
     let major = redis.as_ref().and_then(|version| version.split('.').next()?.parse::<u32>().ok());
@@ -116,32 +114,24 @@ fn read_info(facts: &mut ServerFacts, info: &str) {
     facts.eviction = word("maxmemory_policy");
     facts.has_log = number("aof_enabled").map(|enabled| enabled == 1);
     // One that is still being given all the data does not count for a WAIT.
-    let away = info.lines().filter(|line| is_replica_away(line)).count();
+    let away = info.replicas.iter().filter(|said| is_away(said)).count();
     facts.replicas = number("connected_slaves").map(|replicas| replicas.saturating_sub(away as u64));
     facts.clients = number("connected_clients").zip(number("maxclients"));
 }
 
-/// Whether it is the line of a replica, as `slave0:ip=127.0.0.1,port=6380,state=wait_bgsave,offset=0,lag=0`, that is not there yet.
-fn is_replica_away(line: &str) -> bool {
-    let Some((number, said)) = line.strip_prefix("slave").and_then(|rest| rest.split_once(':')) else {
-        return false;
-    };
-    let is_one = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+/// Returns whether a replica, of which INFO says `said`, is not there yet.
+fn is_away(said: &str) -> bool {
     let state = said.split(',').find_map(|pair| pair.strip_prefix("state="));
-    is_one && state.is_some_and(|state| state.trim() != "online")
+    state.is_some_and(|state| state.trim() != "online")
 }
 
-/// Returns the hosts and ports of the replicas in a reply to INFO. A line there looks like
-/// `slave0:ip=127.0.0.1,port=6380,state=online,offset=0,lag=0`.
-fn replicas_in(info: &str) -> Vec<(String, u16)> {
-    let lines = info.lines().filter_map(|line| line.strip_prefix("slave")?.split_once(':'));
-    let place = |said: &str| {
+/// Returns the hosts and ports of the replicas in a reply to INFO.
+fn replicas_in(info: &Info<'_>) -> Vec<(String, u16)> {
+    let place = |said: &&str| {
         let told = |name| said.split(',').find_map(|pair| pair.trim().strip_prefix(name));
         Some((told_host(told("ip=")?), told("port=")?.parse().ok()?))
     };
-    let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let places = lines.filter(|(number, _)| is_number(number)).filter_map(|(_, said)| place(said));
-    places.take(MOST_REPLICAS).collect()
+    info.replicas.iter().filter_map(place).take(MOST_REPLICAS).collect()
 }
 
 /// Returns the address of the replica at `host` and `port`. The client connects to the replica over
@@ -214,8 +204,10 @@ async fn read_clock(
 
 fn text(value: &Value) -> Option<String> {
     match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
+        Value::BulkString(bytes) => Some(info::text_in(bytes).into_owned()),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => {
+            Some(info::text_in(text.as_bytes()).into_owned())
+        }
         _ => None,
     }
 }
@@ -247,7 +239,7 @@ mod tests {
 
     fn read(info: &str) -> ServerFacts {
         let mut facts = ServerFacts::default();
-        read_info(&mut facts, info);
+        read_info(&mut facts, &Info::read(info));
         facts
     }
 
@@ -267,7 +259,7 @@ mod tests {
         let info = "role:master\r\nconnected_slaves:2\r\nslave0:ip=10.0.0.1,port=6380,state=online,offset=1,lag=0\r\n\
                     slave1:ip=::1,port=6381,state=wait_bgsave,offset=0,lag=1\r\nslave_priority:ip=1,port=2\r\n\
                     slave2:ip=10.0.0.2,port=none\r\nslaves:ip=10.0.0.3,port=1\r\n";
-        assert_eq!(replicas_in(info), [("10.0.0.1".to_owned(), 6380), ("::1".to_owned(), 6381)]);
+        assert_eq!(replicas_in(&Info::read(info)), [("10.0.0.1".to_owned(), 6380), ("::1".to_owned(), 6381)]);
     }
 
     fn parsed(url: &str) -> RedisAddress {

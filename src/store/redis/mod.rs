@@ -20,6 +20,7 @@
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
 //! - [`listing`]: which locks there are;
+//! - [`info`]: what `INFO` tells;
 //! - [`diagnose`]: what there is to know about the server, and [`trial`], whether this user may
 //!   lock there;
 //! - [`fault`]: the server's errors in the contract's words;
@@ -42,6 +43,7 @@ mod distrust;
 mod fault;
 mod following;
 mod greeting;
+mod info;
 mod intake;
 mod link;
 mod listing;

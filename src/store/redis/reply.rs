@@ -9,6 +9,7 @@ use std::time::Duration;
 use redis::{ServerError, Value};
 
 use super::address::RedisAddress;
+use super::info::{Info, text_in};
 use super::outcomes::Outcomes;
 use super::plan::{Class, Group};
 use crate::lease::{Fence, Mode, Token, Ttl};
@@ -66,17 +67,18 @@ fn fill(group: &Group<'_>, answer: &Answer, outcomes: &mut Outcomes) {
 
 /// Reads `INFO`.
 fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
-    let text = match info {
-        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Value::VerbatimString { text, .. } => text,
+    let text = match &info {
+        Value::BulkString(bytes) => text_in(bytes),
+        Value::VerbatimString { text, .. } => text_in(text.as_bytes()),
         _ => return None,
     };
-    let says = |line: &str| text.lines().any(|known| known.trim_end() == line);
-    if says("loading:1") {
+    let info = Info::read(&text);
+    let says = |name, value| info.get(name) == Some(value);
+    if says("loading", "1") {
         let message = format!("{address} is reading its data from disk and will answer soon");
         return Some(Err(StoreError::not_done(StoreErrorKind::Loading, message)));
     }
-    if says("role:slave") && !says("slave_read_only:0") {
+    if says("role", "slave") && !says("slave_read_only", "0") {
         let message = format!("{address} is a read-only replica; give the master's address");
         return Some(Err(StoreError::not_done(StoreErrorKind::ReadOnly, message)));
     }
