@@ -32,7 +32,10 @@ export interface ListOptions {
 export interface LockList {
   /** The locks that are held, in the order of their keys. */
   locks: ListedLock[]
-  /** Whether these are all; `false` if there are more than `limit`, or too many keys to look at in time. */
+  /**
+   * Whether these are all; `false` if there are more than `limit`, too many keys to look at in time, or more to tell
+   * of them than the client keeps (keys of 4 MB, and names of about 8 MB).
+   */
   complete: boolean
 }
 
