@@ -34,7 +34,7 @@ export interface LockList {
   locks: ListedLock[]
   /**
    * Whether these are all; `false` if there are more than `limit`, too many keys to look at in time, or more to tell
-   * of them than the client keeps (keys of 4 MB, and names of about 8 MB).
+   * of them than the client keeps (4 MB of keys; 48 MB of locks in memory, such as 180 000 waiters).
    */
   complete: boolean
 }

@@ -99,6 +99,18 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
     assert.equal(listed.complete, false)
   })
 
+  test('locks with many waiters of long names: memory stays bounded', async (t) => {
+    const crowd = Array(40).fill(list(':1\r\n', bulk('0'), bulk('n'.repeat(300))))
+    const port = await startFakeRedis(t, {
+      SCAN: endless((page) => keys(1_000, 300, page * 1_000)),
+      EVALSHA: inspected(() => lock([lease('me')], crowd)),
+    })
+    const child = await startClient(t, `redis://127.0.0.1:${port}`, { storeTimeout: 10_000 })
+    const listed = await child.ask('list', { limit: 10_000 }, 60_000)
+    await child.assertSmall(listed)
+    assert.equal(listed.complete, false)
+  })
+
   for (const [what, answer] of [
     ['names of 4 MB', () => lock(Array.from({ length: 7 }, () => lease('n'.repeat(4_000_000))))],
     ['many waiters', () => lock([lease('me')], Array(75_000).fill(list(':1\r\n', bulk('0'), bulk('name'))))],

@@ -8,12 +8,16 @@ use crate::lease::Key;
 /// What is in the keys of leases that only remember what was done (`lib/once.ts`).
 const REMEMBERED: &str = "@once:";
 
-/// The most bytes that a server may tell in a listing. They take three to four times as many until
-/// JavaScript has them. If this is larger, a false server can take more memory; if it is smaller,
-/// lists of locks with many waiters are not complete.
-const MOST_TOLD: usize = 8 << 20;
-/// The bytes that a lease or a waiter takes in addition to its name.
-const OF_ONE: usize = 100;
+/// The most memory, in bytes, of what a server tells in a listing, from its answers to the objects in
+/// JavaScript. If this is larger, a false server can take more memory. If it is smaller, lists of
+/// locks with many waiters are not complete: it is enough for 3000 locks with 60 waiters each.
+pub const MOST_TOLD: usize = 48 << 20;
+/// The memory of a lease or a waiter, in addition to its name: about 80 bytes here, 50 in the text
+/// for JavaScript, and 90 there.
+const OF_ONE: usize = 220;
+/// How often a key or a name is in memory: here, in the text for JavaScript, as one string there, and
+/// in its object.
+const COPIES: usize = 4;
 
 /// Which locks a [`Request::List`] asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +131,7 @@ impl Listing {
         for (key, answer) in keys.iter().zip(answers) {
             match answer {
                 Ok(Reply::Inspected(Some(info))) => {
-                    self.told += key.len() + size_of(&info);
+                    self.told += COPIES * key.len() + size_of(&info);
                     if self.told > MOST_TOLD && !self.locks.is_empty() {
                         self.complete = false;
                         return Ok(false);
@@ -144,11 +148,11 @@ impl Listing {
     }
 }
 
-/// Returns about how many bytes `info` takes, here and in JavaScript.
+/// Returns about how many bytes `info` takes until JavaScript has it.
 pub fn size_of(info: &LockInfo) -> usize {
     let names = info.leases.iter().map(|lease| lease.holder.as_ref().map_or(0, |name| name.len()));
     let names = names.chain(info.waiters.iter().map(|waiter| waiter.holder.len()));
-    names.map(|name| OF_ONE + name).sum()
+    names.map(|name| OF_ONE + COPIES * name).sum()
 }
 
 /// The questions who holds each of `keys`.

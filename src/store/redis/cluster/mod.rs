@@ -63,11 +63,6 @@ const MOST_HOPS: u32 = 5;
 /// keeps the engine's thread from other stores; if it is smaller, large clusters take longer.
 const MOST_AT_ONCE: usize = 64;
 
-/// The most bytes that the nodes may tell of locks in the answers to one batch. If this is larger,
-/// false nodes can take more memory; if it is smaller, requests about many locks with many waiters
-/// fail.
-const MOST_TOLD: usize = 16 << 20;
-
 /// A Redis Cluster. Connects to a node when it is first needed; requests that may have been carried out are never sent
 /// again.
 ///
@@ -103,7 +98,8 @@ impl ClusterStore {
         }
         let patience = limit.deadline.min(Instant::now() + PATIENCE);
         let mut pause = Duration::ZERO;
-        let mut room = MOST_TOLD;
+        // False nodes that answer one after the other must not take more than one that answers alone.
+        let mut room = listing::MOST_TOLD;
         while !errands.is_empty() {
             let mut next = Vec::new();
             let is_unknown = self.nodes.map().is_empty();
