@@ -6,6 +6,7 @@ import { connect } from 'node:net'
 import { describe, test } from 'node:test'
 import { startChild } from '../support/child.mjs'
 import { sleep, until } from '../support/clock.mjs'
+import { holdersOf } from '../support/leases-beside.mjs'
 import { startSentinels } from '../support/sentinel.mjs'
 import { startRedis, startTcp } from '../support/servers.mjs'
 import { storeNames } from '../support/stores.mjs'
@@ -61,29 +62,6 @@ const drained = (socket) =>
     socket.on('drain', done).on('close', done)
     if (socket.destroyed) done()
   })
-
-/**
- * Acquires a lease at the healthy store in `child`, which also uses a hostile store, and one in a
- * control process, which does not. `assertHeld()` fails if only `child` lost its lease. If both lost
- * theirs, the machine was too busy: it acquires both again, at most three times.
- */
-async function holdersOf(t, child, healthy) {
-  const control = startChild(t, 'memory.mjs', { store: healthy, healthy })
-  await control.next('started')
-  const holders = [child, control]
-  const hold = () => Promise.all(holders.map((holder, i) => holder.ask('hold', { key: `${i}`, ttl: 1_500 })))
-  let busy = 0
-  await hold()
-  return {
-    async assertHeld(when) {
-      const [own, other] = await Promise.all(holders.map((holder) => holder.ask('state')))
-      if (own.isHeld) return
-      assert.equal(other.isHeld, false, `the lease at the healthy store was lost ${when}`)
-      assert.ok(++busy < 4, 'both processes lost their leases 4 times: the machine is too busy')
-      await hold()
-    },
-  }
-}
 
 function deferred() {
   const result = {}

@@ -53,7 +53,8 @@ function commandsIn(text) {
 
 /**
  * Starts the server. `says` has a function for each command that this server answers in its own
- * way. The function gets the words and returns the encoded reply, or undefined for the usual reply.
+ * way. The function gets the words and the socket, and returns the encoded reply, or undefined for the
+ * usual reply.
  * Returns the port.
  */
 export function startFakeRedis(t, says) {
@@ -64,7 +65,7 @@ export function startFakeRedis(t, says) {
       rest = left
       for (const words of commands) {
         const name = words[0].toUpperCase()
-        const reply = says[name]?.(words) ?? USUAL[name]?.(words) ?? `-ERR unknown command '${name}'\r\n`
+        const reply = says[name]?.(words, socket) ?? USUAL[name]?.(words) ?? `-ERR unknown command '${name}'\r\n`
         socket.write(reply)
       }
     })

@@ -2,6 +2,7 @@
 //!
 //! `lib/native.ts` reads them; the two lists of numbers have to agree.
 
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -57,7 +58,7 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
             (7, phase_number(Phase::Lost(reason)), failure.map_or(0.0, |failure| text(failure) + 1.0))
         }
         Outcome::Inspected(inspected) => match *inspected {
-            (Some(info), waiting) => (11, 1.0, text(describe(&info, waiting).to_string())),
+            (Some(info), waiting) => (11, 1.0, text(describe(&info, waiting))),
             (None, _) => (11, 0.0, 0.0),
         },
         Outcome::Listed(listing, waiting) => (16, 1.0, text(describe_listing(&listing, &waiting))),
@@ -135,25 +136,30 @@ fn kind_number(kind: StoreErrorKind) -> f64 {
 /// total, unheard? }, trace? }], waiters: [{ holder, shared, age, trace? }], waiting }`. Unknown
 /// values are `null`. An unknown `trace` or `servers`, and an `unheard` of 0, are missing. Times
 /// are in ms. `waiting` counts the waiters of this process.
-fn describe(info: &LockInfo, waiting: usize) -> Value {
-    let leases: Vec<_> = info.leases.iter().map(describe_lease).collect();
-    let waiters: Vec<_> = info.waiters.iter().map(describe_waiter).collect();
-    json!({ "shared": info.shared, "leases": leases, "waiters": waiters, "waiting": waiting })
+fn describe(info: &LockInfo, waiting: usize) -> String {
+    let leases = array_of(info.leases.iter().map(describe_lease));
+    let waiters = array_of(info.waiters.iter().map(describe_waiter));
+    format!(r#"{{"shared":{},"leases":{leases},"waiters":{waiters},"waiting":{waiting}}}"#, info.shared)
 }
 
 /// Locks as JSON: `{ complete, locks }`, each as [`describe`] says it with its whole `key`.
 fn describe_listing(listing: &Listing, waiting: &[usize]) -> String {
-    let locks: Vec<_> = listing
-        .locks
-        .iter()
-        .zip(waiting)
-        .map(|((key, info), waiting)| {
-            let mut lock = describe(info, *waiting);
-            lock["key"] = (&**key).into();
-            lock
-        })
-        .collect();
-    json!({ "complete": listing.complete, "locks": locks }).to_string()
+    let locks = listing.locks.iter().zip(waiting).map(|((key, info), waiting)| {
+        let lock = describe(info, *waiting);
+        format!(r#"{{"key":{},{}"#, Value::from(&**key), &lock[1..])
+    });
+    format!(r#"{{"complete":{},"locks":{}}}"#, listing.complete, array_of(locks))
+}
+
+/// Returns a JSON array of JSON texts. A tree of all values would take many times the memory.
+fn array_of(texts: impl Iterator<Item = impl Display>) -> String {
+    let mut array = String::from("[");
+    for (index, text) in texts.enumerate() {
+        // Writing to a string does not fail.
+        let _ = write!(array, "{}{text}", if index > 0 { "," } else { "" });
+    }
+    array.push(']');
+    array
 }
 
 fn describe_lease(lease: &LeaseInfo) -> Value {

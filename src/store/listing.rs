@@ -8,6 +8,17 @@ use crate::lease::Key;
 /// What is in the keys of leases that only remember what was done (`lib/once.ts`).
 const REMEMBERED: &str = "@once:";
 
+/// The most memory, in bytes, of what a server tells in a listing, from its answers to the objects in
+/// JavaScript. If this is larger, a false server can take more memory. If it is smaller, lists of
+/// locks with many waiters are not complete: it is enough for 3000 locks with 60 waiters each.
+pub const MOST_TOLD: usize = 48 << 20;
+/// The memory of a lease or a waiter, in addition to its name: about 80 bytes here, 50 in the text
+/// for JavaScript, and 90 there.
+const OF_ONE: usize = 220;
+/// How often a key or a name is in memory: here, in the text for JavaScript, as one string there, and
+/// in its object.
+const COPIES: usize = 4;
+
 /// Which locks a [`Request::List`] asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -78,15 +89,22 @@ pub struct Listing {
     pub locks: Vec<(Key, LockInfo)>,
     /// Whether these are all of them.
     pub complete: bool,
+    /// How many bytes the locks of a server take, about.
+    told: usize,
 }
 
 impl Default for Listing {
     fn default() -> Self {
-        Self { locks: Vec::new(), complete: true }
+        Self { locks: Vec::new(), complete: true, told: 0 }
     }
 }
 
 impl Listing {
+    /// Returns a listing without locks. `complete` says whether all keys were found.
+    pub fn begin(complete: bool) -> Self {
+        Self { complete, ..Self::default() }
+    }
+
     /// One lock more; `false` if there are as many as are wanted, and so it is one too many.
     pub fn add(&mut self, wanted: &Wanted, key: Key, info: LockInfo) -> bool {
         let fits = self.locks.len() < wanted.limit as usize;
@@ -98,33 +116,43 @@ impl Listing {
         fits
     }
 
-    /// Of the `keys` that a store has found those that are held, by its `answers` to their [`inspections`].
+    /// Adds those of `keys` that are held, by a server's `answers` to their [`inspections`]. The keys
+    /// have to be in order. Returns false if there are as many as are wanted, or as [`MOST_TOLD`]
+    /// allows.
     ///
     /// # Errors
     /// The first error that does not mean that there is something else under the key.
-    pub fn of(
+    pub fn take(
+        &mut self,
         wanted: &Wanted,
-        keys: Vec<Key>,
-        answers: Vec<Answer>,
-        complete: bool,
-    ) -> Result<Self, StoreError> {
-        let mut held = Vec::new();
-        for (key, answer) in keys.into_iter().zip(answers) {
+        keys: &[Key],
+        answers: impl IntoIterator<Item = Answer>,
+    ) -> Result<bool, StoreError> {
+        for (key, answer) in keys.iter().zip(answers) {
             match answer {
-                Ok(Reply::Inspected(Some(info))) => held.push((key, info)),
+                Ok(Reply::Inspected(Some(info))) => {
+                    self.told += COPIES * key.len() + size_of(&info);
+                    if self.told > MOST_TOLD && !self.locks.is_empty() {
+                        self.complete = false;
+                        return Ok(false);
+                    }
+                    if !self.add(wanted, key.clone(), info) {
+                        return Ok(false);
+                    }
+                }
                 Err(error) if error.kind != StoreErrorKind::WrongType => return Err(error),
                 _ => {}
             }
         }
-        held.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let mut listing = Self { complete, ..Self::default() };
-        for (key, info) in held {
-            if !listing.add(wanted, key, info) {
-                break;
-            }
-        }
-        Ok(listing)
+        Ok(true)
     }
+}
+
+/// Returns about how many bytes `info` takes until JavaScript has it.
+pub fn size_of(info: &LockInfo) -> usize {
+    let names = info.leases.iter().map(|lease| lease.holder.as_ref().map_or(0, |name| name.len()));
+    let names = names.chain(info.waiters.iter().map(|waiter| waiter.holder.len()));
+    names.map(|name| OF_ONE + COPIES * name).sum()
 }
 
 /// The questions who holds each of `keys`.

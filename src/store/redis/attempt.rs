@@ -1,6 +1,7 @@
 //! One attempt to connect, for all who wait for it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -9,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::address::{Endpoint, RedisAddress};
+use super::budget::Budget;
 use super::connect::Role;
 use super::link::Link;
 use super::sentinel::lookout::Lookout;
@@ -23,15 +25,15 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// Begins to connect, in a task of its own. The task runs for at most [`ATTEMPT`], even if no
 /// caller waits for it. It is cancelled when the last clone of the result is dropped. `lookout`
-/// says where the master is, if sentinels name it.
-pub fn begin(address: RedisAddress, role: Role, lookout: Rc<Lookout>) -> Connecting {
+/// says where the master is, if sentinels name it. The connection takes its memory from `budget`.
+pub fn begin(address: RedisAddress, role: Role, lookout: Rc<Lookout>, budget: Arc<Budget>) -> Connecting {
     let connecting = async move {
         let mut task = JoinSet::new();
         let to = address.clone();
         task.spawn_local(timeout(ATTEMPT, async move {
             match &to.endpoint {
-                Endpoint::Master(sentinels) => sentinel::connect(&to, sentinels, &lookout).await,
-                Endpoint::Tcp(..) | Endpoint::Unix(_) => connect::connect(to, role).await,
+                Endpoint::Master(sentinels) => sentinel::connect(&to, sentinels, &lookout, &budget).await,
+                Endpoint::Tcp(..) | Endpoint::Unix(_) => connect::connect(to, role, budget).await,
             }
         }));
         match task.join_next().await {

@@ -9,6 +9,7 @@ use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, Red
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::address::RedisAddress;
+use super::budget::{Budget, Intake};
 use super::cluster::tag_in;
 use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
@@ -41,9 +42,12 @@ pub enum Role {
 /// the connection's own, if the server lets us.
 ///
 /// It takes as long as it takes: time-outs are the business of whoever waits for it.
-pub async fn connect(address: RedisAddress, role: Role) -> Result<Link, StoreError> {
+///
+/// The connection takes its memory from `budget`.
+pub async fn connect(address: RedisAddress, role: Role, budget: Arc<Budget>) -> Result<Link, StoreError> {
     let mut stream = dial(&address).await?;
-    let replies = exchange(&address, &mut stream, greetings(&address)).await?;
+    let intake = Intake::of(&budget);
+    let replies = exchange(&address, &mut stream, greetings(&address), &intake).await?;
     if role == Role::Alone && replies.iter().any(|(purpose, reply)| purpose.tells_of_cluster(reply)) {
         return Err(fault::in_cluster(&address));
     }
@@ -53,7 +57,7 @@ pub async fn connect(address: RedisAddress, role: Role) -> Result<Link, StoreErr
     if replies.iter().any(|(purpose, reply)| *purpose == Purpose::Hello && matches!(reply, Value::Map(_))) {
         protocol = ProtocolVersion::RESP3;
         for name in channels(&address, role) {
-            let replies = exchange(&address, &mut stream, subscription(&name)).await?;
+            let replies = exchange(&address, &mut stream, subscription(&name), &intake).await?;
             if !replies.iter().any(|(_, reply)| matches!(reply, Value::ServerError(_))) {
                 channel = Some(name);
                 break;
@@ -78,7 +82,9 @@ pub async fn connect(address: RedisAddress, role: Role) -> Result<Link, StoreErr
         });
         inlet = Some(Inlet { channel, pushes, torn });
     }
-    let (stream, intake) = Checked::new(stream);
+    drop(replies);
+    intake.ended();
+    let stream = Checked::new(stream, intake.clone());
     let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
         .await
         .map_err(|error| fault::broken(&address, &error, false))?;
@@ -90,9 +96,10 @@ async fn exchange(
     address: &RedisAddress,
     stream: &mut Stream,
     words: impl Iterator<Item = (Purpose, Cmd)>,
+    intake: &Intake,
 ) -> Result<Vec<(Purpose, Value)>, StoreError> {
     let (purposes, commands): (Vec<_>, Vec<_>) = words.unzip();
-    let replies = greeting::exchange(stream, &commands).await;
+    let replies = greeting::exchange(stream, &commands, intake).await;
     for (purpose, reply) in purposes.iter().zip(&replies.values) {
         purpose.check(address, reply)?;
     }

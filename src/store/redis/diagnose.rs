@@ -1,6 +1,7 @@
 //! What there is to know about a server before it is trusted with locks.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,7 +9,9 @@ use redis::{Pipeline, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::address::{Endpoint, RedisAddress, told_host};
+use super::budget::{Budget, Intake};
 use super::dial::dial;
+use super::info::{self, Info};
 use super::link::{Cut, Link};
 use super::{connect, greeting, reply};
 use crate::engine::clock;
@@ -61,6 +64,7 @@ pub async fn facts(
     let mut places = Vec::new();
     match replies.next().as_ref().and_then(text) {
         Some(info) => {
+            let info = Info::read(&info);
             read_info(&mut facts, &info);
             places = replicas_in(&info);
         }
@@ -77,7 +81,9 @@ pub async fn facts(
     read_clock(&mut facts, link, deadline, timeout).await?;
     if let Some(ahead) = facts.clock_ahead {
         let until = deadline.min(Instant::now() + REPLICA_ANSWER);
-        let asked = places.iter().map(|(host, port)| replica_clock(at_replica(address, host, *port), until));
+        let asked = places
+            .iter()
+            .map(|(host, port)| replica_clock(at_replica(address, host, *port), until, link.budget()));
         let doubt = facts.clock_doubt;
         let of_master = |clock: ReplicaClock| ReplicaClock {
             ahead: clock.ahead.saturating_sub(ahead),
@@ -89,12 +95,8 @@ pub async fn facts(
     Ok(facts)
 }
 
-fn read_info(facts: &mut ServerFacts, info: &str) {
-    let word = |name: &str| {
-        info.lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .map(|said| printable(said.trim(), MOST_WORD))
-    };
+fn read_info(facts: &mut ServerFacts, info: &Info<'_>) {
+    let word = |name: &str| info.get(name).map(|said| printable(said, MOST_WORD));
     let number = |name| word(name).and_then(|said| said.parse::<u64>().ok());
     let redis = word("redis_version");
     let major = redis.as_ref().and_then(|version| version.split('.').next()?.parse::<u32>().ok());
@@ -112,32 +114,24 @@ fn read_info(facts: &mut ServerFacts, info: &str) {
     facts.eviction = word("maxmemory_policy");
     facts.has_log = number("aof_enabled").map(|enabled| enabled == 1);
     // One that is still being given all the data does not count for a WAIT.
-    let away = info.lines().filter(|line| is_replica_away(line)).count();
+    let away = info.replicas.iter().filter(|said| is_away(said)).count();
     facts.replicas = number("connected_slaves").map(|replicas| replicas.saturating_sub(away as u64));
     facts.clients = number("connected_clients").zip(number("maxclients"));
 }
 
-/// Whether it is the line of a replica, as `slave0:ip=127.0.0.1,port=6380,state=wait_bgsave,offset=0,lag=0`, that is not there yet.
-fn is_replica_away(line: &str) -> bool {
-    let Some((number, said)) = line.strip_prefix("slave").and_then(|rest| rest.split_once(':')) else {
-        return false;
-    };
-    let is_one = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+/// Returns whether a replica, of which INFO says `said`, is not there yet.
+fn is_away(said: &str) -> bool {
     let state = said.split(',').find_map(|pair| pair.strip_prefix("state="));
-    is_one && state.is_some_and(|state| state.trim() != "online")
+    state.is_some_and(|state| state.trim() != "online")
 }
 
-/// Returns the hosts and ports of the replicas in a reply to INFO. A line there looks like
-/// `slave0:ip=127.0.0.1,port=6380,state=online,offset=0,lag=0`.
-fn replicas_in(info: &str) -> Vec<(String, u16)> {
-    let lines = info.lines().filter_map(|line| line.strip_prefix("slave")?.split_once(':'));
-    let place = |said: &str| {
+/// Returns the hosts and ports of the replicas in a reply to INFO.
+fn replicas_in(info: &Info<'_>) -> Vec<(String, u16)> {
+    let place = |said: &&str| {
         let told = |name| said.split(',').find_map(|pair| pair.trim().strip_prefix(name));
         Some((told_host(told("ip=")?), told("port=")?.parse().ok()?))
     };
-    let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let places = lines.filter(|(number, _)| is_number(number)).filter_map(|(_, said)| place(said));
-    places.take(MOST_REPLICAS).collect()
+    info.replicas.iter().filter_map(place).take(MOST_REPLICAS).collect()
 }
 
 /// Returns the address of the replica at `host` and `port`. The client connects to the replica over
@@ -158,14 +152,16 @@ fn at_replica(master: &RedisAddress, host: &str, port: u16) -> RedisAddress {
 
 /// Asks the replica at `address` for the time, and returns how its clock differs from ours. Returns
 /// `None` if the replica does not answer before `until`. That is not rare: the replica may announce
-/// an address that only the master reaches.
-async fn replica_clock(address: RedisAddress, until: Instant) -> Option<ReplicaClock> {
+/// an address that only the master reaches. The connection takes its memory from `budget`.
+async fn replica_clock(address: RedisAddress, until: Instant, budget: &Arc<Budget>) -> Option<ReplicaClock> {
+    let intake = Intake::of(budget);
     let mut stream = timeout_at(until, dial(&address)).await.ok()?.ok()?;
     if let Some(login) = connect::login(&address) {
-        timeout_at(until, greeting::exchange(&mut stream, &[login])).await.ok()?;
+        timeout_at(until, greeting::exchange(&mut stream, &[login], &intake)).await.ok()?;
     }
     let (asked, began) = (clock::wall_us(), Instant::now());
-    let replies = timeout_at(until, greeting::exchange(&mut stream, &[redis::cmd("TIME")])).await.ok()?;
+    let question = [redis::cmd("TIME")];
+    let replies = timeout_at(until, greeting::exchange(&mut stream, &question, &intake)).await.ok()?;
     let took = began.elapsed();
     let theirs = replies.values.first().and_then(time)?;
     let ours = asked.saturating_add(took.as_micros() as u64 / 2);
@@ -208,8 +204,10 @@ async fn read_clock(
 
 fn text(value: &Value) -> Option<String> {
     match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
+        Value::BulkString(bytes) => Some(info::text_in(bytes).into_owned()),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => {
+            Some(info::text_in(text.as_bytes()).into_owned())
+        }
         _ => None,
     }
 }
@@ -241,7 +239,7 @@ mod tests {
 
     fn read(info: &str) -> ServerFacts {
         let mut facts = ServerFacts::default();
-        read_info(&mut facts, info);
+        read_info(&mut facts, &Info::read(info));
         facts
     }
 
@@ -261,7 +259,7 @@ mod tests {
         let info = "role:master\r\nconnected_slaves:2\r\nslave0:ip=10.0.0.1,port=6380,state=online,offset=1,lag=0\r\n\
                     slave1:ip=::1,port=6381,state=wait_bgsave,offset=0,lag=1\r\nslave_priority:ip=1,port=2\r\n\
                     slave2:ip=10.0.0.2,port=none\r\nslaves:ip=10.0.0.3,port=1\r\n";
-        assert_eq!(replicas_in(info), [("10.0.0.1".to_owned(), 6380), ("::1".to_owned(), 6381)]);
+        assert_eq!(replicas_in(&Info::read(info)), [("10.0.0.1".to_owned(), 6380), ("::1".to_owned(), 6381)]);
     }
 
     fn parsed(url: &str) -> RedisAddress {
@@ -288,6 +286,7 @@ mod tests {
             let port = listener.local_addr().unwrap().port();
             let master = parsed("rediss://locks:hunter2@127.0.0.1:1");
             let until = Instant::now() + REPLICA_ANSWER;
+            let budget = Budget::new();
             let replica = async {
                 let mut heard = Vec::new();
                 while let Ok(Ok((mut stream, _))) = timeout_at(until, listener.accept()).await {
@@ -295,8 +294,10 @@ mod tests {
                 }
                 heard
             };
-            let (clock, heard) =
-                futures_util::join!(replica_clock(at_replica(&master, "127.0.0.1", port), until), replica);
+            let (clock, heard) = futures_util::join!(
+                replica_clock(at_replica(&master, "127.0.0.1", port), until, &budget),
+                replica
+            );
             assert!(clock.is_none() && !heard.is_empty());
             assert!(!String::from_utf8_lossy(&heard).contains("hunter2"), "{heard:?}");
         });

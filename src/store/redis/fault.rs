@@ -3,6 +3,7 @@
 use redis::{ErrorKind, RedisError, ServerError};
 
 use super::address::RedisAddress;
+use super::cluster::ClusterAddress;
 use super::reply_scanner::Excess;
 use crate::store::printable::printable;
 use crate::store::{StoreError, StoreErrorKind};
@@ -148,6 +149,15 @@ pub fn too_much(address: &RedisAddress, excess: Excess) -> StoreError {
          port, and who controls that server"
     );
     StoreError::maybe_done(StoreErrorKind::Unreachable, message)
+}
+
+/// Returns the error of a request about a lock of a cluster whose nodes tell too much of locks.
+pub fn told_too_much(address: &ClusterAddress) -> StoreError {
+    let message = format!(
+        "the nodes of {address} told so much of the locks that the client did not keep it all: ask for fewer locks at a \
+         time, or for those with fewer waiters"
+    );
+    StoreError::not_done(StoreErrorKind::Internal, message)
 }
 
 /// What answers speaks no RESP, or says what no Redis says.

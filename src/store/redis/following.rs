@@ -73,7 +73,7 @@ impl RedisStore {
                 store.leave();
             }
         };
-        let watch = Watch::begin(sentinels, self.lookout.clone());
+        let watch = Watch::begin(sentinels, self.lookout.clone(), self.budget.clone());
         self.tasks.borrow_mut().spawn_local(watch.run(switched));
     }
 

@@ -8,14 +8,13 @@ use std::io::{self, ErrorKind};
 use redis::{Cmd, Parser, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::reply_scanner::{Excess, ReplyScanner, Room};
+use super::budget::Intake;
+use super::reply_scanner::{Excess, ReplyScanner};
 
 /// The most bytes of a greeting's replies. The longest reply answers `INFO`, with some 10 kB. If
 /// this is larger, a false server can take more memory; if it is smaller, a real one may be
 /// refused.
 const MOST_BYTES: usize = 256 * 1024;
-/// The memory, in bytes, that the replies may take. The scripts' hashes and `HELLO` take 10 kB.
-const ROOM: Room = Room { replies: 4 << 20, pushes: 4 << 20 };
 
 /// What was answered to the greeting.
 pub struct Replies {
@@ -33,12 +32,18 @@ pub enum End {
     HungUp(io::Error),
 }
 
-/// Sends `commands` and reads a reply to each.
-pub async fn exchange(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), commands: &[Cmd]) -> Replies {
+/// Sends `commands` and reads a reply to each. `intake` counts the replies until the caller says that
+/// they are answered.
+pub async fn exchange(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    commands: &[Cmd],
+    intake: &Intake,
+) -> Replies {
     let words: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
     // Who refuses us may say why and hang up before we have said all. So what counts is what can be read.
     let written = stream.write_all(&words).await;
-    let mut replies = Unread::default();
+    let mut replies =
+        Unread { bytes: Vec::new(), scanner: ReplyScanner::default(), intake, scanned: 0, parsed: 0 };
     let mut values = Vec::with_capacity(commands.len());
     loop {
         let read = stream.read_buf(&mut replies.bytes).await;
@@ -62,25 +67,20 @@ pub async fn exchange(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), comman
 
 /// Holds the bytes that were read, and how far they were parsed. Scans each byte once, even if the
 /// bytes arrive in small pieces.
-struct Unread {
+struct Unread<'a> {
     bytes: Vec<u8>,
     scanner: ReplyScanner,
-    room: Room,
+    intake: &'a Intake,
     scanned: usize,
     parsed: usize,
 }
 
-impl Default for Unread {
-    fn default() -> Self {
-        Self { bytes: Vec::new(), scanner: ReplyScanner::default(), room: ROOM, scanned: 0, parsed: 0 }
-    }
-}
-
-impl Unread {
+impl Unread<'_> {
     /// Returns the next value, if it is whole. Returns `Err` if the bytes are not a value, or the
     /// value is too large.
     fn next(&mut self) -> Result<Option<Value>, ()> {
-        let read = self.scanner.next_end(&self.bytes[self.scanned..], &mut self.room);
+        let news = &self.bytes[self.scanned..];
+        let read = self.intake.charge(&mut self.scanner, |scanner, room| scanner.next_end(news, room));
         let Some(read) = read.map_err(|_: (usize, Excess)| ())? else {
             self.scanned = self.bytes.len();
             return Ok(None);

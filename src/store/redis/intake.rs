@@ -2,31 +2,20 @@
 //!
 //! redis-rs keeps replies until the last one of a pipeline is there, and messages until the client
 //! takes them. [`Checked`] sits between the socket and redis-rs and scans what arrives. If the
-//! server exceeds a limit, reading fails and the connection ends. [`Intake`] counts what has
-//! arrived and was not taken yet:
-//!
-//! - replies count until a pipeline is answered. A pipeline inspects at most 1024 locks, see
-//!   [`listing`](super::listing). [`ROOM`] is enough for 1024 locks with 80 waiters each, for one
-//!   lock with 90 000 waiters, and for a cluster of 9000 ranges of slots with two replicas each;
-//! - messages count until the client has read all of them, which it does before it reads more from
-//!   the socket. [`ROOM`] is enough for 29 000 notices at a time.
-//!
-//! The real memory is less than twice what is charged, so a connection takes at most about 70 MB.
+//! server exceeds a limit, reading fails and the connection ends. The connections of a store share
+//! its [`budget`](super::budget).
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::budget::{Intake, ROOM};
 use super::dial::Stream;
-use super::reply_scanner::{Excess, MOST_DEPTH, MOST_LINE, MOST_STRING, ReplyScanner, Room};
+use super::reply_scanner::{Excess, MOST_DEPTH, MOST_LINE, MOST_STRING, ReplyScanner};
 
-/// The memory, in bytes, of what a connection may receive before the client takes it. If this is
-/// larger, a false server can take more memory; if it is smaller, long lists fail.
-const ROOM: Room = Room { replies: 32 << 20, pushes: 16 << 20 };
 /// The most bytes per read. If this is larger, a read keeps the engine's thread from the other
 /// stores for longer; if it is smaller, long replies take more system calls.
 const MOST_READ: usize = 64 << 10;
@@ -34,35 +23,6 @@ const MOST_READ: usize = 64 << 10;
 /// even if they are many small values. If this is larger, other stores wait for longer; if it is
 /// smaller, long replies take longer.
 const MOST_IN_A_ROW: usize = 256 << 10;
-
-/// Counts what a connection received and the client has not taken yet.
-#[derive(Debug)]
-pub struct Intake {
-    replies: AtomicU64,
-    pushes: AtomicU64,
-    excess: OnceLock<Excess>,
-}
-
-impl Intake {
-    fn room(&self) -> Room {
-        Room { replies: self.replies.load(Ordering::Relaxed), pushes: self.pushes.load(Ordering::Relaxed) }
-    }
-
-    /// Notes that a pipeline was answered, or that an awaited message arrived.
-    pub fn answered(&self) {
-        self.replies.store(ROOM.replies, Ordering::Relaxed);
-    }
-
-    /// Notes that the client has read all messages.
-    pub fn read_all_pushes(&self) {
-        self.pushes.store(ROOM.pushes, Ordering::Relaxed);
-    }
-
-    /// Returns the limit that the server exceeded, if that ended the connection.
-    pub fn excess(&self) -> Option<Excess> {
-        self.excess.get().copied()
-    }
-}
 
 /// A stream that scans its input.
 pub struct Checked {
@@ -73,12 +33,17 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Checks what `stream` receives from now on. The next byte must begin a reply.
-    pub fn new(stream: Stream) -> (Self, Arc<Intake>) {
-        let Room { replies, pushes } = ROOM;
-        let intake = Intake { replies: replies.into(), pushes: pushes.into(), excess: OnceLock::new() };
-        let intake = Arc::new(intake);
-        (Self { stream, scanner: ReplyScanner::default(), intake: intake.clone(), in_a_row: 0 }, intake)
+    /// Checks what `stream` receives from now on, and counts it in `intake`. The next byte must
+    /// begin a reply.
+    pub fn new(stream: Stream, intake: Arc<Intake>) -> Self {
+        Self { stream, scanner: ReplyScanner::default(), intake, in_a_row: 0 }
+    }
+}
+
+impl Drop for Checked {
+    fn drop(&mut self) {
+        // The client may keep its end for longer than the connection lasts.
+        self.intake.ended();
     }
 }
 
@@ -110,12 +75,8 @@ impl AsyncRead for Checked {
         ready!(read)?;
         let news = &buf.filled()[before..];
         me.in_a_row += news.len();
-        let mut room = me.intake.room();
-        let end = me.scanner.read(news, &mut room);
-        me.intake.replies.store(room.replies, Ordering::Relaxed);
-        me.intake.pushes.store(room.pushes, Ordering::Relaxed);
+        let end = me.intake.charge(&mut me.scanner, |scanner, room| scanner.read(news, room));
         if let Err((good, excess)) = end {
-            let _ = me.intake.excess.set(excess);
             // Hand on the good bytes first. Zero bytes without an error would mean the end of the
             // stream.
             buf.set_filled(before + good);

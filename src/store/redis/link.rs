@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::RedisAddress;
-use super::intake::Intake;
+use super::budget::{Budget, Intake};
 use super::reply_scanner::Excess;
 
 /// A connection to a server. All batches share it; replies come in the order of the requests.
@@ -106,6 +106,11 @@ impl Link {
     /// Notes that the client has read all messages.
     pub fn read_all_pushes(&self) {
         self.intake.read_all_pushes();
+    }
+
+    /// The budget from which the connection takes its memory.
+    pub fn budget(&self) -> &Arc<Budget> {
+        self.intake.budget()
     }
 
     /// Nothing more is to be sent.

@@ -3,8 +3,12 @@
 //! By SCAN, a bounded number of keys at a time, so that nobody waits for long, and never by KEYS, for which everybody waits
 //! ("SCAN", Redis documentation: what is there from the first to the last call is told, perhaps more than once).
 
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
 use redis::{Pipeline, Value};
 use rustc_hash::FxHashSet;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::side_keys::lock_beside;
@@ -17,8 +21,20 @@ use crate::store::{Answer, Reply, Request, StoreError};
 const STEP: u32 = 1000;
 
 /// How many locks one pipeline inspects. If this is larger, the replies may exceed the room of a
-/// connection, see [`intake`](super::intake); if it is smaller, a long list takes more round trips.
+/// store, see [`budget`](super::budget); if it is smaller, a long list takes more round trips.
 pub const MOST_INSPECTED: usize = 1024;
+
+/// The most bytes of a lock's key: 255 of the prefix and 1024 of the user's key. If this is larger,
+/// a false server can take more memory; a smaller value hides locks.
+const MOST_KEY: usize = 255 + 1_024;
+/// The most bytes of all keys of a listing. If this is larger, a false server can take more memory;
+/// if it is smaller, lists of many long keys are not complete.
+const MOST_KEYS: usize = 4 << 20;
+/// The most bytes of a cursor. Those of Redis have 20 digits.
+const MOST_CURSOR: usize = 64;
+/// How long the client looks at keys before other tasks run. One key takes up to 5 ms, if it has to
+/// be compared to a long pattern. If this is larger, other stores wait for longer.
+const MOST_IN_A_ROW: Duration = Duration::from_millis(2);
 
 impl RedisStore {
     /// Answers the listings that `batch` asks for, unless there is an error in the place of the answer.
@@ -31,25 +47,26 @@ impl RedisStore {
     }
 
     async fn list(&self, wanted: &Wanted, limit: Limit) -> Answer {
-        let (keys, complete) = self.scan(wanted, limit).await?;
-        let mut answers = Vec::with_capacity(keys.len());
+        let found = Found::new(wanted);
+        self.scan(&found, limit).await?;
+        let (keys, complete) = found.into_keys();
+        let mut listing = Listing::begin(complete);
         for keys in keys.chunks(MOST_INSPECTED) {
-            answers.extend(
-                self.run(&listing::inspections(keys), limit, false).await.answers.into_iter().flatten(),
-            );
+            let answers = self.run(&listing::inspections(keys), limit, false).await.answers;
+            if !listing.take(wanted, keys, answers.into_iter().flatten())? {
+                break;
+            }
         }
-        Ok(Reply::Listed(Listing::of(wanted, keys, answers, complete)?))
+        Ok(Reply::Listed(listing))
     }
 
-    /// The keys that match, and whether these are all of them: at most one more than are wanted, and as many as are found in
-    /// half of the time that is left.
-    pub(super) async fn scan(&self, wanted: &Wanted, limit: Limit) -> Result<(Vec<Key>, bool), StoreError> {
+    /// Finds keys that match, as many as are found in half of the time that is left.
+    pub(super) async fn scan(&self, found: &Found<'_>, limit: Limit) -> Result<(), StoreError> {
         let link = self.link(limit).await?;
         let address = self.server(&link);
-        let (glob, most) = (escaped(&wanted.head()) + "*", wanted.limit as usize);
+        let glob = escaped(&found.wanted.head()) + "*";
         let now = Instant::now();
         let until = now + limit.deadline.saturating_duration_since(now) / 2;
-        let mut found: FxHashSet<Key> = FxHashSet::default();
         let mut cursor = b"0".to_vec();
         loop {
             let mut step = Pipeline::new();
@@ -59,7 +76,7 @@ impl RedisStore {
             let keys = match reply {
                 Some(Value::ServerError(error)) => return Err(fault::refused(address, &error)),
                 Some(Value::Array(parts)) => match <[Value; 2]>::try_from(parts) {
-                    Ok([Value::BulkString(next), Value::Array(keys)]) => {
+                    Ok([Value::BulkString(next), Value::Array(keys)]) if next.len() <= MOST_CURSOR => {
                         cursor = next;
                         keys
                     }
@@ -67,16 +84,65 @@ impl RedisStore {
                 },
                 _ => return Err(fault::not_a_redis(address, false)),
             };
+            let mut worked_since = Instant::now();
             for key in keys.iter().filter_map(text) {
-                if wanted.matches(key) && lock_beside(key).is_none() {
-                    found.insert(key.into());
+                if found.is_full() {
+                    break;
+                }
+                found.add(key);
+                // Other stores have work to do, too.
+                if worked_since.elapsed() >= MOST_IN_A_ROW {
+                    yield_now().await;
+                    worked_since = Instant::now();
                 }
             }
             let is_over = cursor == b"0";
-            if is_over || found.len() > most || Instant::now() >= until {
-                return Ok((found.into_iter().take(most + 1).collect(), is_over));
+            if found.is_full() || Instant::now() >= until {
+                found.is_complete.set(found.is_complete.get() && is_over && !found.is_full());
+                return Ok(());
+            }
+            if is_over {
+                return Ok(());
             }
         }
+    }
+}
+
+/// Collects the keys for a listing, from one server or from all nodes of a cluster: at most one more
+/// than are wanted, and of no more than [`MOST_KEYS`] bytes together.
+pub(super) struct Found<'a> {
+    wanted: &'a Wanted,
+    keys: RefCell<FxHashSet<Key>>,
+    bytes: Cell<usize>,
+    is_complete: Cell<bool>,
+}
+
+impl<'a> Found<'a> {
+    /// Nothing is found yet.
+    pub(super) fn new(wanted: &'a Wanted) -> Self {
+        Self { wanted, keys: RefCell::default(), bytes: Cell::new(0), is_complete: Cell::new(true) }
+    }
+
+    /// Returns true if there is no room for more keys.
+    pub(super) fn is_full(&self) -> bool {
+        self.keys.borrow().len() > self.wanted.limit as usize || self.bytes.get() > MOST_KEYS
+    }
+
+    /// Adds `key` if it matches, and may be a lock.
+    fn add(&self, key: &str) {
+        if key.len() > MOST_KEY || !self.wanted.matches(key) || lock_beside(key).is_some() {
+            return;
+        }
+        if self.keys.borrow_mut().insert(key.into()) {
+            self.bytes.set(self.bytes.get() + key.len());
+        }
+    }
+
+    /// Returns the keys in their order, and whether these are all of them.
+    pub(super) fn into_keys(self) -> (Vec<Key>, bool) {
+        let mut keys: Vec<Key> = self.keys.into_inner().into_iter().collect();
+        keys.sort_unstable();
+        (keys, self.is_complete.get())
     }
 }
 

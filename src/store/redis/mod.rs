@@ -12,13 +12,15 @@
 //! - [`dial`]: the way to the server, also over TLS, and [`distrust`], why connecting failed;
 //! - [`connect`]: a connection that is fit for locks, and [`attempt`], one try to have one;
 //! - [`greeting`]: the first words on it;
-//! - [`intake`]: limits the memory that a server makes us use; [`reply_scanner`] measures it;
+//! - [`intake`]: limits the memory that a server makes us use; [`reply_scanner`] measures it, and
+//!   [`budget`] counts it for all connections of a store;
 //! - [`link`]: the connection in use, and when to give it up;
 //! - [`notices`]: what comes over it unasked;
 //! - [`scripts`]: what the server runs, and [`side_keys`], which other keys belong to a lock;
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
 //! - [`listing`]: which locks there are;
+//! - [`info`]: what `INFO` tells;
 //! - [`diagnose`]: what there is to know about the server, and [`trial`], whether this user may
 //!   lock there;
 //! - [`fault`]: the server's errors in the contract's words;
@@ -32,6 +34,7 @@ mod address;
 #[cfg(test)]
 mod address_fuzz;
 mod attempt;
+mod budget;
 mod cluster;
 mod connect;
 mod diagnose;
@@ -40,6 +43,7 @@ mod distrust;
 mod fault;
 mod following;
 mod greeting;
+mod info;
 mod intake;
 mod link;
 mod listing;
@@ -63,6 +67,7 @@ mod url;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -76,6 +81,7 @@ pub use side_keys::lock_beside;
 
 use self::address::Endpoint;
 use self::attempt::Connecting;
+use self::budget::Budget;
 use self::connect::Role;
 use self::link::{Cut, Link};
 use self::outcomes::Outcomes;
@@ -93,6 +99,8 @@ use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreEr
 pub struct RedisStore {
     address: RedisAddress,
     role: Cell<Role>,
+    /// The memory for the connections. The nodes of a cluster share it.
+    budget: Arc<Budget>,
     state: RefCell<State>,
     /// Whether there has been a connection.
     met: Cell<bool>,
@@ -128,13 +136,14 @@ struct Limit {
 impl RedisStore {
     /// The server at `address`.
     pub fn new(address: RedisAddress) -> Rc<Self> {
-        Self::with_role(address, Role::Alone)
+        Self::with_role(address, Role::Alone, Budget::new())
     }
 
-    fn with_role(address: RedisAddress, role: Role) -> Rc<Self> {
+    fn with_role(address: RedisAddress, role: Role, budget: Arc<Budget>) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             address,
             role: Cell::new(role),
+            budget,
             state: RefCell::new(State::Apart),
             met: Cell::new(false),
             listener: OnceCell::new(),
@@ -158,7 +167,8 @@ impl RedisStore {
         // One that failed while nobody waited for it says nothing about now.
         let known = known.filter(|attempt| !matches!(attempt.clone().now_or_never(), Some(Err(_))));
         let attempt = known.unwrap_or_else(|| {
-            let attempt = attempt::begin(self.address.clone(), self.role.get(), self.lookout.clone());
+            let (role, lookout, budget) = (self.role.get(), self.lookout.clone(), self.budget.clone());
+            let attempt = attempt::begin(self.address.clone(), role, lookout, budget);
             *self.state.borrow_mut() = State::Connecting(attempt.clone());
             attempt
         });

@@ -4,9 +4,10 @@ use redis::ServerError;
 use rustc_hash::FxHashSet;
 
 use super::address::RedisAddress;
-use super::cluster::{Elsewhere, Place};
+use super::cluster::{ClusterAddress, Elsewhere, Place};
 use super::fault;
-use crate::store::{Answer, StoreError};
+use crate::store::listing::size_of;
+use crate::store::{Answer, Reply, StoreError};
 
 /// For each request of a batch its answer, or why the node of a cluster that was asked has none.
 pub struct Outcomes {
@@ -33,6 +34,18 @@ impl Outcomes {
         let error = fault::refused(address, said);
         for &member in members {
             self.answers[member] = Some(Err(error.clone()));
+        }
+    }
+
+    /// Takes what the answers tell of locks from `room`, in bytes. Refuses the answers for which there
+    /// is none. The nodes are those of the cluster at `address`.
+    pub fn spend(&mut self, room: &mut usize, address: &ClusterAddress) {
+        for answer in self.answers.iter_mut().flatten() {
+            let Ok(Reply::Inspected(Some(info))) = answer else { continue };
+            match room.checked_sub(size_of(info)) {
+                Some(left) => *room = left,
+                None => *answer = Err(fault::told_too_much(address)),
+            }
         }
     }
 

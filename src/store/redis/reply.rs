@@ -4,17 +4,23 @@
 //! module rejects impossible numbers: a fence follows the server's clock, and no count is negative.
 //! The connection then ends; see `run` in the parent module.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ServerError, Value};
 
 use super::address::RedisAddress;
+use super::info::{Info, text_in};
 use super::outcomes::Outcomes;
 use super::plan::{Class, Group};
 use crate::lease::{Fence, Mode, Token, Ttl};
 use crate::store::{
     Absence, Answer, Inherited, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo,
 };
+
+/// The most bytes of a holder's name that the client keeps. A name has at most 255 bytes, and the
+/// trace behind it 56. If this is larger, a false server can take more memory.
+const MOST_NAME: usize = 320;
 
 /// The error that `value` is.
 pub fn server_error(value: Value) -> Option<ServerError> {
@@ -66,17 +72,18 @@ fn fill(group: &Group<'_>, answer: &Answer, outcomes: &mut Outcomes) {
 
 /// Reads `INFO`.
 fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
-    let text = match info {
-        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Value::VerbatimString { text, .. } => text,
+    let text = match &info {
+        Value::BulkString(bytes) => text_in(bytes),
+        Value::VerbatimString { text, .. } => text_in(text.as_bytes()),
         _ => return None,
     };
-    let says = |line: &str| text.lines().any(|known| known.trim_end() == line);
-    if says("loading:1") {
+    let info = Info::read(&text);
+    let says = |name, value| info.get(name) == Some(value);
+    if says("loading", "1") {
         let message = format!("{address} is reading its data from disk and will answer soon");
         return Some(Err(StoreError::not_done(StoreErrorKind::Loading, message)));
     }
-    if says("role:slave") && !says("slave_read_only:0") {
+    if says("role", "slave") && !says("slave_read_only", "0") {
         let message = format!("{address} is a read-only replica; give the master's address");
         return Some(Err(StoreError::not_done(StoreErrorKind::ReadOnly, message)));
     }
@@ -154,11 +161,16 @@ fn lease(value: &Value) -> Option<LeaseInfo> {
         [Value::Int(left)] => (*left, None, None, None),
         [Value::Int(left), Value::BulkString(holder), Value::Int(fence), Value::BulkString(mark)] => {
             let fence = u64::try_from(*fence).ok().filter(|&fence| fence > 0).map(Fence);
-            (*left, fence, Some(String::from_utf8_lossy(holder).into()), mark_of(mark))
+            (*left, fence, Some(name_in(holder)), mark_of(mark))
         }
         _ => return None,
     };
     Some(LeaseInfo { mark, holder, fence, remaining: remaining(left), servers: None })
+}
+
+/// Reads the name of a holder or a waiter. Cuts off a name that no client has.
+fn name_in(bytes: &[u8]) -> Arc<str> {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_NAME)]).into()
 }
 
 /// Reads a mark: the first 8 hexadecimal digits of a token.
@@ -172,7 +184,7 @@ fn waiter(value: &Value) -> Option<WaiterInfo> {
         // If the user lacks a right, a script may stop before it has noted the waiter's name.
         [Value::Int(age)] => (*age, "0".as_bytes(), "".into()),
         [Value::Int(age), Value::BulkString(most), Value::BulkString(holder)] => {
-            (*age, &most[..], String::from_utf8_lossy(holder).into())
+            (*age, &most[..], name_in(holder))
         }
         _ => return None,
     };

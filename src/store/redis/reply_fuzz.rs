@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use self::values::values;
 use super::address::RedisAddress;
+use super::budget::{Budget, Intake};
 use super::cluster::{Elsewhere, Place, SlotMap};
 use super::intake::Checked;
 use super::outcomes::Outcomes;
@@ -191,7 +192,8 @@ fn measure(bytes: &[u8]) {
 
 /// Asserts that a connection hands on the good bytes, then fails, and says why.
 fn take_in(bytes: &[u8]) {
-    let (stream, intake) = Checked::new(Box::new(Pieces::of(bytes)));
+    let intake = Intake::of(&Budget::new());
+    let stream = Checked::new(Box::new(Pieces::of(bytes)), intake.clone());
     let mut stream = Box::pin(stream);
     let (mut handed_on, mut buffer) = (Vec::new(), vec![0; 1 + hash(bytes) as usize % 100]);
     let end = loop {

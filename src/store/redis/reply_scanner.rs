@@ -10,7 +10,7 @@
 //! - [`MOST_DEPTH`] levels: the replies of `CLUSTER SLOTS` and `inspect` have 4, `HELLO` has 5;
 //! - [`MOST_STRING`] bytes in a string: `INFO` has some 10 kB, keys and names have less;
 //! - [`MOST_LINE`] bytes in a line: errors have less than 1 kB;
-//! - the room of a connection, see [`intake`](super::intake). In a reply of `inspect`, a waiter
+//! - the room of a store, see [`budget`](super::budget). In a reply of `inspect`, a waiter
 //!   takes 350 bytes and a lock 1 kB. A key of a `SCAN` page takes 100 bytes and its length. A
 //!   range of `CLUSTER SLOTS` takes 600 bytes for each node.
 
@@ -28,7 +28,7 @@ const LEAST_PLACES: u64 = 4;
 /// The bytes that an allocation takes in addition to its content.
 const ALLOCATION: u64 = 32;
 
-/// How much more a connection may receive, in bytes of memory for the parsed values.
+/// How much more the connections of a store may receive, in bytes of memory for the parsed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// For replies.
@@ -62,6 +62,7 @@ pub struct ReplyScanner {
     open: [u32; MOST_DEPTH],
     depth: usize,
     is_push: bool,
+    longest: u64,
 }
 
 /// Says what the next byte is part of.
@@ -125,6 +126,12 @@ impl ReplyScanner {
         Ok(())
     }
 
+    /// Returns the length of the longest string or line so far. The buffer of the connection is at
+    /// least as long.
+    pub fn longest(&self) -> u64 {
+        self.longest
+    }
+
     /// Takes in the next byte, outside of lines. Returns true if a value ends with this byte.
     fn step(&mut self, byte: u8, room: &mut Room) -> Result<bool, Excess> {
         match self.state {
@@ -182,6 +189,7 @@ impl ReplyScanner {
             let length = length + index as u32;
             if after_cr && byte == b'\n' {
                 self.charge(u64::from(length) + ALLOCATION, room)?;
+                self.longest = self.longest.max(length.into());
                 return Ok((index + 1, true));
             }
             if length >= MOST_LINE {
@@ -214,6 +222,7 @@ impl ReplyScanner {
                 return Err(Excess::String);
             }
             self.charge(taken + ALLOCATION, room)?;
+            self.longest = self.longest.max(count);
             self.state = State::String { left: count + 2 };
             return Ok(false);
         }

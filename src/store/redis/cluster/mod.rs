@@ -32,8 +32,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::StreamExt;
-use futures_util::future::{LocalBoxFuture, join_all};
-use futures_util::stream;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{self, FuturesUnordered};
 use rustc_hash::FxHashMap;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -43,7 +43,7 @@ use self::nodes::Nodes;
 pub(super) use self::redirect::Elsewhere;
 pub(super) use self::slots::{Place, SlotMap, hash_tag, slot_of, tag_in};
 use super::Limit;
-use super::listing::MOST_INSPECTED;
+use super::listing::{Found, MOST_INSPECTED};
 use super::outcomes::Outcomes;
 use super::trial;
 use crate::lease::{Key, Ttl};
@@ -98,6 +98,8 @@ impl ClusterStore {
         }
         let patience = limit.deadline.min(Instant::now() + PATIENCE);
         let mut pause = Duration::ZERO;
+        // False nodes that answer one after the other must not take more than one that answers alone.
+        let mut room = listing::MOST_TOLD;
         while !errands.is_empty() {
             let mut next = Vec::new();
             let is_unknown = self.nodes.map().is_empty();
@@ -106,9 +108,11 @@ impl ClusterStore {
                 break;
             }
             let calls = self.calls(std::mem::take(&mut errands), &mut next);
-            for (call, outcomes) in
-                join_all(calls.into_iter().map(|call| self.call(call, batch, limit))).await
-            {
+            // Taken one by one: all of them together may be much more than the connections hold.
+            let mut calls: FuturesUnordered<_> =
+                calls.into_iter().map(|call| self.call(call, batch, limit)).collect();
+            while let Some((call, mut outcomes)) = calls.next().await {
+                outcomes.spend(&mut room, self.address());
                 self.sort(call, outcomes, batch, &mut answers, &mut next);
             }
             let mut later = false;
@@ -326,21 +330,23 @@ impl ClusterStore {
     async fn list(&self, wanted: &Wanted, limit: Limit) -> Answer {
         let masters: Vec<Place> = self.nodes.map().masters().map(|(place, _)| place.clone()).collect();
         let nodes: Vec<_> = masters.iter().map(|place| self.nodes.node(place)).collect();
-        let (mut keys, mut complete) = (Vec::new(), true);
-        let scans = stream::iter(nodes.iter().map(|node| node.scan(wanted, limit)));
-        for found in scans.buffered(MOST_AT_ONCE).collect::<Vec<_>>().await {
-            let (found, all) = found?;
-            keys.extend(found);
-            complete &= all;
+        // One whose slot is moving may be at two of them, and is found once.
+        let found = Found::new(wanted);
+        let mut scans =
+            stream::iter(nodes.iter().map(|node| node.scan(&found, limit))).buffered(MOST_AT_ONCE);
+        while let Some(end) = scans.next().await {
+            end?;
         }
-        // One whose slot is moving may be at two of them.
-        keys.sort_unstable();
-        keys.dedup();
-        let mut answers = Vec::with_capacity(keys.len());
+        drop(scans);
+        let (keys, complete) = found.into_keys();
+        let mut listing = Listing::begin(complete);
         for keys in keys.chunks(MOST_INSPECTED) {
-            answers.extend(self.run(&listing::inspections(keys), limit).await);
+            let answers = self.run(&listing::inspections(keys), limit).await;
+            if !listing.take(wanted, keys, answers)? {
+                break;
+            }
         }
-        Ok(Reply::Listed(Listing::of(wanted, keys, answers, complete)?))
+        Ok(Reply::Listed(listing))
     }
 }
 

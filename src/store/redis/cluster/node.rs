@@ -2,12 +2,14 @@
 
 use super::super::cut_off;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Pipeline, Value};
 use tokio::time::Instant;
 
 use super::super::address::RedisAddress;
+use super::super::budget::Budget;
 use super::super::connect::Role;
 use super::super::outcomes::Outcomes;
 use super::super::{Limit, RedisStore, State, fault};
@@ -15,9 +17,9 @@ use super::slots::{Place, SlotMap};
 use crate::store::{Request, StoreError, StoreErrorKind};
 
 impl RedisStore {
-    /// The node at `address`, of which no slot is known yet.
-    pub(super) fn of_cluster(address: RedisAddress) -> Rc<Self> {
-        Self::with_role(address, Role::Node { homes: None })
+    /// The node at `address`, of which no slot is known yet. It shares `budget` with the other nodes.
+    pub(super) fn of_cluster(address: RedisAddress, budget: Arc<Budget>) -> Rc<Self> {
+        Self::with_role(address, Role::Node { homes: None }, budget)
     }
 
     /// Where it listens, if it is a node of a cluster.

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,6 +14,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::RedisStore;
+use super::super::budget::Budget;
 use super::address::ClusterAddress;
 use super::fault;
 use super::slots::{MOST_MASTERS, Pace, Place, SlotMap};
@@ -33,6 +35,8 @@ type Refresh = Shared<LocalBoxFuture<'static, Result<(), StoreError>>>;
 /// The nodes of one cluster.
 pub struct Nodes {
     address: ClusterAddress,
+    /// The memory for the connections to all nodes.
+    budget: Arc<Budget>,
     map: RefCell<SlotMap>,
     /// The masters that have been needed, and who was asked for the map.
     stores: RefCell<FxHashMap<Place, Rc<RedisStore>>>,
@@ -54,6 +58,7 @@ impl Nodes {
     pub fn new(address: ClusterAddress) -> Rc<Self> {
         Rc::new(Self {
             address,
+            budget: Budget::new(),
             map: RefCell::new(SlotMap::empty()),
             stores: RefCell::default(),
             pace: RefCell::default(),
@@ -85,7 +90,8 @@ impl Nodes {
     pub fn node(self: &Rc<Self>, place: &Place) -> Rc<RedisStore> {
         let mut stores = self.stores.borrow_mut();
         let store = stores.entry(place.clone()).or_insert_with(|| {
-            let store = RedisStore::of_cluster(self.address.seeds()[0].at(&place.host, place.port));
+            let address = self.address.seeds()[0].at(&place.host, place.port);
+            let store = RedisStore::of_cluster(address, self.budget.clone());
             if let Some(listener) = self.listener.get() {
                 let (nodes, listener) = (Rc::downgrade(self), listener.clone());
                 store.listen(Rc::new(move |notice| {

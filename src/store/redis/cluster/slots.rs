@@ -127,7 +127,7 @@ impl SlotMap {
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
             let number = map.number_of(place)?;
             let owned = map.owners.get_mut(first..=last)?;
-            filled += owned.len();
+            filled += owned.len().max(1);
             // A valid map names each slot once. Ranges that overlap would take long to fill in.
             if filled > SLOTS {
                 return None;

@@ -20,6 +20,7 @@ mod statement;
 pub mod survey;
 pub mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -30,6 +31,7 @@ use tokio::time::{Instant, sleep, timeout};
 use self::address::Sentinels;
 use self::lookout::Lookout;
 use super::address::{RedisAddress, told_host};
+use super::budget::{Budget, Intake};
 use super::dial::{Stream, dial, speaks_tls};
 use super::greeting::{self, End};
 use super::link::{Cut, Link};
@@ -46,15 +48,17 @@ const PATIENCE: Duration = Duration::from_millis(600);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Connects to the master that `sentinels` name. `address` is that of all sentinels, with the
-/// master's login. `lookout` says which server is not the master any more.
+/// master's login. `lookout` says which server is not the master any more. All connections take their
+/// memory from `budget`.
 pub async fn connect(
     address: &RedisAddress,
     sentinels: &Sentinels,
     lookout: &Lookout,
+    budget: &Arc<Budget>,
 ) -> Result<Link, StoreError> {
     let begun = Instant::now();
     loop {
-        match attempt(address, sentinels, lookout).await {
+        match attempt(address, sentinels, lookout, budget).await {
             Err(error) if error.kind.is_transient() && begun.elapsed() < PATIENCE => sleep(PAUSE).await,
             result => return result,
         }
@@ -65,15 +69,16 @@ async fn attempt(
     address: &RedisAddress,
     sentinels: &Sentinels,
     lookout: &Lookout,
+    budget: &Arc<Budget>,
 ) -> Result<Link, StoreError> {
-    let (host, port) = find(address, sentinels, lookout).await?;
+    let (host, port) = find(address, sentinels, lookout, budget).await?;
     let server = address.at(&host, port);
     let name = &sentinels.master;
-    let link =
-        timeout(WELCOME, connect::connect(server.clone(), connect::Role::Alone)).await.unwrap_or_else(|_| {
-            let message = format!("{server} did not let us in within {} ms", WELCOME.as_millis());
-            Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
-        });
+    let connecting = connect::connect(server.clone(), connect::Role::Alone, budget.clone());
+    let link = timeout(WELCOME, connecting).await.unwrap_or_else(|_| {
+        let message = format!("{server} did not let us in within {} ms", WELCOME.as_millis());
+        Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
+    });
     let link = link.map_err(|error| StoreError {
         message: format!("the sentinels name {host}:{port} as the master {name:?}: {}", error.message).into(),
         ..error
@@ -128,10 +133,11 @@ async fn find(
     address: &RedisAddress,
     sentinels: &Sentinels,
     lookout: &Lookout,
+    budget: &Arc<Budget>,
 ) -> Result<(String, u16), StoreError> {
     let name = &sentinels.master;
     let ask_in_time = |node| async move {
-        timeout(ANSWER, ask(node, name)).await.unwrap_or_else(|_| {
+        timeout(ANSWER, ask(node, name, budget)).await.unwrap_or_else(|_| {
             let message = format!("{node} did not answer within {} ms", ANSWER.as_millis());
             Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
         })
@@ -167,10 +173,14 @@ async fn find(
 }
 
 /// What one sentinel knows of the master.
-async fn ask(node: &RedisAddress, name: &str) -> Result<Option<(String, u16)>, StoreError> {
+async fn ask(
+    node: &RedisAddress,
+    name: &str,
+    budget: &Arc<Budget>,
+) -> Result<Option<(String, u16)>, StoreError> {
     let mut stream = dial(node).await?;
     let question = connect::words_of(&["SENTINEL", "get-master-addr-by-name", name]);
-    match say(node, &mut stream, question).await? {
+    match say(node, &mut stream, question, &Intake::of(budget)).await? {
         Value::Nil => Ok(None),
         Value::Array(parts) => match <[String; 2]>::try_from(
             parts.into_iter().filter_map(|part| String::from_redis_value(part).ok()).collect::<Vec<_>>(),
@@ -183,11 +193,16 @@ async fn ask(node: &RedisAddress, name: &str) -> Result<Option<(String, u16)>, S
 }
 
 /// Logs in at a sentinel and says `command`. What it replies.
-async fn say(node: &RedisAddress, stream: &mut Stream, command: redis::Cmd) -> Result<Value, StoreError> {
+async fn say(
+    node: &RedisAddress,
+    stream: &mut Stream,
+    command: redis::Cmd,
+    intake: &Intake,
+) -> Result<Value, StoreError> {
     let login = connect::login(node);
     let has_login = login.is_some();
     let commands: Vec<_> = login.into_iter().chain([command]).collect();
-    let replies = greeting::exchange(stream, &commands).await;
+    let replies = greeting::exchange(stream, &commands, intake).await;
     let mut values = replies.values.into_iter();
     if has_login && matches!(values.next(), Some(Value::ServerError(_))) {
         // Its own words may repeat the password.

@@ -27,9 +27,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::super::address::{RedisAddress, told_host};
+use super::super::budget::{Budget, Intake};
 use super::super::connect;
 use super::super::dial::dial;
-use super::super::intake::{Checked, Intake};
+use super::super::intake::Checked;
 use super::address::Sentinels;
 use super::failover::{CHANNELS, Event, FOUND, SWITCH};
 use super::lookout::Lookout;
@@ -55,6 +56,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// sentinels that are gone cost more attempts. If it is larger, the client is more likely to miss
 /// the beginning of a failover that is led by a sentinel which has just come back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The most bytes of a sentinel's id; ids have 40. The client ignores longer ones. If this is larger,
+/// a false sentinel can take more memory.
+const MOST_ID: usize = 64;
 /// How many times in a row a sentinel has to name another master than ours before the client takes
 /// its word. If this is smaller, a sentinel that is late sends the client back to the old master.
 /// If it is larger, the client takes longer to follow a switch whose event it missed.
@@ -64,28 +68,30 @@ const LOOKS: u32 = 4;
 pub struct Watch {
     sentinels: Arc<Sentinels>,
     lookout: Rc<Lookout>,
+    /// The memory for the connections.
+    budget: Arc<Budget>,
     roster: RefCell<Roster>,
 }
 
 impl Watch {
     /// Returns a watch that updates `lookout`. From now on, no grant counts until the sentinels
-    /// have answered.
-    pub fn begin(sentinels: &Arc<Sentinels>, lookout: Rc<Lookout>) -> Self {
+    /// have answered. The connections take their memory from `budget`.
+    pub fn begin(sentinels: &Arc<Sentinels>, lookout: Rc<Lookout>, budget: Arc<Budget>) -> Self {
         let mut roster = Roster::default();
         for node in &sentinels.nodes {
             let number = roster.name(node.clone());
             lookout.survey(|survey| survey.expect(number, None));
         }
-        Self { sentinels: sentinels.clone(), lookout, roster: RefCell::new(roster) }
+        Self { sentinels: sentinels.clone(), lookout, budget, roster: RefCell::new(roster) }
     }
 
     /// Listens to the sentinels. Calls `switched` whenever another server has become the master.
     /// Never ends.
     pub async fn run(self, switched: impl Fn()) {
-        let Self { sentinels, lookout, roster } = &self;
+        let Self { sentinels, lookout, budget, roster } = &self;
         let (found, mut others) = unbounded_channel();
         let name = &*sentinels.master;
-        let shared = Shared { name, lookout, switched, found, roster, heard: RefCell::default() };
+        let shared = Shared { name, lookout, switched, found, budget, roster, heard: RefCell::default() };
         // None of these futures ends unless it is aborted.
         let (mut following, mut handles) = (FuturesUnordered::new(), HashMap::new());
         let follow =
@@ -120,6 +126,7 @@ struct Shared<'a, F: Fn()> {
     switched: F,
     /// Takes further sentinels that the roster has admitted.
     found: UnboundedSender<(Admitted, RedisAddress)>,
+    budget: &'a Arc<Budget>,
     roster: &'a RefCell<Roster>,
     /// The number of each sentinel that the client listens to, by the sentinel's id. The id shows
     /// that a host name and an IP address are the same sentinel.
@@ -240,10 +247,12 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     /// Connects to the sentinel at `node` and subscribes to its messages.
     async fn subscribe_at(&self, node: &RedisAddress) -> Option<Subscription> {
         let mut stream = dial(node).await.ok()?;
-        say(node, &mut stream, connect::words_of(&["HELLO", "3"])).await.ok()?;
+        let intake = Intake::of(self.shared.budget);
+        say(node, &mut stream, connect::words_of(&["HELLO", "3"]), &intake).await.ok()?;
+        intake.ended();
         let nobody =
             RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP3);
-        let (stream, intake) = Checked::new(stream);
+        let stream = Checked::new(stream, intake.clone());
         let (sender, pushes) = unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -313,7 +322,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     /// Subscribes to the sentinel's messages, and asks it for the other sentinels.
     async fn subscribe(&self, node: &RedisAddress, connection: &mut MultiplexedConnection) -> Option<()> {
         // A sentinel before 6.2 does not know this command.
-        if let Some(id) = question::<String>(connection, &["SENTINEL", "MYID"]).await? {
+        let id = question::<String>(connection, &["SENTINEL", "MYID"]).await?;
+        if let Some(id) = id.filter(|id| id.len() <= MOST_ID) {
             let number = *self.shared.heard.borrow_mut().entry(id.clone()).or_insert(self.number);
             if number != self.number {
                 return None;
@@ -341,7 +351,8 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         for other in others.unwrap_or_default() {
             let told = |field: &str| other.get(field).map(String::as_str);
             let (Some(host), Some(Ok(port))) = (told("ip"), told("port").map(str::parse)) else { continue };
-            self.found(node, told("runid"), &told_host(host), port);
+            let id = told("runid").filter(|id| id.len() <= MOST_ID);
+            self.found(node, id, &told_host(host), port);
         }
         Some(())
     }
@@ -375,7 +386,9 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
                 self.lookout.note(|failover, now| failover.begun(self.number, now));
             }
             Some(Event::Aborted) => self.over(),
-            Some(Event::Found { id, at: (host, port) }) => self.found(node, Some(&id), &host, port),
+            Some(Event::Found { id, at: (host, port) }) if id.len() <= MOST_ID => {
+                self.found(node, Some(&id), &host, port)
+            }
             Some(Event::Switched { new: (host, port), .. }) if self.lookout.is_master(&host, port) => {
                 self.over();
             }
@@ -385,7 +398,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             // Our master is neither the old nor the new one. Either the message is late or our
             // knowledge is. Ask this sentinel a few times which server is the master.
             Some(Event::Switched { .. }) => self.looks = self.looks.max(1),
-            None => {}
+            Some(Event::Found { .. }) | None => {}
         }
     }
 

@@ -1,0 +1,227 @@
+// Servers that answer requests about many locks with more than the client can keep. The client's
+// memory stays small, and leases at other stores live on.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { startChild } from '../support/child.mjs'
+import { sleep } from '../support/clock.mjs'
+import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
+import { holdersOf } from '../support/leases-beside.mjs'
+import { startRedis } from '../support/servers.mjs'
+import { storeNames } from '../support/stores.mjs'
+
+/** The most memory that a server may cost, in MB. */
+const MOST_MB = 100
+/** The slots of a cluster. */
+const SLOTS = 16_384
+
+/** Returns what a lock's lease is by the `inspect` script, with that holder. */
+const lease = (holder, fence = Date.now() * 1_000) =>
+  list(':60000\r\n', bulk(holder), `:${fence}\r\n`, bulk('0123abcd'))
+/** Returns what a lock is by the `inspect` script. */
+const lock = (leases, waiters = []) => list(':0\r\n', list(...leases), list(...waiters))
+
+/** Answers calls of the `inspect` script: `of(i)` is the i-th lock. Other calls are the greeting's. */
+const inspected =
+  (of) =>
+  ([, , count]) =>
+    Number(count) > 0 ? list(...Array.from({ length: Number(count) / 2 }, (_, i) => of(i))) : undefined
+
+/** Answers calls of the `inspect` script with 10 000 waiters; one call at a time if `inTurn`. */
+function crowded(inTurn) {
+  let calls = 0
+  const crowd = Array(10_000).fill(list(':1\r\n', bulk('0'), bulk('name')))
+  const answer = inspected((i) => lock([lease('me')], i ? [] : crowd))
+  return (words, socket) => {
+    const reply = answer(words)
+    if (!reply || !inTurn) return reply
+    setTimeout(() => socket.write(reply), 30 * calls++)
+    return ''
+  }
+}
+
+/** Returns `count` different keys of `length` bytes, encoded. `at` numbers the first one. */
+const keys = (count, length, at = 0) =>
+  Array.from({ length: count }, (_, i) => bulk(`lock:${at + i}:`.padEnd(length, 'x')))
+
+/** Answers SCAN without an end: `page(number)` returns the keys of a page, encoded. */
+function endless(page) {
+  let pages = 0
+  return () => list(bulk('7'), list(...page(pages++)))
+}
+
+/** Returns what CLUSTER SLOTS says if `count` masters share the slots, all at `port`. */
+function mapOf(count, port) {
+  const ranges = Array.from({ length: count }, (_, i) => {
+    const [first, last] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / count))
+    // Different names of 127.0.0.1, with leading zeros.
+    const host = `127.0.${'0'.repeat(1 + (i >> 5))}.${'0'.repeat(i & 31)}1`
+    return list(`:${first}\r\n`, `:${last - 1}\r\n`, list(bulk(host), `:${port}\r\n`))
+  })
+  return list(...ranges)
+}
+
+/** Starts a process with a client of `store`. `peak(reply)` asserts how much memory the client took. */
+async function startClient(t, store, settings) {
+  const child = startChild(t, 'memory.mjs', { store, ...settings })
+  await child.next('started')
+  const { peak: idle, error } = await child.ask(settings?.isDown ? 'peak' : 'ready', {}, 30_000)
+  assert.equal(error, undefined)
+  child.assertSmall = async (what) => {
+    const { peak } = await child.ask('peak', {}, 60_000)
+    t.diagnostic(`${Math.round(peak - idle)} MB more than ${Math.round(idle)} MB: ${JSON.stringify(what)}`)
+    assert.ok(peak - idle < MOST_MB, `${Math.round(peak - idle)} MB more`)
+  }
+  return child
+}
+
+describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280_000 }, () => {
+  test('keys longer than any lock, without end: memory stays bounded', async (t) => {
+    const long = keys(7, 3_900_000)
+    const port = await startFakeRedis(t, { SCAN: endless(() => long), EVALSHA: inspected(() => '$-1\r\n') })
+    const child = await startClient(t, `redis://127.0.0.1:${port}`, { storeTimeout: 10_000 })
+    const listed = await child.ask('list', {}, 60_000)
+    await child.assertSmall(listed)
+    assert.deepEqual([listed.count, listed.complete], [0, false])
+  })
+
+  test('locks with long keys and names: memory stays bounded, and the listing says that it is not complete', async (t) => {
+    const name = 'n'.repeat(28_000)
+    const port = await startFakeRedis(t, {
+      SCAN: endless((page) => keys(1_000, 1_000, page * 1_000)),
+      EVALSHA: inspected(() => lock([lease(name)])),
+    })
+    const child = await startClient(t, `redis://127.0.0.1:${port}`, { storeTimeout: 10_000 })
+    const listed = await child.ask('list', { limit: 10_000 }, 60_000)
+    await child.assertSmall(listed)
+    assert.equal(listed.error, undefined, listed.error?.message)
+    assert.ok(listed.count > 1_000 && listed.longest < 1_000, `${listed.count} locks, ${listed.longest} characters`)
+    assert.equal(listed.complete, false)
+  })
+
+  test('locks with many waiters of long names: memory stays bounded', async (t) => {
+    const crowd = Array(40).fill(list(':1\r\n', bulk('0'), bulk('n'.repeat(300))))
+    const port = await startFakeRedis(t, {
+      SCAN: endless((page) => keys(1_000, 300, page * 1_000)),
+      EVALSHA: inspected(() => lock([lease('me')], crowd)),
+    })
+    const child = await startClient(t, `redis://127.0.0.1:${port}`, { storeTimeout: 10_000 })
+    const listed = await child.ask('list', { limit: 10_000 }, 60_000)
+    await child.assertSmall(listed)
+    assert.equal(listed.complete, false)
+  })
+
+  for (const [what, answer] of [
+    ['names of 4 MB', () => lock(Array.from({ length: 7 }, () => lease('n'.repeat(4_000_000))))],
+    ['many waiters', () => lock([lease('me')], Array(75_000).fill(list(':1\r\n', bulk('0'), bulk('name'))))],
+  ]) {
+    test(`a lock with ${what}: memory stays bounded`, async (t) => {
+      const port = await startFakeRedis(t, { EVALSHA: inspected(answer) })
+      const child = await startClient(t, `redis://127.0.0.1:${port}`)
+      const shown = await child.ask('inspect', { key: 'k' }, 60_000)
+      await child.assertSmall(shown)
+      assert.ok(shown.error || shown.longest < 1_000, `${shown.longest} characters`)
+    })
+  }
+
+  let made = 0
+  for (const [what, count, command, says] of [
+    ['replies of 30 MB', 64, 'ready', { INFO: () => list(...Array(7).fill(bulk('x'.repeat(4_000_000)))) }],
+    ['strings of 4 MB', 64, 'ready', { INFO: () => bulk(`role:master\r\n${'x'.repeat(4_000_000)}`) }],
+    ['strings of 4 MB', 1_024, 'ready', { INFO: () => bulk(`role:master\r\n${'x'.repeat(4_000_000)}`) }],
+    [
+      'greetings of many values',
+      1_024,
+      'ready',
+      { CLIENT: ([, sub]) => (sub === 'SETNAME' ? `*80000\r\n${'_\r\n'.repeat(80_000)}` : undefined) },
+    ],
+    ['long lists of keys', 64, 'list', { SCAN: endless((page) => keys(10_000, 1_000, page * 10_000)) }],
+    ['many waiters', 64, 'list', { SCAN: endless((page) => keys(20, 20, page * 20)), EVALSHA: crowded(false) }],
+    [
+      'many waiters, one after the other',
+      64,
+      'list',
+      { SCAN: () => list(bulk('0'), list(...keys(2, 20, 2 * made++))), EVALSHA: crowded(true) },
+    ],
+  ]) {
+    test(`a cluster of ${count} masters with ${what}: memory stays bounded`, async (t) => {
+      let greeted = 0
+      const usual = { CLIENT: () => '+OK\r\n' }
+      // The first connection, which tells the map, behaves.
+      const late = (answer, name) => (words, socket) => {
+        socket.first ??= greeted++ === 0
+        if (name === 'INFO' && words.length > 1) return undefined
+        return (socket.first ? undefined : answer(words, socket)) ?? usual[name]?.(words)
+      }
+      const own = Object.entries(says).map(([name, answer]) => [name, late(answer, name)])
+      let map
+      const port = await startFakeRedis(t, {
+        CLIENT: late(() => undefined, 'CLIENT'),
+        ...Object.fromEntries(own),
+        CLUSTER: () => map,
+      })
+      map = mapOf(count, port)
+      const child = await startClient(t, `redis-cluster://127.0.0.1:${port}`, { storeTimeout: 10_000, isDown: true })
+      const reply = await child.ask(command, { limit: 10_000 }, 60_000)
+      await child.assertSmall(reply)
+    })
+  }
+
+  test('a sentinel that names 15 others: memory stays bounded', async (t) => {
+    const master = await startRedis(t)
+    let connections = 0
+    const parts = (pairs) =>
+      list(
+        ...Object.entries(pairs)
+          .flat()
+          .map((word) => bulk(String(word))),
+      )
+    const id = () => `${connections++}`.padEnd(3_000_000, 'i')
+    let port
+    port = await startFakeRedis(t, {
+      SENTINEL: ([, question]) => {
+        if (question === 'MYID') return bulk(id())
+        if (question === 'get-master-addr-by-name') return list(bulk('127.0.0.1'), bulk(String(master.port)))
+        if (question === 'MASTER')
+          return parts({ ip: '127.0.0.1', port: master.port, flags: 'master', junk: 'j'.repeat(4_000_000) })
+        const others = Array.from({ length: 15 }, (_, i) => ({
+          ip: `127.0.0.${'0'.repeat(i + 1)}1`,
+          port,
+          runid: `${i}`.padEnd(1_900_000, 'r'),
+        }))
+        return list(...others.map(parts))
+      },
+    })
+    const child = await startClient(t, `redis-sentinel://127.0.0.1:${port}/leasehold`, { isDown: true })
+    for (let i = 0; i < 3; i++) {
+      await child.ask('ask', {}, 60_000)
+      await sleep(1_000)
+    }
+    await child.assertSmall({ connections })
+  })
+
+  const lines = `redis_version:7.0.15\r\nrole:master\r\n${'x\n'.repeat(2_000_000)}`
+  for (const [what, command, given, says] of [
+    ['an INFO of 2 million lines', 'diagnose', {}, { INFO: ([, section]) => (section ? undefined : bulk(lines)) }],
+    ['an INFO of 2 million lines', 'ready', {}, { INFO: ([, section]) => (section ? undefined : bulk(lines)) }],
+    ['a SCAN without end', 'list', {}, { SCAN: endless(() => Array(100_000).fill(bulk('lock:a'))) }],
+    [
+      'a SCAN without end, of keys that take long to compare',
+      'list',
+      { pattern: `*${'a'.repeat(500)}b` },
+      { SCAN: endless(() => Array(8_000).fill(bulk(`lock:${'a'.repeat(1_000)}`))) },
+    ],
+  ]) {
+    test(`${command}, answered by ${what}, costs no lease at another store`, async (t) => {
+      const healthy = await startRedis(t)
+      const port = await startFakeRedis(t, says)
+      const settings = { healthy: healthy.url(), storeTimeout: 6_000, isDown: true }
+      const child = await startClient(t, `redis://127.0.0.1:${port}`, settings)
+      const holders = await holdersOf(t, child, healthy.url())
+      for (let i = 0; i < 3; i++) {
+        await child.ask(command, given, 120_000)
+        await holders.assertHeld(`after request ${i}`)
+      }
+    })
+  }
+})
