@@ -244,16 +244,16 @@ export class Lease implements api.Lease, Slot, Abortable {
     return this.#lost(phase)
   }
 
-  #lost(phase: number): api.LockLostError {
+  #lost(phase: number, make = errors.lost): api.LockLostError {
     // Seen here before it was told. After the last word the slot may be somebody else's.
     const isOurs = this.#failure === undefined && slots[this.#slot] === this
     const failure = isOurs ? bridge.failure(this.#slot) : (this.#failure ?? null)
-    return errors.lost(this.#key, phase - Phase.FirstLoss, failure, this.#asked.maxHold)
+    return make(this.#key, phase - Phase.FirstLoss, failure, this.#asked.maxHold)
   }
 
   /** One error for the signal and the events, so that they can be compared. */
   #lossTold(): api.LockLostError {
-    this.#loss ??= this.#lost(this.#phase)
+    this.#loss ??= this.#lost(this.#phase, errors.lostWithoutStack)
     return this.#loss
   }
 

@@ -3,7 +3,9 @@
 // Only numbers and short strings cross, and as many at a time as there are. A *slot* is a small number that names
 // one pending operation or one lease; see bridge.ts for how it is chosen.
 
+import { setImmediate } from 'node:timers'
 import { Bridge } from './bridge'
+import { now } from './clock'
 import { shared } from './copies'
 import { rethrow } from './rethrow'
 import type { TlsConfig } from './tls'
@@ -182,44 +184,93 @@ function wake(): void {
   }
 }
 
-/** Whether records are being told, and whether there may be more of them. */
+/**
+ * The longest time, in ms, and the most records that are told without a break. If a server fails,
+ * thousands of leases can be lost at once, and each loss calls code of the user. Promises that are
+ * settled call their code only in the break, so their number counts. If these are larger, other
+ * events of the process wait longer; if they are smaller, breaks take a larger part of the time.
+ */
+const SLICE = { time: 5, records: 256 }
+
+// Not the globals, which a fake clock replaces.
+const later = setImmediate
+
+/** Whether records are being told, also during a break, and whether there may be more of them. */
 let draining = false
 let more = false
+/** The part of `records` that has yet to be told. */
+let [told, end] = [0, 0]
 
 function drain(): void {
   // What is told may ask for so much that it crosses at once, and finds something to drain.
   more = true
   if (draining) return
   draining = true
+  drainSlice()
+}
+
+/** Tells the records, and after a break those that are left. */
+function drainSlice(): void {
+  let isOver = true
   try {
-    drainAll()
+    isOver = !tellSlice()
   } finally {
-    draining = false
+    draining = !isOver
+    // Also keeps the process alive.
+    if (draining) later(goOn)
   }
 }
 
-function drainAll(): void {
-  let count = 0
-  while (more || count === ROOM) {
-    more = false
-    count = bridge.drain(records)
-    const end = count * RECORD
-    // All states first: whatever the user's code then looks at is as it is, not as it was.
-    for (let i = 0; i < end; i += RECORD) {
-      const owner = slots[records[i] as number]
-      owner?.[note](records[i + 1] as number, records[i + 2] as number, records[i + 3] as number)
-    }
-    for (let i = 0; i < end; i += RECORD) {
-      const slot = records[i] as number
-      const kind = records[i + 1] as number
-      const owner = slots[slot]
-      if (isLast(kind)) {
-        slots[slot] = undefined
-        bridge.free(slot)
-      }
-      owner?.[tell](kind, records[i + 2] as number, records[i + 3] as number)
-    }
+function goOn(): void {
+  try {
+    drainSlice()
+  } catch (error) {
+    rethrow(error)
   }
+}
+
+/** Returns true if there are records left. */
+function tellSlice(): boolean {
+  const until = now() + SLICE.time
+  let left = SLICE.records
+  for (;;) {
+    while (told < end) {
+      if (left-- === 0 || now() > until) return true
+      const at = told
+      told += RECORD
+      tellOf(at)
+    }
+    // As long as a drain fills all records, it takes only what native code had before.
+    if (end < ROOM * RECORD) {
+      if (!more) return false
+      more = false
+    }
+    takeOut()
+  }
+}
+
+/**
+ * Takes records out. All states first: what the user's code then looks at is as it is, not as it
+ * was.
+ */
+function takeOut(): void {
+  told = 0
+  end = bridge.drain(records) * RECORD
+  for (let i = 0; i < end; i += RECORD) {
+    const owner = slots[records[i] as number]
+    owner?.[note](records[i + 1] as number, records[i + 2] as number, records[i + 3] as number)
+  }
+}
+
+function tellOf(at: number): void {
+  const slot = records[at] as number
+  const kind = records[at + 1] as number
+  const owner = slots[slot]
+  if (isLast(kind)) {
+    slots[slot] = undefined
+    bridge.free(slot)
+  }
+  owner?.[tell](kind, records[at + 2] as number, records[at + 3] as number)
 }
 
 function isLast(kind: number): boolean {

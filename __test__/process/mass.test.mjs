@@ -1,0 +1,99 @@
+// Thousands of leases that are lost, or granted, at once: they are told in slices, and other events
+// of the process get their turn in between.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { now, sleep, until } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { startRedis } from '../support/servers.mjs'
+import { storeNames } from '../support/stores.mjs'
+
+/** The most records of a slice, and the longest time of one in ms; see lib/native.ts. */
+const SLICE = { records: 256, time: 5 }
+const KEYS = (count) => Array.from({ length: count }, (_, i) => `k${i}`)
+
+/** Blocks this thread. */
+function spin(ms) {
+  const end = now() + ms
+  while (now() < end);
+}
+
+/** Counts how many times it is called in each turn of the event loop. */
+function turnsOf(t) {
+  const turns = [0]
+  let timer
+  const next = () => {
+    if (turns.at(-1) > 0) turns.push(0)
+    timer = setImmediate(next)
+  }
+  next()
+  atEnd(t, () => clearImmediate(timer))
+  return { count: () => turns[turns.length - 1]++, most: () => Math.max(...turns), turns }
+}
+
+describe('many leases at once', { skip: !storeNames.includes('redis'), timeout: 120_000 }, () => {
+  const start = async (t) => {
+    const server = await startRedis(t)
+    const locks = createLockClient({ store: server.url(), storeTimeout: 500 })
+    atEnd(t, () => locks.close())
+    locks.on('error', () => {})
+    return { server, locks }
+  }
+
+  test('losses: a turn of the event loop tells as many as fit into 5 ms', async (t) => {
+    const { server, locks } = await start(t)
+    const leases = await Promise.all(KEYS(600).map((key) => locks.acquire(key, { ttl: 1_500 })))
+    const { count, most } = turnsOf(t)
+    let lost = 0
+    let untold = 0
+    locks.on('lost', () => {
+      count()
+      lost++
+      // Each is lost when its time is over, told or not.
+      if (lost < leases.length && leases.every(({ remaining }) => remaining === 0)) {
+        untold++
+        assert.ok(leases.every(({ isHeld }) => !isHeld))
+      }
+      spin(1)
+    })
+    server.freeze()
+    await until('all to be lost', () => lost === leases.length)
+    t.diagnostic(`at most ${most()} in a turn`)
+    // The last one begins before the end of the slice.
+    assert.ok(most() <= SLICE.time + 1, `${most()} in a turn`)
+    assert.ok(untold > 0)
+    assert.ok(leases.every(({ isHeld }) => !isHeld))
+  })
+
+  test('losses with a signal each are told in slices, too', async (t) => {
+    const { server, locks } = await start(t)
+    const leases = await Promise.all(KEYS(2_000).map((key) => locks.acquire(key, { ttl: 1_500 })))
+    const { count, most } = turnsOf(t)
+    let lost = 0
+    for (const { signal } of leases) {
+      signal.addEventListener('abort', () => {
+        count()
+        lost++
+        assert.equal(signal.reason.code, 'ERR_LOCK_LOST')
+      })
+    }
+    server.freeze()
+    await until('all to be lost', () => lost === leases.length)
+    assert.ok(most() <= SLICE.records, `${most()} in a turn`)
+  })
+
+  test('grants: a turn of the event loop tells no more than 256', async (t) => {
+    const { locks } = await start(t)
+    await locks.ready()
+    const { count, most, turns } = turnsOf(t)
+    const asked = KEYS(3_000).map((key) => locks.acquire(key).then(count))
+    // They are all granted while this thread is busy.
+    spin(1)
+    await sleep(0)
+    spin(1_000)
+    await Promise.all(asked)
+    t.diagnostic(`${turns.length} turns, at most ${most()} in one`)
+    assert.ok(most() <= SLICE.records, `${most()} in a turn`)
+  })
+})
