@@ -3,36 +3,55 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { uptime } from 'node:os'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { isThere } from '../support/cli.mjs'
-import { now } from '../support/clock.mjs'
+import { now, sleep } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
 
-const { SCRIPT } = createRequire(import.meta.url)('../../dist/cli/guard.js')
+const { SCRIPT, uncheckedFor } = createRequire(import.meta.url)('../../dist/cli/guard.js')
 
-/** How long the lock is safe without renewal, and the time from SIGTERM to SIGKILL, in s. */
-const SAFE = 2
+/** The ttl, in ms, and the time from SIGTERM to SIGKILL, in s. */
+const TTL = 6_000
 const GRACE = 30
 
 /** The last argument of a successor is the id of the guard. It signals that it renews the lock. */
 const RENEWS = ['-c', 'read -r _; while kill -USR1 "$0"; do sleep 0.2; done']
 const HANGS = ['-c', 'read -r _; kill -USR1 "$0"; exec sleep 10']
+const HANGS_SILENTLY = ['-c', 'read -r _; exec /bin/sleep 30']
 const NEVER_RENEWS = ['-c', 'exit 1']
 
-/** Starts a guard with the shell, and a command that works for `work` s after SIGTERM. */
-async function guard(t, [file, ...words], successor, work) {
+/** Takes the place of `sleep` where each pause of the guard takes long. It sends the only signal. */
+const SLOW_SLEEP = `#!/bin/sh
+[ -e "$0.sent" ] || { : >"$0.sent"; kill -USR1 "$PPID"; echo sent; }
+exec /bin/sleep 2.35
+`
+
+/**
+ * Starts a guard with the shell, and a command that works for `work` s after SIGTERM. Returns how
+ * the command ended, and how many ms after the guard said `mark`, or was left alone.
+ */
+async function guard(t, [file, ...words], successor, work, { ttl = TTL, env = process.env, mark } = {}) {
   const command = `trap : TERM; echo ready; sleep 60 & wait; kill $!; exec sleep ${work}`
   const target = spawn('/bin/sh', ['-c', command], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] })
   atEnd(t, () => isThere(target.pid) && process.kill(-target.pid, 'SIGKILL'))
   await once(target.stdout, 'data')
-  const shown = [GRACE, SAFE, '/'].map(String)
+  const shown = [GRACE, uncheckedFor(ttl), '/'].map(String)
   const script = [...words, '-c', SCRIPT, 'leasehold-guard', ...shown, '/bin/sh', ...successor]
-  const shell = spawn(file, script, { stdio: ['pipe', 'pipe', 'inherit'] })
+  const shell = spawn(file, script, { stdio: ['pipe', 'pipe', 'inherit'], env })
   atEnd(t, () => shell.kill('SIGKILL'))
   shell.stdin.write(`-${target.pid}\ntakeover\n`)
   await once(shell.stdout, 'data')
-  const start = now()
+  // A shell that counts whole seconds would err most if it begins with one.
+  if (mark !== undefined) await sleep(1_000 - ((uptime() * 1_000) % 1_000))
+  let start = now()
+  shell.stdout.on('data', (said) => {
+    if (mark !== undefined && String(said).includes(mark)) start = now()
+  })
   // This process is gone, as far as the guard can tell.
   shell.stdin.end()
   const [code, signal] = await once(target, 'exit')
@@ -47,7 +66,7 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
 
     describe(`in ${shell.join(' ')}`, options, () => {
       test('lets the command clean up while its successor renews the lock', async (t) => {
-        const { code, signal, after } = await guard(t, shell, RENEWS, SAFE + 3)
+        const { code, signal, after } = await guard(t, shell, RENEWS, 5)
         assert.deepEqual([code, signal], [0, null], `after ${after} ms`)
       })
 
@@ -59,9 +78,20 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
           const { signal, after } = await guard(t, shell, successor, GRACE)
           assert.equal(signal, 'SIGKILL')
           t.diagnostic(`after ${Math.round(after)} ms`)
-          assert.ok(after > 900 && after < 6_000, `${after} ms`)
+          assert.ok(after > 900 && after < TTL, `${after} ms`)
         })
       }
+
+      test('with long pauses, counts from the last renewal, not from when the shell hears of it', async (t) => {
+        const folder = temporaryFolder(t)
+        writeFileSync(join(folder, 'sleep'), SLOW_SLEEP, { mode: 0o755 })
+        const env = { ...process.env, PATH: `${folder}:${process.env.PATH}` }
+        const { signal, after } = await guard(t, shell, HANGS_SILENTLY, GRACE, { ttl: 10_000, env, mark: 'sent' })
+        assert.equal(signal, 'SIGKILL')
+        t.diagnostic(`after ${Math.round(after)} ms`)
+        // Two thirds of the ttl were left when the signal was sent.
+        assert.ok(after < 6_667, `${after} ms`)
+      })
     })
   }
 })

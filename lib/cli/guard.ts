@@ -28,8 +28,16 @@ import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeove
  */
 const SHORT_TTL = 5_000
 
-// $1 is the number of seconds between SIGTERM and SIGKILL, $2 how many seconds of the lock are left
-// when its renewal stops, $3 the directory to start the successor in. The successor's command line
+/**
+ * Returns how long the guard takes a lock to be held after a renewal, in hundredths of a second. Two
+ * thirds of the ttl are left then. Half of this is for the guard, which looks once per second, and
+ * more rarely on a busy machine. If it is smaller than 1.25 s, the guard ends a command although its
+ * lock is renewed.
+ */
+export const uncheckedFor = (ttl: number): number => Math.max(125, Math.floor(ttl / 30))
+
+// $1 is the number of seconds between SIGTERM and SIGKILL, $2 what uncheckedFor returns, $3 the
+// directory to start the successor in. The successor's command line
 // follows, to which the script appends its own process id. The target is a process or, with a
 // minus, a process group whose session has the same id. The id of a successor that already runs
 // comes after the target; then the takeover is empty. The script unsets its variables first.
@@ -38,10 +46,11 @@ const SHORT_TTL = 5_000
 //
 // The command must end before its lock, and a successor can be killed, too. So a successor sends
 // SIGUSR1 as long as it renews the lock (successor.ts). The lock surely lasts until `safe`, which
-// depends on the last of these signals. The script reads the time, in seconds, because on a busy
-// machine it takes longer than 1 s to start `sleep 1`. Without /proc, it counts. Until leasehold is
-// gone, the script ignores SIGUSR1: in some shells, it would end the `read` as if leasehold were
-// gone.
+// depends on the last of these signals. A shell hears of a signal only after its pause, so the script
+// counts from when it last read the time before that. It reads the time, in hundredths of a second,
+// because on a busy machine it takes longer than 1 s to start `sleep 1`. Without /proc, it counts.
+// Until leasehold is gone, the script ignores SIGUSR1: in some shells, it would end the `read` as if
+// leasehold were gone.
 //
 // It sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`, and
 // others read a negative ID without `--` as an option of `kill -s`.
@@ -63,7 +72,7 @@ PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE USR1
 left=$1 short=$2 folder=$3
 shift 3
-unset target takeover session line stat pid from next safe
+unset target takeover session line stat pid from next safe before
 successor= renews= now=0 tries=10
 others() {
   set -- "$1" "$2" 1
@@ -89,15 +98,11 @@ pause() {
 } 2>/dev/null
 clock() {
   read -r next _ </proc/uptime || return
-  now=\${next%.*}
-  renewed
+  passed $((\${next%.*} * 100 + 1\${next#*.} - 100))
 } 2>/dev/null
-count() {
-  now=$((now + 1))
-  renewed
-}
-renewed() {
-  [ -z "$renews" ] || safe=$((now + short - (short > 2)))
+passed() {
+  before=$now now=$1
+  [ -z "$renews" ] || safe=$((before + short))
   renews=
 }
 late() { clock && [ "$now" -ge "$safe" ]; }
@@ -123,7 +128,7 @@ while [ "$left" -gt 0 ] && { kill -0 "$target" 2>/dev/null || others 0 0; }; do
   clock
   [ "$now" -lt "$safe" ] || break
   pause
-  clock || count
+  clock || passed $((now + 100))
   left=$((left - 1))
 done
 end
@@ -156,9 +161,8 @@ export class Guard {
     this.#held = held
     const [file, ...args] = successorCommand()
     const { ttl } = held.ticket
-    // When its renewal stops, two thirds of the ttl are left. The rest is for a busy machine.
-    const seconds = [Math.ceil(held.grace / 1_000), Math.max(1, Math.floor(ttl / 2_000 - 1))]
-    const shown = [...seconds.map(String), workingFolder(), file, ...args]
+    const times = [Math.ceil(held.grace / 1_000), uncheckedFor(ttl)]
+    const shown = [...times.map(String), workingFolder(), file, ...args]
     // In the root directory, so that the shell keeps no other directory in use.
     this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
     try {
