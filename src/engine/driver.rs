@@ -145,7 +145,6 @@ impl Driver {
     fn new(open: fn(&StoreSpec) -> Rc<dyn Store>) -> Self {
         let (notices, noticed) = unbounded_channel();
         Self {
-            // fastrand seeds itself from the time and the thread's id, which others may guess.
             core: Core::new(RandomState::new().hash_one(0)),
             open,
             stores: FxHashMap::default(),

@@ -67,6 +67,12 @@ impl Token {
     pub const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
 }
 
+/// Returns a number of 44 bits from the process's cryptographic random generator.
+pub fn random_number() -> u64 {
+    // The first 48 bits of the UUID are random.
+    random_uuid().as_u64_pair().0 >> 20
+}
+
 /// Returns a random UUID. In a simulation, it depends on the seed.
 fn random_uuid() -> uuid::Uuid {
     #[cfg(feature = "mutants")]

@@ -59,10 +59,10 @@ impl Core {
         let failed = self.tickets.iter().filter(|(_, ticket)| {
             ticket.wanted.store == store && !ticket.looking && matches!(ticket.last, LastLook::Failed(_))
         });
-        let mut numbers: Vec<u64> = failed.map(|(number, _)| *number).collect();
+        let mut failed: Vec<(u64, u64)> = failed.map(|(number, ticket)| (ticket.arrival, *number)).collect();
         // In the order in which they came.
-        numbers.sort_unstable();
-        for number in numbers {
+        failed.sort_unstable();
+        for (_, number) in failed {
             self.guarded(None, |core| core.look(number));
         }
     }

@@ -130,7 +130,7 @@ pub struct Core {
     /// Whose acquire may yet arrive at a store, after its lease was released.
     doubts: Doubts,
     barriers: FxHashMap<u64, Barrier>,
-    /// The last number given to a ticket, a clean-up or a barrier.
+    /// The last number given to a clean-up or a barrier, or to the arrival of a ticket.
     serial: u64,
     timers: Timers<Wake>,
     effects: Effects,
@@ -157,9 +157,7 @@ impl Core {
             overdue: 0,
             doubts: Doubts::default(),
             barriers: FxHashMap::default(),
-            // Starts at a random 40-bit number: a user who may only publish would need about 2^39 tries to guess a
-            // waiter's number. A separate generator keeps the jitter of a given seed unchanged for tests.
-            serial: fastrand::Rng::with_seed(!seed).u64(..) >> 24,
+            serial: 0,
             timers: Timers::default(),
             effects: Effects::default(),
         }

@@ -46,17 +46,17 @@ impl Core {
     }
 
     fn look_for_all(&mut self, store: StoreId) {
-        let mut numbers: Vec<u64> = self
+        let mut waiting: Vec<(u64, u64)> = self
             .tickets
             .iter()
             // A ticket whose look is on its way may have been queued before.
             .filter(|(_, ticket)| ticket.wanted.store == store && (ticket.queued || ticket.looking))
-            .map(|(number, _)| *number)
+            .map(|(number, ticket)| (ticket.arrival, *number))
             .collect();
         // In arrival order: if the store has lost the queue, these requests rebuild it in that
         // order.
-        numbers.sort_unstable();
-        for number in numbers {
+        waiting.sort_unstable();
+        for (_, number) in waiting {
             self.guarded(None, |core| core.look(number));
         }
     }

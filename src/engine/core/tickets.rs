@@ -18,7 +18,7 @@ use crate::engine::command::{ClientId, LineId, OpId, Outcome, StoreId};
 use crate::engine::stats::Stats;
 use crate::lease::handoff::{BLOCK, HandOff};
 use crate::lease::queue::Queue;
-use crate::lease::{Fence, Instant, Key, Mode, Token, Ttl, validity};
+use crate::lease::{self, Fence, Instant, Key, Mode, Token, Ttl, validity};
 use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Ask, GRANT_TTL, Place, Reply, Request, StoreError, StoreErrorKind, WAITER_LIFE};
 
@@ -59,6 +59,8 @@ pub struct Wanted {
 
 /// See the module.
 pub struct Ticket {
+    /// Tickets ask in this order after an outage.
+    pub(super) arrival: u64,
     pub(super) wanted: Wanted,
     pub(super) serves: Serves,
     /// Whether a look at the store is on its way.
@@ -126,8 +128,9 @@ impl Ticket {
 impl Core {
     /// A new ticket. It does not look yet.
     pub(super) fn open_ticket(&mut self, wanted: Wanted, serves: Serves) -> u64 {
-        let number = self.next_serial();
+        let number = self.unused_number();
         let ticket = Ticket {
+            arrival: self.next_serial(),
             wanted,
             serves,
             looking: false,
@@ -142,6 +145,17 @@ impl Core {
         };
         self.tickets.insert(number, ticket);
         number
+    }
+
+    /// Returns a number for a ticket. It is random: a user of the store who may only publish, or who also sees the notices of
+    /// others, must not guess which notice makes a waiter take up a lease.
+    fn unused_number(&self) -> u64 {
+        loop {
+            let number = lease::random_number();
+            if !self.tickets.contains_key(&number) {
+                return number;
+            }
+        }
     }
 
     /// It is time for the ticket to look again. A line in which nobody waits any more does not keep its place by that.

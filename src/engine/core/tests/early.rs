@@ -2,6 +2,7 @@
 
 use super::lines::rival;
 use super::*;
+use crate::engine::core::notices::ticket_of;
 use crate::lease::validity;
 use crate::store::{Ask, GRANT_TTL};
 
@@ -230,4 +231,23 @@ fn whoever_was_handed_a_short_lease_and_did_not_hear_of_it_comes_in_time() {
         world.exchange();
         assert!(asked.state.is_held(world.now), "{ms} ms: after {:?}", world.now.since(released));
     }
+}
+
+#[test]
+fn who_knows_the_numbers_of_some_waiters_does_not_guess_anothers() {
+    let mut world = World::new();
+    for _ in 0..8 {
+        world.acquire_with(Wait::Forever, |wanted| wanted.key = format!("lock:{}", wanted.op.slot).into());
+    }
+    let mut tickets: Vec<u64> = world
+        .exchange()
+        .into_iter()
+        .filter_map(|request| match request {
+            Request::Acquire(ask) => ask.place.map(|place| ticket_of(place.number)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tickets.len(), 8, "each waits");
+    tickets.sort_unstable();
+    assert!(tickets.windows(2).all(|pair| pair[1] - pair[0] > 1_000), "{tickets:?}");
 }
