@@ -225,7 +225,7 @@ pub async fn inspect_tells_the_holder(place: &dyn Fixture) {
     let store = place.open();
     let (key, token) = (fresh_key("k"), Token::random());
     assert_eq!(info(&store, &key).await, None);
-    for holder in ["", "web-1 (pid 7) \u{1f512} ' \" \\ \n", &"n".repeat(2000)] {
+    for holder in ["", "web-1 (pid 7) \u{1f512} ' \" \\ \n", &"n".repeat(320)] {
         let request = Request::Acquire(Ask::new(key.clone(), token, ttl(LONG), holder.into()));
         let fence = fence(ask(&store, request).await);
         let info = info(&store, &key).await.expect("held");
