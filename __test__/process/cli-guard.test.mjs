@@ -99,7 +99,9 @@ overStores(
       await assertFreeAfter(6_000, now(), contended)
     })
 
-    for (const ttl of [2_000, 6_000]) {
+    // With less than 4 s, docs/cli.md does not promise it. With less than 5 s, the successor starts
+    // before the command.
+    for (const ttl of [4_500, 6_000]) {
       const words = ['--ttl', `${ttl}ms`, '--grace', '30s']
 
       test(`with its successor, ttl ${ttl} ms: the guard kills the command before the lock is free`, async (t) => {
