@@ -131,13 +131,13 @@ function rustTests() {
 }
 
 const results = []
-/** Where each step of Node writes which tests failed. */
+/** The folder where each step of Node notes the tests that failed. */
 const notes = mkdtempSync(join(tmpdir(), 'leasehold-failures-'))
 process.on('exit', () => rmSync(notes, { recursive: true, force: true }))
 
 /**
  * Runs a command and shows its output at once. If the command runs `beside` another one, shows its
- * output when both have ended. `failures` returns what failed, from the output.
+ * output when both have ended. `failures` reads from the output what failed.
  */
 async function step(what, command, args, { beside, failures = () => '' } = {}) {
   const heading = `\n── ${what}`

@@ -128,8 +128,8 @@ export function lost(key: string, index: number, failure: string | null, maxHold
 }
 
 /**
- * The same without a stack, which would only show the inside of this library. It takes a third of
- * the time, and thousands of leases can be lost at once.
+ * Returns the error of `lost` without a stack, which would only show the inside of this library. Without
+ * the stack, this takes a third of the time, and thousands of leases can be lost at once.
  */
 export function lostWithoutStack(...loss: Parameters<typeof lost>): LockLostError {
   const limit = Error.stackTraceLimit

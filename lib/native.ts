@@ -185,20 +185,20 @@ function wake(): void {
 }
 
 /**
- * The longest time, in ms, and the most records that are told without a break. If a server fails,
- * thousands of leases can be lost at once, and each loss calls code of the user. Promises that are
- * settled call their code only in the break, so their number counts. If these are larger, other
+ * How long, in ms, and how many records the client tells without a break. If a server fails,
+ * thousands of leases can be lost at once, and each loss calls the user's code. Settled promises call
+ * that code only in the break, so the number of records has a limit, too. If these are larger, other
  * events of the process wait longer; if they are smaller, breaks take a larger part of the time.
  */
 const SLICE = { time: 5, records: 256 }
 
-// Not the globals, which a fake clock replaces.
+// Not the global one, which a fake clock replaces.
 const later = setImmediate
 
-/** Whether records are being told, also during a break, and whether there may be more of them. */
+/** Whether records are being told (also true during a break), and whether native code may have more. */
 let draining = false
 let more = false
-/** The part of `records` that has yet to be told. */
+/** The range of `records` that has yet to be told. */
 let [told, end] = [0, 0]
 
 function drain(): void {
@@ -209,14 +209,14 @@ function drain(): void {
   drainSlice()
 }
 
-/** Tells the records, and after a break those that are left. */
+/** Tells a slice of the records, and the rest after breaks. */
 function drainSlice(): void {
   let isOver = true
   try {
     isOver = !tellSlice()
   } finally {
     draining = !isOver
-    // Also keeps the process alive.
+    // The pending call also keeps the process alive.
     if (draining) later(goOn)
   }
 }
@@ -229,7 +229,7 @@ function goOn(): void {
   }
 }
 
-/** Returns true if there are records left. */
+/** Tells a slice of the records. Returns true if records are left. */
 function tellSlice(): boolean {
   const until = now() + SLICE.time
   let left = SLICE.records
@@ -240,7 +240,8 @@ function tellSlice(): boolean {
       told += RECORD
       tellOf(at)
     }
-    // As long as a drain fills all records, it takes only what native code had before.
+    // A drain that fills `records` may leave some in native code. After any other drain, there are more
+    // only if `drain` was called meanwhile.
     if (end < ROOM * RECORD) {
       if (!more) return false
       more = false
@@ -250,8 +251,8 @@ function tellSlice(): boolean {
 }
 
 /**
- * Takes records out. All states first: what the user's code then looks at is as it is, not as it
- * was.
+ * Takes records out of native code. Notes all states before any record is told, so that the user's
+ * code sees each lease as it is, not as it was.
  */
 function takeOut(): void {
   told = 0

@@ -33,8 +33,8 @@ export interface LockList {
   /** The locks that are held, in the order of their keys. */
   locks: ListedLock[]
   /**
-   * Whether these are all; `false` if there are more than `limit`, too many keys to look at in time, or more to tell
-   * of them than the client keeps (4 MB of keys; 48 MB of locks in memory, such as 180 000 waiters).
+   * Whether these are all. `false` if there are more than `limit`, too many keys to look at in time, or more than the
+   * client keeps: 4 MB of keys, or locks that take 48 MB of memory (about 180 000 waiters).
    */
   complete: boolean
 }

@@ -14,7 +14,7 @@ import { FOR_EVER } from '../support/journal.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const MANY = 'i=0; while [ $i -lt 1000 ]; do sleep 600 & i=$((i+1)); done; echo started; wait'
-/** How long the guard's shell runs, and is then stopped, in ms. It searches for 10 s and more. */
+/** How long the guard's shell runs at a time, and is then stopped, in ms. Its search takes 10 s or more. */
 const [RUNS, STOPPED] = [1, 100]
 
 /** Starts 1 000 processes, and ends them when the test is over. */
@@ -28,7 +28,7 @@ async function startMany(t) {
   await once(shell.stdout, 'data')
 }
 
-/** Lets a process run for a small part of the time, until it ends or the test is over. */
+/** Stops a process for most of the time, until the process ends or the test is over. */
 async function slowDown(t, pid) {
   let isOver = false
   const signal = (name) => {
@@ -66,7 +66,7 @@ describe('leasehold run, killed on a slow machine with many processes', { skip, 
       )
       slowDown(t, guard.pid)
       contended.first.signal('SIGKILL')
-      // At 1 % of the speed, an iteration of the guard takes about 1 s more than usual.
+      // At 1 % of its usual speed, the guard takes about 1 s longer for an iteration.
       const turn = await assertInTurn(t, { ...contended, soon: contended.soon + 10_000 })
       if (clean === FOR_EVER) assert.equal(turn.ended, false)
       else await assertCleanedUp(contended, turn, clean)

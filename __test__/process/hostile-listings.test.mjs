@@ -15,19 +15,22 @@ const MOST_MB = 100
 /** The slots of a cluster. */
 const SLOTS = 16_384
 
-/** Returns what a lock's lease is by the `inspect` script, with that holder. */
+/** Returns a lease of `holder`, as the `inspect` script tells it. */
 const lease = (holder, fence = Date.now() * 1_000) =>
   list(':60000\r\n', bulk(holder), `:${fence}\r\n`, bulk('0123abcd'))
-/** Returns what a lock is by the `inspect` script. */
+/** Returns a lock, as the `inspect` script tells it. */
 const lock = (leases, waiters = []) => list(':0\r\n', list(...leases), list(...waiters))
 
-/** Answers calls of the `inspect` script: `of(i)` is the i-th lock. Other calls are the greeting's. */
+/** Answers calls of the `inspect` script: `of(i)` is the i-th lock. Other calls get the usual replies. */
 const inspected =
   (of) =>
   ([, , count]) =>
     Number(count) > 0 ? list(...Array.from({ length: Number(count) / 2 }, (_, i) => of(i))) : undefined
 
-/** Answers calls of the `inspect` script with 10 000 waiters; one call at a time if `inTurn`. */
+/**
+ * Answers calls of the `inspect` script: the first lock of each call has 10 000 waiters. If `inTurn`,
+ * sends the replies 30 ms apart.
+ */
 function crowded(inTurn) {
   let calls = 0
   const crowd = Array(10_000).fill(list(':1\r\n', bulk('0'), bulk('name')))
@@ -44,13 +47,13 @@ function crowded(inTurn) {
 const keys = (count, length, at = 0) =>
   Array.from({ length: count }, (_, i) => bulk(`lock:${at + i}:`.padEnd(length, 'x')))
 
-/** Answers SCAN without an end: `page(number)` returns the keys of a page, encoded. */
+/** Answers SCAN with endless pages. `page(number)` returns the keys of a page, encoded. */
 function endless(page) {
   let pages = 0
   return () => list(bulk('7'), list(...page(pages++)))
 }
 
-/** Returns what CLUSTER SLOTS says if `count` masters share the slots, all at `port`. */
+/** Returns the reply to CLUSTER SLOTS if `count` masters share the slots, all at `port`. */
 function mapOf(count, port) {
   const ranges = Array.from({ length: count }, (_, i) => {
     const [first, last] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / count))
@@ -61,7 +64,10 @@ function mapOf(count, port) {
   return list(...ranges)
 }
 
-/** Starts a process with a client of `store`. `peak(reply)` asserts how much memory the client took. */
+/**
+ * Starts a process with a client of `store`. `assertSmall(what)` fails if the process has taken MOST_MB
+ * or more since then, and prints `what`.
+ */
 async function startClient(t, store, settings) {
   const child = startChild(t, 'memory.mjs', { store, ...settings })
   await child.next('started')
@@ -76,7 +82,7 @@ async function startClient(t, store, settings) {
 }
 
 describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280_000 }, () => {
-  test('keys longer than any lock, without end: memory stays bounded', async (t) => {
+  test("endless keys that are longer than any lock's: memory stays bounded", async (t) => {
     const long = keys(7, 3_900_000)
     const port = await startFakeRedis(t, { SCAN: endless(() => long), EVALSHA: inspected(() => '$-1\r\n') })
     const child = await startClient(t, `redis://127.0.0.1:${port}`, { storeTimeout: 10_000 })
@@ -99,7 +105,7 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
     assert.equal(listed.complete, false)
   })
 
-  test('locks with many waiters of long names: memory stays bounded', async (t) => {
+  test('locks with many waiters that have long names: memory stays bounded', async (t) => {
     const crowd = Array(40).fill(list(':1\r\n', bulk('0'), bulk('n'.repeat(300))))
     const port = await startFakeRedis(t, {
       SCAN: endless((page) => keys(1_000, 300, page * 1_000)),
@@ -138,7 +144,7 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
     ['long lists of keys', 64, 'list', { SCAN: endless((page) => keys(10_000, 1_000, page * 10_000)) }],
     ['many waiters', 64, 'list', { SCAN: endless((page) => keys(20, 20, page * 20)), EVALSHA: crowded(false) }],
     [
-      'many waiters, one after the other',
+      'many waiters, told by one master after the other',
       64,
       'list',
       { SCAN: () => list(bulk('0'), list(...keys(2, 20, 2 * made++))), EVALSHA: crowded(true) },
@@ -147,7 +153,7 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
     test(`a cluster of ${count} masters with ${what}: memory stays bounded`, async (t) => {
       let greeted = 0
       const usual = { CLIENT: () => '+OK\r\n' }
-      // The first connection, which tells the map, behaves.
+      // The first connection behaves: it tells the map.
       const late = (answer, name) => (words, socket) => {
         socket.first ??= greeted++ === 0
         if (name === 'INFO' && words.length > 1) return undefined
@@ -204,9 +210,9 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
   for (const [what, command, given, says] of [
     ['an INFO of 2 million lines', 'diagnose', {}, { INFO: ([, section]) => (section ? undefined : bulk(lines)) }],
     ['an INFO of 2 million lines', 'ready', {}, { INFO: ([, section]) => (section ? undefined : bulk(lines)) }],
-    ['a SCAN without end', 'list', {}, { SCAN: endless(() => Array(100_000).fill(bulk('lock:a'))) }],
+    ['an endless SCAN', 'list', {}, { SCAN: endless(() => Array(100_000).fill(bulk('lock:a'))) }],
     [
-      'a SCAN without end, of keys that take long to compare',
+      'an endless SCAN of keys that take long to compare',
       'list',
       { pattern: `*${'a'.repeat(500)}b` },
       { SCAN: endless(() => Array(8_000).fill(bulk(`lock:${'a'.repeat(1_000)}`))) },

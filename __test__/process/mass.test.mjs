@@ -1,5 +1,5 @@
-// Thousands of leases that are lost, or granted, at once: they are told in slices, and other events
-// of the process get their turn in between.
+// Thousands of leases are lost, or granted, at once: the client tells them in slices, and other
+// events of the process get their turn in between.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -9,11 +9,11 @@ import { atEnd } from '../support/endings.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { storeNames } from '../support/stores.mjs'
 
-/** The most records of a slice, and the longest time of one in ms; see lib/native.ts. */
+/** The most records of a slice, and its longest time in ms; see lib/native.ts. */
 const SLICE = { records: 256, time: 5 }
 const KEYS = (count) => Array.from({ length: count }, (_, i) => `k${i}`)
 
-/** Blocks this thread. */
+/** Blocks this thread for `ms`. */
 function spin(ms) {
   const end = now() + ms
   while (now() < end);
@@ -50,7 +50,7 @@ describe('many leases at once', { skip: !storeNames.includes('redis'), timeout: 
     locks.on('lost', () => {
       count()
       lost++
-      // Each is lost when its time is over, told or not.
+      // A lease is lost when its time is over, even if its event is still to come.
       if (lost < leases.length && leases.every(({ remaining }) => remaining === 0)) {
         untold++
         assert.ok(leases.every(({ isHeld }) => !isHeld))
@@ -60,7 +60,7 @@ describe('many leases at once', { skip: !storeNames.includes('redis'), timeout: 
     server.freeze()
     await until('all to be lost', () => lost === leases.length)
     t.diagnostic(`at most ${most()} in a turn`)
-    // The last one begins before the end of the slice.
+    // The last listener may begin just before the slice ends.
     assert.ok(most() <= SLICE.time + 1, `${most()} in a turn`)
     assert.ok(untold > 0)
     assert.ok(leases.every(({ isHeld }) => !isHeld))

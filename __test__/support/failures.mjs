@@ -15,7 +15,7 @@ export default async function* failures(events) {
   }
 }
 
-/** Returns where threads panicked, and the messages, in the output of `cargo test`. */
+/** Returns the places and the messages of the panics in the output of `cargo test`. */
 export function panicsIn(output) {
   const panics = output.matchAll(/^thread '.*' (?:\(\d+\) )?panicked at .*\n(?:(?!stack backtrace|note:).*\n?){0,6}/gm)
   return [...panics].map(([panic]) => `${indented(panic.trimEnd())}\n`).join('')

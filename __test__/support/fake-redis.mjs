@@ -53,9 +53,8 @@ function commandsIn(text) {
 
 /**
  * Starts the server. `says` has a function for each command that this server answers in its own
- * way. The function gets the words and the socket, and returns the encoded reply, or undefined for the
- * usual reply.
- * Returns the port.
+ * way. The function gets the words and the socket. It returns the encoded reply, or undefined for
+ * the usual reply. Returns the port.
  */
 export function startFakeRedis(t, says) {
   return startTcp(t, (socket) => {

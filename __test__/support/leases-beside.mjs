@@ -1,4 +1,4 @@
-// Leases at a healthy store, beside a hostile one in the same process.
+// Leases at a healthy store, in a process that also uses a hostile store.
 
 import assert from 'node:assert/strict'
 import { startChild } from './child.mjs'

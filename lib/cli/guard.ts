@@ -56,9 +56,9 @@ export const uncheckedFor = (ttl: number): number => Math.max(125, Math.floor(tt
 // others read a negative ID without `--` as an option of `kill -s`.
 //
 // others sends the signals $1 and $2 to the processes of the session that are in other groups, and
-// fails if there are none. It needs /proc. On a busy machine with many processes it takes longer than
-// the lock is safe. So the script starts the successor first, and others stops at `safe`, unless it
-// sends SIGKILL.
+// fails if there are none. It needs /proc. On a busy machine with many processes, this search can
+// take so long that the lock ends meanwhile. So the script starts the successor before it calls
+// others, and others stops at `safe`, unless it sends SIGKILL.
 //
 // The script needs the program `sleep`, so it appends the usual directories to PATH: the command's
 // PATH may lack them.

@@ -29,8 +29,8 @@ const TELL_EVERY = 250
 async function hold(locks: LockClient, { ticket, grace, command }: Takeover): Promise<void> {
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const asked = { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 }
-  // If this fails, the lease is lost, and the guard ends the command. It begins before the command's
-  // processes are looked for, which takes seconds on a busy machine with many processes.
+  // If this fails, the lease is lost, and the guard ends the command. Adopt before the search for the
+  // command's processes, which takes seconds on a busy machine with many processes.
   const adopted = acquirer.adopt(ticket, asked).catch(() => undefined)
   const ended = end(new Target(command), grace)
   const lease = await adopted

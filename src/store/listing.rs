@@ -8,15 +8,15 @@ use crate::lease::Key;
 /// What is in the keys of leases that only remember what was done (`lib/once.ts`).
 const REMEMBERED: &str = "@once:";
 
-/// The most memory, in bytes, of what a server tells in a listing, from its answers to the objects in
+/// The most memory, in bytes, that the locks of a listing take, with all copies up to the objects in
 /// JavaScript. If this is larger, a false server can take more memory. If it is smaller, lists of
-/// locks with many waiters are not complete: it is enough for 3000 locks with 60 waiters each.
+/// locks with many waiters are not complete. 48 MB are enough for 3000 locks with 60 waiters each.
 pub const MOST_TOLD: usize = 48 << 20;
 /// The memory of a lease or a waiter, in addition to its name: about 80 bytes here, 50 in the text
-/// for JavaScript, and 90 there.
+/// for JavaScript, and 90 in JavaScript.
 const OF_ONE: usize = 220;
-/// How often a key or a name is in memory: here, in the text for JavaScript, as one string there, and
-/// in its object.
+/// How many copies of a key or a name are in memory: one here, one in the text for JavaScript, one in
+/// the string that JavaScript makes of this text, and one in the object.
 const COPIES: usize = 4;
 
 /// Which locks a [`Request::List`] asks for.
@@ -89,7 +89,7 @@ pub struct Listing {
     pub locks: Vec<(Key, LockInfo)>,
     /// Whether these are all of them.
     pub complete: bool,
-    /// How many bytes the locks of a server take, about.
+    /// About how many bytes the locks take, see [`size_of`].
     told: usize,
 }
 
@@ -116,9 +116,9 @@ impl Listing {
         fits
     }
 
-    /// Adds those of `keys` that are held, by a server's `answers` to their [`inspections`]. The keys
-    /// have to be in order. Returns false if there are as many as are wanted, or as [`MOST_TOLD`]
-    /// allows.
+    /// Adds the locks of `keys` that are held. `answers` are those to the [`inspections`] of `keys`,
+    /// which have to be in order. Returns false if a lock does not fit: the listing has as many locks
+    /// as are wanted, or as [`MOST_TOLD`] allows.
     ///
     /// # Errors
     /// The first error that does not mean that there is something else under the key.
@@ -148,7 +148,7 @@ impl Listing {
     }
 }
 
-/// Returns about how many bytes `info` takes until JavaScript has it.
+/// Returns about how many bytes `info` takes, with all copies up to the objects in JavaScript.
 pub fn size_of(info: &LockInfo) -> usize {
     let names = info.leases.iter().map(|lease| lease.holder.as_ref().map_or(0, |name| name.len()));
     let names = names.chain(info.waiters.iter().map(|waiter| waiter.holder.len()));

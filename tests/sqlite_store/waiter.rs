@@ -94,12 +94,13 @@ impl Waiter {
         self.0.end();
     }
 
-    /// Stops the process. Returns when it has stopped: on a busy machine it runs on for a moment after the signal.
+    /// Stops the process, and waits until it has stopped: on a busy machine, the process runs on for a
+    /// moment after the signal.
     #[cfg(unix)]
     pub fn freeze(&self) {
         self.signal(rustix::process::Signal::STOP);
         let stopped = rustix::process::waitpid(Some(self.pid()), rustix::process::WaitOptions::UNTRACED);
-        assert!(stopped.unwrap().expect("it waits").1.stopped());
+        assert!(stopped.unwrap().expect("waitpid waits for a change").1.stopped());
     }
 
     #[cfg(unix)]

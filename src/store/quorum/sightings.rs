@@ -14,10 +14,10 @@ pub struct Counts {
     pub unheard: usize,
 }
 
-/// Returns what most nodes say of a lock. Nodes agree if they show the same last fence and the same
-/// holder of it: a node that has not accepted the fence shows another one, and a node that an
-/// adoption has not reached yet shows the old holder. If two answers are equally common, returns the
-/// one with the larger fence.
+/// Returns what most nodes say of a lock. Nodes agree if they show the same last fence with the same
+/// holder. A node that has not accepted the fence shows another fence. A node that has not heard of
+/// an adoption yet shows the old holder. If two answers are equally common, returns the one with the
+/// larger fence.
 fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
     let last = |info: &LockInfo| info.leases.iter().map(|lease| (lease.fence, lease.mark)).max();
     let said: Vec<&LockInfo> = said.collect();
@@ -92,7 +92,8 @@ mod tests {
         LockInfo { shared: false, leases: vec![lease], waiters: vec![] }
     }
 
-    /// What is shown of three nodes, the fence and the mark of each given, and how many have it.
+    /// Returns the fence and the mark that are shown for three nodes with these fences and marks, and
+    /// how many nodes have them.
     fn shown(nodes: [(u64, u32); 3]) -> (Option<Fence>, Option<u32>, u32) {
         let said = nodes.map(|(fence, mark)| held(fence, mark));
         let info = counted(said.iter(), Counts { total: 3, unheard: 0 }).unwrap();
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heir_is_shown_wherever_the_adoption_has_not_arrived_yet() {
+    fn the_heir_is_shown_whichever_node_has_not_heard_of_the_adoption() {
         let (old, heir) = ((5, 9), (5, 1));
         for nodes in [[old, heir, heir], [heir, old, heir], [heir, heir, old]] {
             assert_eq!(shown(nodes), (Some(Fence(5)), Some(1), 2), "{nodes:?}");
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn most_nodes_tell_the_fence_and_of_equals_the_larger_one() {
+    fn the_most_common_fence_is_shown_and_among_equals_the_largest() {
         assert_eq!(shown([(5, 1), (5, 1), (8, 2)]), (Some(Fence(5)), Some(1), 2));
         assert_eq!(shown([(5, 1), (8, 2), (6, 3)]), (Some(Fence(8)), Some(2), 1));
     }

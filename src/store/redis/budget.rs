@@ -1,7 +1,7 @@
 //! Counts the memory that the connections of one store make the client use.
 //!
 //! All connections of a store share one budget: a cluster map or a sentinel can make the client open
-//! many of them. [`Intake`] is what one connection has taken of it:
+//! many of them. An [`Intake`] counts what one connection has taken of it:
 //!
 //! - replies count until a pipeline is answered. A pipeline inspects at most 1024 locks, see
 //!   [`listing`](super::listing). [`ROOM`] is enough for 1024 locks with 80 waiters each, for one
@@ -25,11 +25,11 @@ use super::reply_scanner::{Excess, ReplyScanner, Room};
 pub const ROOM: Room = Room { replies: 32 << 20, pushes: 16 << 20 };
 /// The length, in bytes, up to which the buffer of a connection is not charged. If this is larger,
 /// many connections take more memory that is not counted; if it is smaller, the replies to `INFO`
-/// of large clusters take room for good.
+/// take room in large clusters until the connections end.
 const FREE_BUFFER: u64 = 16 << 10;
 
-/// What is left for the connections of a store. They share it in one thread; it is atomic only
-/// because redis-rs wants a stream that may be sent to others.
+/// What is left for the connections of a store, in bytes. All of them run in one thread. The numbers
+/// are atomic only because redis-rs needs a stream that can be sent to other threads.
 #[derive(Debug)]
 pub struct Budget {
     replies: AtomicU64,
@@ -37,7 +37,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Returns a budget of which nothing is taken.
+    /// Returns a budget from which nothing has been taken.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { replies: ROOM.replies.into(), pushes: ROOM.pushes.into() })
     }
@@ -47,8 +47,8 @@ impl Budget {
     }
 }
 
-/// Counts what a connection received and the client has not taken yet. Gives it back when it is
-/// dropped.
+/// Counts what a connection has received and the client has not taken yet. Gives the memory back to
+/// the budget when it is dropped.
 #[derive(Debug)]
 pub struct Intake {
     budget: Arc<Budget>,
@@ -60,7 +60,7 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Counts what a new connection takes of `budget`.
+    /// Returns the count of a new connection, which takes its memory from `budget`.
     pub fn of(budget: &Arc<Budget>) -> Arc<Self> {
         Arc::new(Self {
             budget: budget.clone(),
@@ -71,12 +71,12 @@ impl Intake {
         })
     }
 
-    /// The budget of the connection's store.
+    /// Returns the budget of the connection's store.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// Lets `scan` scan what has arrived, and takes what it charges.
+    /// Lets `scan` scan what has arrived, and takes from the budget what `scan` charges.
     pub fn charge<T>(
         &self,
         scanner: &mut ReplyScanner,

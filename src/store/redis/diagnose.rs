@@ -119,7 +119,7 @@ fn read_info(facts: &mut ServerFacts, info: &Info<'_>) {
     facts.clients = number("connected_clients").zip(number("maxclients"));
 }
 
-/// Returns whether a replica, of which INFO says `said`, is not there yet.
+/// Returns true if a replica is not online yet. `said` is what `INFO` says of the replica.
 fn is_away(said: &str) -> bool {
     let state = said.split(',').find_map(|pair| pair.strip_prefix("state="));
     state.is_some_and(|state| state.trim() != "online")

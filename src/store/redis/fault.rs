@@ -151,11 +151,12 @@ pub fn too_much(address: &RedisAddress, excess: Excess) -> StoreError {
     StoreError::maybe_done(StoreErrorKind::Unreachable, message)
 }
 
-/// Returns the error of a request about a lock of a cluster whose nodes tell too much of locks.
+/// Returns the error of a request about a lock if the nodes of its cluster tell more of the locks
+/// than the client keeps.
 pub fn told_too_much(address: &ClusterAddress) -> StoreError {
     let message = format!(
-        "the nodes of {address} told so much of the locks that the client did not keep it all: ask for fewer locks at a \
-         time, or for those with fewer waiters"
+        "the nodes of {address} told more of the locks than the client keeps: ask for fewer locks at a time, or for \
+         locks with fewer waiters"
     );
     StoreError::not_done(StoreErrorKind::Internal, message)
 }

@@ -32,8 +32,8 @@ pub enum End {
     HungUp(io::Error),
 }
 
-/// Sends `commands` and reads a reply to each. `intake` counts the replies until the caller says that
-/// they are answered.
+/// Sends `commands` and reads a reply to each. `intake` counts the replies until the caller ends or
+/// drops it.
 pub async fn exchange(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     commands: &[Cmd],

@@ -1,11 +1,11 @@
-//! Reads what `INFO` tells. Pure.
+//! Reads replies to `INFO`. Pure.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// The most bytes of a reply to `INFO` that the client reads. Servers send some 10 kB, and the
 /// sections that the client uses come first. If this is larger, a false server takes more of the
-/// engine's time; if it is smaller, replicas of a large server may be missing.
+/// engine's time; if it is smaller, the client may miss replicas of a large server.
 const MOST: usize = 256 << 10;
 
 /// The fields in a reply to `INFO`.
@@ -13,12 +13,12 @@ const MOST: usize = 256 << 10;
 pub struct Info<'a> {
     /// The first value of each field. The fields of replicas are not here.
     fields: HashMap<&'a str, &'a str>,
-    /// What is said of each replica, as `ip=127.0.0.1,port=6380,state=online,offset=0,lag=0`.
+    /// What `INFO` says of each replica: `ip=127.0.0.1,port=6380,state=online,offset=0,lag=0`.
     pub replicas: Vec<&'a str>,
 }
 
 impl<'a> Info<'a> {
-    /// Reads a [text](text_in) once.
+    /// Reads the text that [`text_in`] returns. Goes through its lines once.
     pub fn read(text: &'a str) -> Self {
         let mut info = Self::default();
         for (name, said) in text.lines().filter_map(|line| line.split_once(':')) {
@@ -38,7 +38,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// Returns as much of the text of a reply as the client reads.
+/// Returns the part of a reply that the client reads: its first [`MOST`] bytes.
 pub fn text_in(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)])
 }

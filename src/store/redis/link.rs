@@ -108,7 +108,7 @@ impl Link {
         self.intake.read_all_pushes();
     }
 
-    /// The budget from which the connection takes its memory.
+    /// Returns the budget from which the connection takes its memory.
     pub fn budget(&self) -> &Arc<Budget> {
         self.intake.budget()
     }

@@ -25,15 +25,18 @@ const STEP: u32 = 1000;
 pub const MOST_INSPECTED: usize = 1024;
 
 /// The most bytes of a lock's key: 255 of the prefix and 1024 of the user's key. If this is larger,
-/// a false server can take more memory; a smaller value hides locks.
+/// a false server can take more memory; if it is smaller, listings lack locks with long keys.
 const MOST_KEY: usize = 255 + 1_024;
-/// The most bytes of all keys of a listing. If this is larger, a false server can take more memory;
-/// if it is smaller, lists of many long keys are not complete.
+/// The most bytes of all keys of a listing together. If this is larger, a false server can take more
+/// memory; if it is smaller, lists of many long keys are not complete.
 const MOST_KEYS: usize = 4 << 20;
-/// The most bytes of a cursor. Those of Redis have 20 digits.
+/// The most bytes of a cursor. Redis's cursors have at most 20 digits. If this is larger, a false
+/// server can make the client send longer requests; if it is smaller, the client may refuse a real
+/// server.
 const MOST_CURSOR: usize = 64;
-/// How long the client looks at keys before other tasks run. One key takes up to 5 ms, if it has to
-/// be compared to a long pattern. If this is larger, other stores wait for longer.
+/// How long the client looks at keys before other tasks run. If a key has to be compared with a long
+/// pattern, that one key takes up to 5 ms. If this is larger, other stores wait for longer; if it is
+/// smaller, a listing takes longer.
 const MOST_IN_A_ROW: Duration = Duration::from_millis(2);
 
 impl RedisStore {
@@ -60,7 +63,8 @@ impl RedisStore {
         Ok(Reply::Listed(listing))
     }
 
-    /// Finds keys that match, as many as are found in half of the time that is left.
+    /// Adds the keys that match to `found`, until there are no more, `found` is full, or half of the
+    /// time that is left has passed.
     pub(super) async fn scan(&self, found: &Found<'_>, limit: Limit) -> Result<(), StoreError> {
         let link = self.link(limit).await?;
         let address = self.server(&link);
@@ -90,7 +94,7 @@ impl RedisStore {
                     break;
                 }
                 found.add(key);
-                // Other stores have work to do, too.
+                // Let the other stores work.
                 if worked_since.elapsed() >= MOST_IN_A_ROW {
                     yield_now().await;
                     worked_since = Instant::now();
@@ -108,8 +112,8 @@ impl RedisStore {
     }
 }
 
-/// Collects the keys for a listing, from one server or from all nodes of a cluster: at most one more
-/// than are wanted, and of no more than [`MOST_KEYS`] bytes together.
+/// Collects the keys for a listing, from one server or from all masters of a cluster. It is full when
+/// it has one key more than are wanted, or more than [`MOST_KEYS`] bytes.
 pub(super) struct Found<'a> {
     wanted: &'a Wanted,
     keys: RefCell<FxHashSet<Key>>,
@@ -118,7 +122,7 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Nothing is found yet.
+    /// Returns a collection without keys.
     pub(super) fn new(wanted: &'a Wanted) -> Self {
         Self { wanted, keys: RefCell::default(), bytes: Cell::new(0), is_complete: Cell::new(true) }
     }
@@ -128,7 +132,7 @@ impl<'a> Found<'a> {
         self.keys.borrow().len() > self.wanted.limit as usize || self.bytes.get() > MOST_KEYS
     }
 
-    /// Adds `key` if it matches, and may be a lock.
+    /// Adds `key` if it matches and may be the key of a lock.
     fn add(&self, key: &str) {
         if key.len() > MOST_KEY || !self.wanted.matches(key) || lock_beside(key).is_some() {
             return;
@@ -138,7 +142,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Returns the keys in their order, and whether these are all of them.
+    /// Returns the keys in order, and whether these are all that match.
     pub(super) fn into_keys(self) -> (Vec<Key>, bool) {
         let mut keys: Vec<Key> = self.keys.into_inner().into_iter().collect();
         keys.sort_unstable();

@@ -20,7 +20,7 @@
 //! - [`plan`]: requests as script calls;
 //! - [`reply`]: the calls' replies as answers, [`outcomes`], where they are put, and [`replicas`], which of them count;
 //! - [`listing`]: which locks there are;
-//! - [`info`]: what `INFO` tells;
+//! - [`info`]: the replies to `INFO`;
 //! - [`diagnose`]: what there is to know about the server, and [`trial`], whether this user may
 //!   lock there;
 //! - [`fault`]: the server's errors in the contract's words;
@@ -99,7 +99,7 @@ use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreEr
 pub struct RedisStore {
     address: RedisAddress,
     role: Cell<Role>,
-    /// The memory for the connections. The nodes of a cluster share it.
+    /// Limits the memory that the connections take. The nodes of a cluster share it.
     budget: Arc<Budget>,
     state: RefCell<State>,
     /// Whether there has been a connection.

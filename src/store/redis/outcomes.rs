@@ -37,8 +37,8 @@ impl Outcomes {
         }
     }
 
-    /// Takes what the answers tell of locks from `room`, in bytes. Refuses the answers for which there
-    /// is none. The nodes are those of the cluster at `address`.
+    /// Takes from `room` the bytes that the answers about locks need. Replaces each answer for which
+    /// `room` is too small with an error, which names the cluster at `address`.
     pub fn spend(&mut self, room: &mut usize, address: &ClusterAddress) {
         for answer in self.answers.iter_mut().flatten() {
             let Ok(Reply::Inspected(Some(info))) = answer else { continue };

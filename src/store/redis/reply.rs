@@ -19,7 +19,8 @@ use crate::store::{
 };
 
 /// The most bytes of a holder's name that the client keeps. A name has at most 255 bytes, and the
-/// trace behind it 56. If this is larger, a false server can take more memory.
+/// trace behind it 56. If this is larger, a false server can take more memory; if it is smaller, real
+/// names are cut off.
 const MOST_NAME: usize = 320;
 
 /// The error that `value` is.
@@ -168,7 +169,7 @@ fn lease(value: &Value) -> Option<LeaseInfo> {
     Some(LeaseInfo { mark, holder, fence, remaining: remaining(left), servers: None })
 }
 
-/// Reads the name of a holder or a waiter. Cuts off a name that no client has.
+/// Reads the name of a holder or a waiter. Cuts off a name that is longer than any client's.
 fn name_in(bytes: &[u8]) -> Arc<str> {
     String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_NAME)]).into()
 }

@@ -98,7 +98,8 @@ impl ClusterStore {
         }
         let patience = limit.deadline.min(Instant::now() + PATIENCE);
         let mut pause = Duration::ZERO;
-        // False nodes that answer one after the other must not take more than one that answers alone.
+        // All answers share this room. Otherwise false nodes that answer one after the other could take
+        // more memory together than one node alone.
         let mut room = listing::MOST_TOLD;
         while !errands.is_empty() {
             let mut next = Vec::new();
@@ -108,7 +109,8 @@ impl ClusterStore {
                 break;
             }
             let calls = self.calls(std::mem::take(&mut errands), &mut next);
-            // Taken one by one: all of them together may be much more than the connections hold.
+            // Take the outcomes one by one: together, they may take much more memory than the budget
+            // allows.
             let mut calls: FuturesUnordered<_> =
                 calls.into_iter().map(|call| self.call(call, batch, limit)).collect();
             while let Some((call, mut outcomes)) = calls.next().await {
@@ -330,7 +332,7 @@ impl ClusterStore {
     async fn list(&self, wanted: &Wanted, limit: Limit) -> Answer {
         let masters: Vec<Place> = self.nodes.map().masters().map(|(place, _)| place.clone()).collect();
         let nodes: Vec<_> = masters.iter().map(|place| self.nodes.node(place)).collect();
-        // One whose slot is moving may be at two of them, and is found once.
+        // A key whose slot is moving may be at two masters. `found` has it once.
         let found = Found::new(wanted);
         let mut scans =
             stream::iter(nodes.iter().map(|node| node.scan(&found, limit))).buffered(MOST_AT_ONCE);

@@ -17,7 +17,7 @@ use super::slots::{Place, SlotMap};
 use crate::store::{Request, StoreError, StoreErrorKind};
 
 impl RedisStore {
-    /// The node at `address`, of which no slot is known yet. It shares `budget` with the other nodes.
+    /// Returns the node at `address`, without any known slots. It shares `budget` with the other nodes.
     pub(super) fn of_cluster(address: RedisAddress, budget: Arc<Budget>) -> Rc<Self> {
         Self::with_role(address, Role::Node { homes: None }, budget)
     }

@@ -35,7 +35,7 @@ type Refresh = Shared<LocalBoxFuture<'static, Result<(), StoreError>>>;
 /// The nodes of one cluster.
 pub struct Nodes {
     address: ClusterAddress,
-    /// The memory for the connections to all nodes.
+    /// Limits the memory that the connections to all nodes take together.
     budget: Arc<Budget>,
     map: RefCell<SlotMap>,
     /// The masters that have been needed, and who was asked for the map.

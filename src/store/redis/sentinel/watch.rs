@@ -56,8 +56,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// sentinels that are gone cost more attempts. If it is larger, the client is more likely to miss
 /// the beginning of a failover that is led by a sentinel which has just come back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The most bytes of a sentinel's id; ids have 40. The client ignores longer ones. If this is larger,
-/// a false sentinel can take more memory.
+/// The most bytes of a sentinel's id. An id has 40; the client ignores longer ones than this. If this
+/// is larger, a false sentinel can take more memory; if it is smaller, real ids may be ignored.
 const MOST_ID: usize = 64;
 /// How many times in a row a sentinel has to name another master than ours before the client takes
 /// its word. If this is smaller, a sentinel that is late sends the client back to the old master.
@@ -68,7 +68,7 @@ const LOOKS: u32 = 4;
 pub struct Watch {
     sentinels: Arc<Sentinels>,
     lookout: Rc<Lookout>,
-    /// The memory for the connections.
+    /// Limits the memory that the connections take.
     budget: Arc<Budget>,
     roster: RefCell<Roster>,
 }
