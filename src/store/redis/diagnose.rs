@@ -285,19 +285,19 @@ mod tests {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
             let master = parsed("rediss://locks:hunter2@127.0.0.1:1");
-            let until = Instant::now() + REPLICA_ANSWER;
+            let until = Instant::now() + Duration::from_secs(30);
             let budget = Budget::new();
+            let mut heard = Vec::new();
+            // Hangs up as soon as the client has said something, so the client need not wait for `until`.
             let replica = async {
-                let mut heard = Vec::new();
-                while let Ok(Ok((mut stream, _))) = timeout_at(until, listener.accept()).await {
-                    let _ = timeout_at(until, stream.read_to_end(&mut heard)).await;
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let _ = stream.read_buf(&mut heard).await;
                 }
-                heard
             };
-            let (clock, heard) = futures_util::join!(
-                replica_clock(at_replica(&master, "127.0.0.1", port), until, &budget),
-                replica
-            );
+            let clock = tokio::select! {
+                clock = replica_clock(at_replica(&master, "127.0.0.1", port), until, &budget) => clock,
+                () = replica => unreachable!("the listener failed"),
+            };
             assert!(clock.is_none() && !heard.is_empty());
             assert!(!String::from_utf8_lossy(&heard).contains("hunter2"), "{heard:?}");
         });
