@@ -4,6 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { visible } from './visible.mjs'
 
 const EVERY = 250
+/** How long after it was told an unchanged state is told again, in ms, and how long a look may take. */
+const AGAIN = 2_000
+const LIMIT = 2_000
+// Both together are shorter than the silence after which a page takes the server for gone: see public/follow.mjs.
 
 /** The headers of the endless stream of states. */
 export const EVENT_STREAM = { 'content-type': 'text/event-stream', 'cache-control': 'no-store' }
@@ -12,6 +16,7 @@ export class Live {
   #look
   #pages = new Set()
   #latest = ''
+  #looking
   #running = false
   #closed = false
   /** The last error, until the store answers again. */
@@ -39,10 +44,15 @@ export class Live {
 
   async #run() {
     this.#running = true
+    let told = 0
     while (this.#pages.size > 0) {
       const state = await this.#see()
       const event = `data: ${JSON.stringify(state)}\n\n`
-      if (event !== this.#latest) for (const page of this.#pages) page.write(event)
+      const now = performance.now()
+      if (event !== this.#latest || now - told > AGAIN) {
+        for (const page of this.#pages) page.write(event)
+        told = now
+      }
       this.#latest = event
       await sleep(EVERY)
     }
@@ -53,13 +63,28 @@ export class Live {
   /** Returns the state, or a harmless message for the page. Logs each error once. */
   async #see() {
     try {
-      const state = await this.#look()
+      const state = await this.#lookInTime()
       this.#trouble = undefined
       return state
     } catch (error) {
       if (this.#trouble?.message !== error.message) this.#trouble = { message: error.message, ...visible(error) }
       return { error: this.#trouble.error }
     }
+  }
+
+  /** Looks, or rejects after `LIMIT`. A look that hangs goes on, and is not begun twice. */
+  async #lookInTime() {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined
+    })
+    const timer = new AbortController()
+    const late = sleep(LIMIT, undefined, { signal: timer.signal }).then(
+      () => {
+        throw new Error(`no state of the locks and jobs within ${LIMIT} ms: does the store answer?`)
+      },
+      () => {},
+    )
+    return Promise.race([this.#looking, late]).finally(() => timer.abort())
   }
 
   /** Ends all streams, so that the server can close. Pages connect again by themselves. */

@@ -1,20 +1,24 @@
 import { useEffect, useState } from 'react'
+import { follow } from '../../shared/public/follow.mjs'
 
-/** The newest state that the server has told, and whether it is there. */
+/**
+ * The newest `state` that the server has told, `heard` when, and `link`: 'live' if the state is true now, 'trouble' or 'gone' if
+ * it is the past; then `error` says why. The first state comes with the page.
+ */
 export function useLive(url, first) {
-  const [state, setState] = useState(first)
-  const [isThere, setIsThere] = useState(true)
-  useEffect(() => {
-    const events = new EventSource(url)
-    events.onmessage = ({ data }) => {
-      const latest = JSON.parse(data)
-      setIsThere(true)
-      setState((before) => (latest.error ? { ...before, error: latest.error } : latest))
-    }
-    events.onerror = () => setIsThere(false)
-    return () => events.close()
-  }, [url])
-  return [state, isThere]
+  const [live, setLive] = useState({ link: 'live', state: first })
+  useEffect(
+    () =>
+      follow(url, (latest) =>
+        setLive((before) =>
+          latest.link === 'live'
+            ? { ...latest, heard: Date.now() }
+            : { ...latest, state: before.state, heard: before.heard },
+        ),
+      ),
+    [url],
+  )
+  return live
 }
 
 /** The time, every second; undefined on the server, which does not know the reader's time zone. */
