@@ -4,10 +4,12 @@ import { STATUS_CODES } from 'node:http'
 import type { ErrorRequestHandler } from 'express'
 import type { Log } from './log.js'
 
-/** Returns the status that Express gave the error, or that lockRequest has set already. */
+/** Returns the status of an error about the request, or the one that lockRequest has set already, or 500. */
 function statusOf(error: unknown, current: number): number {
-  const { status } = Object(error) as { status?: unknown }
-  if (typeof status === 'number' && status >= 400 && status < 600) return status
+  if (error instanceof URIError) return 400
+  // Express and its parsers mark their errors so. A status alone may be that of a server which this one has asked.
+  const { status, expose } = Object(error) as { status?: unknown; expose?: unknown }
+  if (expose === true && typeof status === 'number') return status
   return current >= 400 ? current : 500
 }
 
