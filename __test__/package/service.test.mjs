@@ -18,6 +18,12 @@ import { beginGet, buildService, launchServer, readService, seriesValue, startSe
 /** Long enough for every request of a test to have its turn. */
 const PATIENT = { LOCK_WAIT_MS: '20000' }
 
+/** Resolves with the lines of requests in the servers' logs, when there are so many: each follows its answer. */
+function linesOf(servers, count) {
+  const lines = () => servers.flatMap((server) => server.all('request'))
+  return until(`the lines of ${count} requests`, () => lines().length === count && lines())
+}
+
 describe('examples/service', { timeout: 280_000 }, () => {
   const endings = []
   let image
@@ -64,19 +70,21 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.deepEqual(statuses, [...Array(21).fill(200), ...Array(3).fill(201)])
     const payments = await Promise.all(answers.map((answer) => answer.json()))
     assert.equal(new Set(payments.map(({ receipt }) => receipt)).size, orders.length)
+
+    const served = await linesOf(servers, answers.length)
     const charges = servers.flatMap((server) => server.all('charging').map(({ order }) => order))
     assert.deepEqual(charges.sort(), orders)
+    const fences = served.filter(({ path }) => path === '/orders/a-1/pay')
+    assert.equal(new Set(fences.map(({ fence }) => fence)).size, 8, 'each request had a lease of its own')
 
-    const fences = servers
-      .flatMap((server) => server.all('request').map(({ path, fence }) => [path, fence]))
-      .filter(([path]) => path === '/orders/a-1/pay')
-    assert.equal(new Set(fences.map(([, fence]) => fence)).size, 8, 'each request had a lease of its own')
-
-    const metrics = await Promise.all(servers.map(async ({ url }) => (await fetch(`${url}/metrics`)).text()))
+    let metrics
     const sum = (name, labels) => metrics.reduce((all, each) => all + seriesValue(each, name, labels), 0)
-    assert.ok(sum('leasehold_acquires_total', { outcome: 'acquired', mode: 'exclusive' }) >= 24)
+    await until('their metrics', async () => {
+      metrics = await Promise.all(servers.map(async ({ url }) => (await fetch(`${url}/metrics`)).text()))
+      return sum('leasehold_hold_seconds_count', { outcome: 'released' }) >= answers.length
+    })
+    assert.ok(sum('leasehold_acquires_total', { outcome: 'acquired', mode: 'exclusive' }) >= answers.length)
     assert.ok(sum('leasehold_contended_total') > 0)
-    assert.ok(sum('leasehold_hold_seconds_count', { outcome: 'released' }) >= 24)
     const route = { method: 'POST', route: '/orders/:id/pay' }
     assert.equal(sum('http_request_duration_seconds_count', { ...route, status: '201' }), 3)
     assert.equal(sum('http_request_duration_seconds_count', { ...route, status: '200' }), 21)
@@ -131,7 +139,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.ok(since('charged') > 500, 'the signal came in the middle')
     assert.ok(since('stopped') < 9_000, 'it did not wait for its limit')
     assert.equal(ben.all('charging').length, 0)
-    assert.ok(ben.all('request')[0].fence > anna.all('request')[0].fence)
+    assert.ok((await ben.said('request')).fence > anna.all('request')[0].fence)
 
     // Its worker gave its lock back, after the server: ben goes on.
     const { time } = await ben.said('receipt worker', { state: 'working' })
@@ -159,6 +167,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     const statuses = (await Promise.all(answers)).map(({ status }) => status)
     assert.deepEqual([...new Set(statuses)], [201])
     assert.equal(await servers[0].end(), 0, servers[0].log)
+    await linesOf(servers, orders.length)
     const charges = servers.flatMap((server) => server.all('charging').map(({ order }) => order))
     assert.deepEqual(charges.sort(), orders.toSorted())
   })
@@ -185,6 +194,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
       assert.equal(answer.status, status, path)
       assert.doesNotMatch(await answer.text(), secret)
     }
+    await server.said('request', { path: '/nothing' })
     assert.deepEqual(server.all('request failed'), [])
 
     await store.kill()
@@ -195,7 +205,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     const read = await fetch(`${server.url}/orders/d-2/payment`)
     assert.equal(read.status, 500)
     assert.doesNotMatch(await read.text(), secret)
-    const [line] = server.all('request failed')
+    const line = await server.said('request failed')
     assert.equal(line.error.code, 'ERR_STORE_UNAVAILABLE', 'the log has it')
     for (const probe of ['live', 'ready']) assert.equal((await fetch(`${server.url}/health/${probe}`)).status, 200)
 

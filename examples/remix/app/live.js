@@ -7,17 +7,14 @@ import { follow } from '../../shared/public/follow.mjs'
  */
 export function useLive(url, first) {
   const [live, setLive] = useState({ link: 'live', state: first })
-  useEffect(
-    () =>
-      follow(url, (latest) =>
-        setLive((before) =>
-          latest.link === 'live'
-            ? { ...latest, heard: Date.now() }
-            : { ...latest, state: before.state, heard: before.heard },
-        ),
+  useEffect(() => {
+    setLive((page) => ({ ...page, heard: Date.now() }))
+    return follow(url, (latest) =>
+      setLive(({ state, heard }) =>
+        latest.link === 'live' ? { ...latest, heard: Date.now() } : { ...latest, state, heard },
       ),
-    [url],
-  )
+    )
+  }, [url])
   return live
 }
 
