@@ -1,5 +1,6 @@
-// The pages of the examples in a real browser: one server's page shows who holds the lock, the hand-over when that one is
-// killed, and when the page knows nothing. Screenshots are left in target/screenshots/.
+// The pages of the examples in a real browser: one server's page shows who holds the lock, the
+// hand-over when that server is killed, and when the page knows nothing. Leaves screenshots in
+// target/screenshots/.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -117,7 +118,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       return { server, page }
     }
 
-    /** What was true before is shown as the past, and nothing as if it were true now. */
+    /** Asserts that the page shows the last state as the past only. */
     async function assertUnknown(page) {
       await shows(page, '#holder-name', 'not known')
       assert.match(await page.locator('#holder-details').textContent(), /^anna at \d/)
@@ -163,7 +164,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await shows(page, '#message', '')
     })
 
-    // The rest is what all pages have of examples/shared.
+    // The other tests are about examples/shared alone.
     if (name !== 'express') return
 
     test('when the server stands still, the page says so, and goes on with it', async (t) => {
@@ -178,7 +179,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await shows(page, '#message', '')
     })
 
-    test('a state that does not change is told again, so that the page does not take the server for gone', async (t) => {
+    test('the server sends an unchanged state again, so that the page does not say that it is gone', async (t) => {
       const { page } = await open(t, embedded(t), (page) =>
         page.addInitScript(() => {
           window.links = []

@@ -1,4 +1,4 @@
-// What examples/service has besides its code: the Dockerfile, the compose file, the README. service.test.mjs starts it.
+// The Dockerfile, the compose file and the README of examples/service. service.test.mjs starts it.
 
 import assert from 'node:assert/strict'
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
@@ -11,14 +11,14 @@ import { buildImage, mistakesIn } from '../support/image.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { readService, SERVICE } from '../support/service.mjs'
 
-/** The statements of a script, without types, comments and line ends. */
+/** Returns the lines of a script, without types and comments. */
 function plainLines(source) {
   const compilerOptions = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext, removeComments: true }
   const lines = ts.transpileModule(source, { compilerOptions }).outputText.split('\n')
   return lines.map((line) => line.trim()).filter((line) => line.length > 3 && line !== '"use strict";')
 }
 
-/** Finds `lines` in `all`, in this order, whatever is between them. Returns the first one that is not there. */
+/** Looks for `lines` in `all`, in this order. Other lines may be between them. Returns the first that is missing. */
 function firstMissing(lines, all) {
   let from = 0
   return lines.find((line) => {
@@ -34,7 +34,7 @@ describe('the files of examples/service', () => {
     assert.deepEqual(mistakesIn(text), [])
     assert.equal(text.match(/^FROM /gm).length, 2)
     const [, last] = text.split(/^FROM .* AS build$/m)[1].split(/^FROM .*$/m)
-    // Kubernetes can tell from a number alone that it is not root.
+    // From a name, Kubernetes can't tell that it is not root.
     assert.match(last, /^USER [1-9]\d*$/m)
     assert.match(last, /^CMD \["node", /m)
     assert.notDeepEqual(mistakesIn(text.replace('WORKDIR', 'WORKDIRS')), [], 'a mistake is found')
@@ -67,7 +67,7 @@ describe('the files of examples/service', () => {
     assert.deepEqual(service.depends_on, { redis: { condition: 'service_healthy' } })
     assert.ok(redis.healthcheck)
     assert.equal(new URL(service.environment.REDIS_URL).hostname, 'redis')
-    // The limit of the server, and by default the stopTimeout of the worker and the drain of the client.
+    // The limit of the server, the default stopTimeout of a worker, and the default drain of a client.
     assert.ok(Number.parseInt(service.stop_grace_period, 10) >= 10 + 10 + 8)
     assert.deepEqual([service.read_only, service.cap_drop], [true, ['ALL']])
     assert.deepEqual(

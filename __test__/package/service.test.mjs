@@ -1,4 +1,4 @@
-// The service of examples/: built as its Dockerfile builds it, and started as its image starts it.
+// Builds examples/service as its Dockerfile does, and starts it as its image does.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -18,7 +18,7 @@ import { beginGet, buildService, launchServer, readService, seriesValue, startSe
 /** Long enough for every request of a test to have its turn. */
 const PATIENT = { LOCK_WAIT_MS: '20000' }
 
-/** Resolves with the lines of requests in the servers' logs, when there are so many: each follows its answer. */
+/** Resolves with the lines of `count` requests in the servers' logs. A line follows its answer. */
 function linesOf(servers, count) {
   const lines = () => servers.flatMap((server) => server.all('request'))
   return until(`the lines of ${count} requests`, () => lines().length === count && lines())
@@ -37,7 +37,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     redis = await startRedis(t)
   })
   beforeEach(() => {
-    // The servers that a test kills hold their locks for some time.
+    // The locks of a killed server are free only after their ttl.
     database += 1
     env = { REDIS_URL: `${redis.url()}/${database}`, PAYMENT_MS: '50' }
   })
@@ -110,7 +110,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     await anna.said('charging')
     const second = ben.pay('b-1')
     await until('ben to wait', async () => (await locks.inspect('order:b-1')).waiters.length === 1)
-    // Two are under way, as those of an orchestrator may be.
+    // An orchestrator may have begun to ask.
     const [finishReady, finishLive] = await Promise.all(
       ['ready', 'live'].map((probe) => beginGet(t, `${anna.url}/health/${probe}`)),
     )
@@ -172,7 +172,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.deepEqual(charges.sort(), orders.toSorted())
   })
 
-  test('who asks for what is not to be had is told a status, and nothing of locks and stores', async (t) => {
+  test('an answer that is an error has a status, and says nothing of locks and stores', async (t) => {
     const store = await startRedis(t)
     const server = await startServer(t, image, 'anna', { ...env, REDIS_URL: store.url(), LOCK_WAIT_MS: '100' })
     const locks = createLockClient(store.url())
@@ -215,7 +215,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.equal(await server.end(), 0, server.log)
   })
 
-  test('a wrong environment is told in one line, without a password, and nothing is started', async (t) => {
+  test('the service names wrong settings in one line, without a password, and does not start', async (t) => {
     const wrong = { PORT: '0x50', LOCK_WAIT_MS: '-1', REDIS_URL: 'http://me:secret@127.0.0.1' }
     const start = async (env) => {
       const server = await launchServer(t, image, 'anna', env)

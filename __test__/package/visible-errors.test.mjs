@@ -43,7 +43,7 @@ test('what an answer to a visitor says of an error', async (t) => {
   assert.equal(log.mock.callCount(), 4)
 })
 
-test('a page is told when the store does not answer, and the store is not asked again meanwhile', async (t) => {
+test('if the store does not answer, a page gets an error, and the store is not asked again meanwhile', async (t) => {
   t.mock.method(console, 'error', () => {})
   let looks = 0
   const live = new Live(() => {

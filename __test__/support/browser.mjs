@@ -1,4 +1,4 @@
-// Chromium at the pages of the examples.
+// Opens the pages of the examples in Chromium.
 
 import { chromium } from 'playwright-core'
 import { findChromium } from './chromium.mjs'
@@ -14,7 +14,7 @@ const QUIET = [
   '--disable-sync',
 ]
 
-/** Opens the page at `url`, after `prepare(page)`. Returns it, and its errors so far. */
+/** Opens the page at `url`, after `prepare(page)`. Returns the page, and its errors so far. */
 export async function openPage(t, url, prepare = () => {}) {
   const browser = await chromium.launch({ executablePath: findChromium(), args: QUIET, chromiumSandbox: false })
   atEnd(t, () => browser.close())
@@ -42,6 +42,6 @@ export const lists = (page, selector, names) =>
     [selector, names.join()],
   )
 
-/** What an empty list says. */
+/** Returns the text of an empty list. */
 export const saysEmpty = (page, selector) =>
   page.locator(selector).evaluate((list) => JSON.parse(getComputedStyle(list, '::after').content))

@@ -54,7 +54,7 @@ class ExampleServer {
     return fetch(`${this.url}/jobs`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
   }
 
-  /** Stops it where it is: its connections stay open. */
+  /** Stops the process. Its connections stay open. */
   freeze() {
     this.#process.kill('SIGSTOP')
   }
@@ -78,7 +78,10 @@ export function installExample(name) {
   return folder
 }
 
-/** Starts a server of the example in `folder`, on `port` or a free one, which ends with the test. Resolves when it listens. */
+/**
+ * Starts a server of the example in `folder`, on `port` or a free one. The server ends with the test.
+ * Resolves when it listens.
+ */
 export async function startExample(t, id, { folder, words = [], env, port }) {
   const server = new ExampleServer(id, port ?? (await freePort()), { folder, words, env })
   atEnd(t, () => server.signal('SIGKILL'))

@@ -1,5 +1,6 @@
-// The image of a Dockerfile, built without Docker: each stage is a folder, and RUN runs on this machine. Base images are not
-// there. That shows what COPY finds, what the commands make, and that the command of the image starts.
+// Builds the image of a Dockerfile without Docker: each stage is a folder, and RUN runs on this
+// machine. It has no base images. It shows what COPY finds, what the commands make, and whether the
+// image's command starts.
 
 import { execFile } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
@@ -15,7 +16,7 @@ export const mistakesIn = (text) =>
 const patternOf = (text) =>
   new RegExp(`^${text.replaceAll(/[\\^$.+?()[\]{}|]/g, '\\$&').replaceAll('*', '[^/]*')}(/|$)`)
 
-/** Returns a function that says whether the .dockerignore of `context` leaves a path of that out. */
+/** Returns a function that says whether the .dockerignore of `context` leaves out a path. */
 function readIgnore(context) {
   const path = join(context, '.dockerignore')
   const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n') : []
@@ -28,22 +29,20 @@ function readIgnore(context) {
 
 class Stage {
   env = {}
-  user = 'root'
   workdir = '/'
   command = []
-  ports = []
 
   constructor(folder) {
     this.folder = folder
     mkdirSync(folder, { recursive: true })
   }
 
-  /** Where a path of the image, absolute or below the WORKDIR, is on this machine. */
+  /** Returns where a path of the image, absolute or below the WORKDIR, is on this machine. */
   at(path) {
     return join(this.folder, path.startsWith('/') ? path : join(this.workdir, path))
   }
 
-  /** What `pattern` finds below `root`. Its last part may have a `*`. */
+  /** Returns the paths below `root` that `pattern` names. Its last part may have a `*`. */
   static #found(root, pattern, isIgnored) {
     const folder = join(root, dirname(pattern))
     if (!existsSync(folder)) return []
@@ -53,7 +52,7 @@ class Stage {
       .filter((path) => !isIgnored(relative(root, path).split(sep).join('/')))
   }
 
-  /** Copies as COPY does: of a folder what is in it, and several things into a folder. */
+  /** Copies as COPY does: of a folder its contents, and several sources into a folder. */
   copy(words, root, isIgnored) {
     const to = words.at(-1)
     const sources = words.slice(0, -1).flatMap((pattern) => {
@@ -78,8 +77,9 @@ class Stage {
 }
 
 /**
- * Builds the image of `context`/Dockerfile in the folder `to`. Returns its last stage: `at(path)`, `env`, `user`, `command`,
- * `ports`. Rejects if a COPY finds nothing, a RUN fails, or it meets an instruction that it does not know.
+ * Builds the image of `context`/Dockerfile in the folder `to`. Returns its last stage: `at(path)`,
+ * `env`, `command`. Rejects if a COPY finds nothing, if a RUN fails, or at an instruction that it
+ * does not know.
  */
 export async function buildImage(context, to) {
   const stages = new Map()
@@ -108,12 +108,9 @@ export async function buildImage(context, to) {
         stage.workdir = words[0]
         mkdirSync(stage.at('.'), { recursive: true })
       },
-      USER() {
-        stage.user = words[0]
-      },
-      EXPOSE() {
-        stage.ports.push(...words.map(Number))
-      },
+      // These change no file.
+      USER() {},
+      EXPOSE() {},
       CMD() {
         stage.command = JSON.parse(step.getArgumentsContent())
       },

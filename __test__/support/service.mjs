@@ -1,4 +1,4 @@
-// examples/service as its image has it: compiled, with nothing that only a build needs.
+// Builds the image of examples/service, and starts its servers.
 
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -18,7 +18,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 export const SERVICE = join(ROOT, 'examples', 'service')
 export const readService = (path) => readFileSync(join(SERVICE, path), 'utf8')
 
-/** Makes the service's image in `folder`, of this checkout packed as its README says. */
+/** Packs this checkout as the README of the service says, and builds the image in `folder`. */
 export async function buildService(folder) {
   const context = join(folder, 'context')
   cpSync(SERVICE, context, {
@@ -31,7 +31,7 @@ export async function buildService(folder) {
 }
 
 class Server {
-  /** What it logged so far: a line each. */
+  /** The lines of its log so far. */
   lines = []
   stderr = ''
   #process
@@ -61,12 +61,15 @@ class Server {
     return `${this.lines.map((line) => JSON.stringify(line)).join('\n')}\n${this.stderr}`
   }
 
-  /** The lines with that message. */
+  /** Returns the lines with that message. */
   all(message) {
     return this.lines.filter((line) => line.message === message)
   }
 
-  /** Resolves with the first line of that message that has these `fields`. Rejects if the process ends without it. */
+  /**
+   * Resolves with the first line of that message and these `fields`. Rejects if the process ends
+   * without it.
+   */
   said(message, fields = {}) {
     const find = () =>
       this.all(message).find((line) => Object.entries(fields).every(([name, value]) => line[name] === value))
@@ -99,7 +102,7 @@ class Server {
   }
 }
 
-/** Starts a server of `image` that ends with the test. */
+/** Starts a server of `image`, which ends with the test. */
 export async function launchServer(t, image, name, env) {
   const server = new Server(image, name, await freePort(), env)
   atEnd(t, () => {
@@ -109,14 +112,17 @@ export async function launchServer(t, image, name, env) {
   return server
 }
 
-/** The same, and resolves when it listens. */
+/** Starts a server as `launchServer` does. Resolves when it listens. */
 export async function startServer(t, image, name, env) {
   const server = await launchServer(t, image, name, env)
   await server.said('listening')
   return server
 }
 
-/** Sends a GET but for its last line. Returns a function that sends that, and resolves with the answer's text. */
+/**
+ * Sends a GET without its last line. Returns a function that sends this line and resolves with the
+ * text of the answer.
+ */
 export async function beginGet(t, url) {
   const { hostname, port, pathname } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -129,7 +135,7 @@ export async function beginGet(t, url) {
   }
 }
 
-/** The value of a metric's series, all of whose `labels` are these; 0 if there is none. */
+/** Returns the value of the series of a metric with these `labels`, or 0 if there is none. */
 export function seriesValue(metrics, name, labels = {}) {
   const line = metrics.split('\n').find((each) => {
     const isOf = each.startsWith(`${name}{`) || each.startsWith(`${name} `)

@@ -4,10 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { visible } from './visible.mjs'
 
 const EVERY = 250
-/** How long after it was told an unchanged state is told again, in ms, and how long a look may take. */
+/**
+ * When an unchanged state is sent again, in ms. If AGAIN, LIMIT and EVERY together are longer than the
+ * silence that public/follow.mjs allows, pages say that this server is gone.
+ */
 const AGAIN = 2_000
+/** How long a look at the state may take, in ms. After that, pages get an error. */
 const LIMIT = 2_000
-// Both together are shorter than the silence after which a page takes the server for gone: see public/follow.mjs.
 
 /** The headers of the endless stream of states. */
 export const EVENT_STREAM = { 'content-type': 'text/event-stream', 'cache-control': 'no-store' }
@@ -72,7 +75,7 @@ export class Live {
     }
   }
 
-  /** Looks, or rejects after `LIMIT`. A look that hangs goes on, and is not begun twice. */
+  /** Returns the state, or rejects after LIMIT. While a look hangs, it begins no other one. */
   async #lookInTime() {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined

@@ -3,7 +3,7 @@
 import { follow, UNKNOWN } from './follow.mjs'
 
 const $ = (id) => document.getElementById(id)
-/** The newest state, when it came, and whether it is true now: then `link` is 'live'. */
+/** The newest state, and when it came. It is true now if `link` is 'live'. */
 let state
 let heard
 let link = 'connecting'
@@ -62,7 +62,7 @@ function showJobs() {
   $('progress').textContent = `${state.finished} of ${state.count} done`
 }
 
-/** Shows a change. What was true before stays only where it is the past: what is done, and who held the lock when. */
+/** Shows a change. If the state is not true now, only the done jobs and the hand-overs stay. */
 function show(latest) {
   link = latest.link
   if (link === 'live') {

@@ -2,8 +2,9 @@ import { useEffect, useState } from 'react'
 import { follow } from '../../shared/public/follow.mjs'
 
 /**
- * The newest `state` that the server has told, `heard` when, and `link`: 'live' if the state is true now, 'trouble' or 'gone' if
- * it is the past; then `error` says why. The first state comes with the page.
+ * Returns the newest `state`, the time when the server sent it (`heard`), and `link`: 'live' if the
+ * state is true now, 'trouble' or 'gone' if it is the past. Then `error` says why. The first state
+ * comes with the page.
  */
 export function useLive(url, first) {
   const [live, setLive] = useState({ link: 'live', state: first })

@@ -23,7 +23,7 @@ function detailsOf(holder, tenures, now) {
   return details.filter(Boolean).join(' · ')
 }
 
-/** Who holds the lock. If the state is the past, who held it. */
+/** Shows who holds the lock, or who held it if the state is the past. */
 export function Holder({ holder, waiters, tenures, now, link, heard }) {
   const isLive = link === 'live'
   const isHeld = isLive && holder

@@ -1,4 +1,4 @@
-// The routes, in order.
+// Puts the routes in order.
 
 import express, { type Express, type RequestHandler, type Router } from 'express'
 import { answerErrors } from './errors.js'
@@ -18,7 +18,7 @@ interface Parts {
 export function createApp({ log, health, metrics, orders, trace }: Parts): Express {
   const app = express()
   app.disable('x-powered-by')
-  // Before the rest: orchestrators ask every few seconds, which is not for the log.
+  // Before the rest: orchestrators ask every few seconds, which would fill the log.
   app.use('/health', health.routes())
   app.get('/metrics', metrics.answer)
   if (trace) app.use(trace)

@@ -1,4 +1,4 @@
-// What the environment says.
+// Reads the settings from the environment.
 
 import { hostname } from 'node:os'
 
@@ -13,11 +13,11 @@ export interface Config {
   readonly paymentMs: number
   readonly reportCron: string
   readonly timeZone: string
-  /** Says whether spans are sent: if the environment names a collector. */
+  /** Whether the environment names a collector for spans. */
   readonly isTraced: boolean
 }
 
-/** Says everything that is wrong with the environment. */
+/** Names every setting that is missing or wrong. */
 export class ConfigError extends Error {
   constructor(problems: readonly string[]) {
     super(`The environment is not complete: ${problems.join('; ')}`)
@@ -27,7 +27,7 @@ export class ConfigError extends Error {
 
 const isRedisUrl = (text: string) => URL.canParse(text) && /^rediss?:$/.test(new URL(text).protocol)
 
-/** Reads the settings. Throws a {@link ConfigError} that names every variable that is missing or wrong. */
+/** Reads the settings. Throws a {@link ConfigError}. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const problems: string[] = []
 

@@ -1,13 +1,13 @@
-// What visitors see of errors: a status, and nothing of the message, which may name the store, its lock or a file.
+// Answers errors with a status only. Their messages may name the store, a lock or a file.
 
 import { STATUS_CODES } from 'node:http'
 import type { ErrorRequestHandler } from 'express'
 import type { Log } from './log.js'
 
-/** Returns the status of an error about the request, or the one that lockRequest has set already, or 500. */
+/** Returns the status of an error about the request, or else the one that lockRequest has set, or 500. */
 function statusOf(error: unknown, current: number): number {
   if (error instanceof URIError) return 400
-  // Express and its parsers mark their errors so. A status alone may be that of a server which this one has asked.
+  // `expose` marks the errors of Express and its parsers. A status alone may come from another server.
   const { status, expose } = Object(error) as { status?: unknown; expose?: unknown }
   if (expose === true && typeof status === 'number') return status
   return current >= 400 ? current : 500
@@ -18,7 +18,7 @@ export const answerErrors =
   (error, request, response, next) => {
     const status = statusOf(error, response.statusCode)
     if (status >= 500) log.error('request failed', { method: request.method, path: request.path, status, error })
-    // Half an answer is out: Express closes the connection, so that nobody takes it for a whole one.
+    // A part of the answer is out. Express closes the connection, so that the client sees it is cut off.
     if (response.headersSent) return next(error)
     response.status(status).type('application/problem+json').json({ title: STATUS_CODES[status], status })
   }

@@ -1,4 +1,4 @@
-// What an orchestrator asks: is the process alive, and should it get requests?
+// Answers an orchestrator: is the process alive, and should it get requests?
 
 import { Router } from 'express'
 
@@ -17,11 +17,12 @@ export class Health {
 
   routes(): Router {
     const health = Router()
-    // If the event loop hangs, this is not answered: then the orchestrator may restart the process.
+    // If the event loop hangs, there is no answer, and the orchestrator restarts the process.
     health.get('/live', (_request, response) => {
       response.json({ alive: true })
     })
-    // Not whether Redis answers: if it is away, it is so for all servers, and none would be left to say it.
+    // This does not ask Redis. If Redis is down, it is down for all servers: if none were ready, visitors
+    // would get no answer at all, instead of a 503.
     health.get('/ready', (_request, response) => {
       response.status(this.#isReady ? 200 : 503).json({ ready: this.#isReady })
     })

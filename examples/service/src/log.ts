@@ -1,4 +1,4 @@
-// The log: one line of JSON for each thing that happened, on stdout.
+// Writes the log to stdout: one line of JSON for each event.
 
 export type Fields = Readonly<Record<string, unknown>>
 type Write = (message: string, fields?: Fields) => void
@@ -9,7 +9,7 @@ export interface Log {
   readonly error: Write
 }
 
-/** Makes an error a part of a line. JSON would show `{}`. */
+/** Returns the parts of an error. JSON would show `{}`. */
 function plain(_key: string, value: unknown): unknown {
   if (!(value instanceof Error)) return value
   const { name, message, stack, cause } = value

@@ -1,4 +1,4 @@
-// What /metrics shows. Keep that from visitors: your proxy should pass on neither /metrics nor /health.
+// Answers /metrics. Your proxy should pass on neither /metrics nor /health to visitors.
 
 import type { RequestHandler } from 'express'
 import type { LockClient } from 'leasehold'
@@ -7,7 +7,7 @@ import { collectDefaultMetrics, Histogram, Registry } from 'prom-client'
 
 export class Metrics {
   readonly #register = new Registry()
-  /** Observes how long each request took. */
+  /** How long requests took. */
   readonly requests = new Histogram({
     name: 'http_request_duration_seconds',
     help: 'How long requests took',

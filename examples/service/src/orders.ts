@@ -1,4 +1,4 @@
-// The orders that visitors pay.
+// Serves the orders that visitors pay.
 
 import { type Request, Router } from 'express'
 import type { LockClient } from 'leasehold'
@@ -7,7 +7,7 @@ import type { Config } from './config.js'
 import type { Payments } from './payments.js'
 import type { Provider } from './provider.js'
 
-/** Limits a payment, in ms. See shutdown.ts before you make it larger. */
+/** Limits a payment, in ms. If it is larger, the limit in shutdown.ts has to be larger, too. */
 const PAYMENT_LIMIT = 2_500
 
 interface Parts {
@@ -32,12 +32,12 @@ export function orderRoutes({ config, locks, payments, provider }: Parts): Route
     {
       key: (request: Request<{ id: string }>) => `order:${request.params.id}`,
       wait: config.lockWait,
-      // To the handler of errors, which logs it: the default answer is as good, and leaves no trace.
+      // The error handler logs the error and answers 503. The default answer leaves no trace in the log.
       onUnavailable: ({ error }, _request, _response, next) => next(error),
     },
     async (request, response) => {
       const order = request.params.id
-      // A lock is not idempotency: the request before this one may have paid.
+      // A lock does not make this idempotent: the request before may have paid.
       const paid = await payments.find(order)
       if (paid) {
         response.json(paid)

@@ -1,4 +1,4 @@
-// The receipts that have to be sent, in the order of the payments.
+// Stores the receipts that the worker has to send, in the order of the payments.
 
 import type { Lease } from 'leasehold'
 import type { Payment } from './payments.js'
@@ -23,10 +23,13 @@ export class Outbox {
     return text ? (JSON.parse(text) as Payment) : undefined
   }
 
-  /** Removes the first one. Refuses a worker that lost its lock: the first one may be another by now. */
+  /**
+   * Removes the first payment. Rejects if a later worker has removed one: then the first payment may
+   * be another one by now.
+   */
   async removeFirst({ fence }: Lease): Promise<void> {
     const keys = ['service:outbox', 'service:outbox-fence']
     const removed = await this.#redis.eval(REMOVE, { keys, arguments: [String(fence)] })
-    if (!removed) throw new Error(`another worker sends the receipts: fence ${fence} is too old`)
+    if (!removed) throw new Error(`another worker sends the receipts now, so fence ${fence} is too old`)
   }
 }

@@ -1,4 +1,4 @@
-// Which orders are paid. This is where your database goes: docs/fencing.md has the same in SQL.
+// Stores which orders are paid. Your database goes here: docs/fencing.md has the same in SQL.
 
 import type { Lease } from 'leasehold'
 import type { Redis } from './redis.js'
@@ -11,8 +11,8 @@ export interface Payment {
 }
 
 /**
- * Records a payment and its receipt in one step, unless a later holder of the order's lock was here: a process that stood
- * still may write after its lock has gone to another one.
+ * Records a payment and its receipt in one step. Refuses a fence that is smaller than the last one:
+ * a process that stood still may write when another process has its lock already.
  */
 const RECORD = `
 local last = redis.call('HGET', KEYS[1], 'fence')
@@ -34,14 +34,18 @@ export class Payments {
     return text ? (JSON.parse(text) as Payment) : undefined
   }
 
-  /** Call it under the lock of the order, and only for an order that has no payment. */
+  /**
+   * Records that an order is paid. Call it under the order's lock, and only if `find()` returns no
+   * payment. Rejects if a later holder of the lock has written.
+   */
   async record(order: string, receipt: string, { fence }: Lease): Promise<Payment> {
     const payment = { order, receipt, paidAt: new Date().toISOString(), fence }
     const recorded = await this.#redis.eval(RECORD, {
       keys: [`service:order:${order}`, 'service:outbox', 'service:payments'],
       arguments: [String(fence), JSON.stringify(payment)],
     })
-    if (!recorded) throw new Error(`order ${order}: a later holder of its lock has written, fence ${fence} is too old`)
+    if (!recorded)
+      throw new Error(`order ${order}: a later holder of its lock has written, so fence ${fence} is too old`)
     return payment
   }
 

@@ -1,11 +1,11 @@
-// The worker: one server at a time sends the receipts, in order.
+// Creates the worker: one server at a time sends the receipts, in order.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createLockWorker, type LockClient, type LockWorker } from 'leasehold'
 import type { Log } from './log.js'
 import type { Outbox } from './outbox.js'
 
-/** How long it rests if there is nothing to send, in ms. */
+/** How long the worker rests if there is nothing to send, in ms. */
 const PAUSE = 250
 
 export function createReceiptWorker(locks: LockClient, outbox: Outbox, log: Log): LockWorker {
@@ -17,11 +17,11 @@ export function createReceiptWorker(locks: LockClient, outbox: Outbox, log: Log)
       while (!signal.aborted) {
         const payment = await outbox.first()
         if (payment) {
-          // Your mailer goes here. If the process dies before the next line, the receipt is sent again.
+          // Your mailer goes here. If the process dies here, the next worker sends the receipt again.
           log.info('receipt sent', { order: payment.order, receipt: payment.receipt })
           await outbox.removeFirst(lease)
         } else {
-          await sleep(PAUSE, undefined, { signal }).catch(() => {}) // the signal ends the pause, too
+          await sleep(PAUSE, undefined, { signal }).catch(() => {}) // the signal ends the pause
         }
       }
     },

@@ -1,4 +1,4 @@
-// The schedule: every server has it, and one of them runs each tick.
+// Schedules the report: every server has the schedule, and one of them runs each tick.
 
 import type { LockClient, Schedule } from 'leasehold'
 import type { Config } from './config.js'

@@ -1,4 +1,4 @@
-// The orderly end, by the recipe of leasehold's guide: docs/servers.md, "Shutting down".
+// Shuts down by the recipe of leasehold's guide: docs/servers.md, "Shutting down".
 
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
@@ -15,15 +15,17 @@ interface Parts {
   readonly worker: LockWorker
   readonly nightly: Schedule
   readonly locks: LockClient
-  /** Closes what the work of all of these needs. */
+  /** Closes the rest: what requests, the worker and the schedule use. */
   closeRest(): Promise<unknown>
 }
 
 /**
- * Shuts down on the first SIGTERM or SIGINT. A second signal ends the process at once. Call it before `server.listen()`.
+ * Shuts down on the first SIGTERM or SIGINT. A second signal ends the process at once. Call it
+ * before `server.listen()`.
  *
- * The limit of 10 s has to be longer than `keepAliveTimeout` and twice the longest request. Here: 1 s, which newer
- * versions of Node make 2 s, and twice 1 s of waiting for the lock and 2.5 s of paying, together 9 s.
+ * The limit, 10 s, has to be longer than `keepAliveTimeout` plus twice the longest request. Here
+ * these are 2 s (newer versions of Node add 1 s to the timeout) and twice 3.5 s (1 s of waiting for
+ * the lock, 2.5 s of paying), together 9 s.
  */
 export function shutDownOnSignal({ log, health, server, worker, nightly, locks, closeRest }: Parts): void {
   server.keepAliveTimeout = 1_000

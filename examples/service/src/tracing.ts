@@ -1,4 +1,5 @@
-// Spans of requests and locks, sent to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names. Loaded only if there is one.
+// Sends spans of requests and locks to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names.
+// main.ts loads this file only if there is one.
 
 import { context, propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
@@ -11,9 +12,9 @@ import type { Config } from './config.js'
 import { routeOf } from './requests.js'
 
 export interface Tracing {
-  /** Makes a span of each request, within which its locks are taken. */
+  /** Makes a span for each request. The spans of its locks are children of that span. */
   readonly requests: RequestHandler
-  /** Sends the spans that are left. */
+  /** Sends the remaining spans. */
   stop(): Promise<void>
 }
 

@@ -1,18 +1,23 @@
-// Follows what a server tells its pages, and notices when it is gone: its connection ends, or it says nothing any more.
+// Follows the states that a server sends to its pages, and notices when the server is gone.
 
-/** The server says something at least every 4.3 s (../live.mjs). If this is shorter, a busy server seems to be gone. */
+/**
+ * How long the server may be silent, in ms. It sends something at least every 4.3 s (../live.mjs): if
+ * this is shorter, a busy server seems to be gone.
+ */
 const SILENCE = 6_000
+/** When the page connects again, in ms. */
 const RETRY = 1_000
 
-/** What a page shows where it has nothing that is true now. */
+/** What a page shows instead of a state that is not true now. */
 export const UNKNOWN = { connecting: 'connecting…', gone: 'not known', trouble: 'not known' }
 
 export const GONE = 'This server does not answer. The page goes on when it is back.'
 
 /**
- * Calls `tell` with each change: { link: 'live', state }, the state that is true now; { link: 'trouble', error }, if the server
- * can't tell it; { link: 'gone', error }, if the server does not answer. Then it connects again, until the server is back.
- * Returns a function that ends it.
+ * Calls `tell` with each change: { link: 'live', state } with the state that is true now;
+ * { link: 'trouble', error } if the server does not know it; { link: 'gone', error } if the server
+ * does not answer. Then it connects again every second until the server is back. Returns a function
+ * that stops it.
  */
 export function follow(url, tell) {
   let events
@@ -35,7 +40,7 @@ export function follow(url, tell) {
   }
 
   function lose() {
-    // A browser connects again by itself, but not after every error, and a connection to a frozen server looks healthy.
+    // The browser does not connect again after every error, and never to a server that stands still.
     events.close()
     clearTimeout(timer)
     tell({ link: 'gone', error: GONE })
