@@ -1,5 +1,6 @@
-// The pages of the examples in a real browser: one server's page shows who holds the lock, and the hand-over when that one is
-// killed. Screenshots are left in target/screenshots/.
+// The pages of the examples in a real browser: one server's page shows who holds the lock, the
+// hand-over when that server is killed, and when the page knows nothing. Leaves screenshots in
+// target/screenshots/.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -8,24 +9,13 @@ import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { createLockClient } from 'leasehold'
-import { chromium } from 'playwright-core'
-import { findChromium } from '../support/chromium.mjs'
+import { lists, openPage, saysEmpty, shows } from '../support/browser.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { installExample, startExample } from '../support/examples.mjs'
-import { temporaryFolder } from '../support/servers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
 const SCREENSHOTS = fileURLToPath(new URL('../../target/screenshots/', import.meta.url))
 const FIRST_JOBS = 12
-
-/** It asks nobody but the servers under test, and starts with an empty profile of its own. */
-const QUIET = [
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-]
 
 const examples = {
   express: { words: [], build: () => {} },
@@ -34,32 +24,6 @@ const examples = {
     build: (folder) => execFileSync('npx', ['--no-install', 'remix', 'vite:build'], { cwd: folder, stdio: 'pipe' }),
   },
 }
-
-async function openPage(t, url) {
-  const browser = await chromium.launch({ executablePath: findChromium(), args: QUIET, chromiumSandbox: false })
-  atEnd(t, () => browser.close())
-  const page = await browser.newPage({ viewport: { width: 1000, height: 720 } })
-  const faults = []
-  page.on('pageerror', (error) => faults.push(error.message))
-  page.on('console', (message) => {
-    if (message.type() === 'error') faults.push(message.text())
-  })
-  page.setDefaultTimeout(15_000)
-  await page.goto(url)
-  return { page, faults }
-}
-
-/** Resolves when the element shows exactly that. */
-const shows = (page, selector, text) =>
-  page.waitForFunction(([where, what]) => document.querySelector(where)?.textContent === what, [selector, text])
-
-/** Resolves when the list's items, each without the time before it, are these. */
-const lists = (page, selector, names) =>
-  page.waitForFunction(
-    ([where, what]) =>
-      [...document.querySelectorAll(`${where} li`)].map((item) => item.textContent.split(/\s/).at(-1)).join() === what,
-    [selector, names.join()],
-  )
 
 for (const [name, { words, build }] of Object.entries(examples)) {
   describe(`examples/${name} in Chromium`, { timeout: 240_000 }, () => {
@@ -144,6 +108,116 @@ for (const [name, { words, build }] of Object.entries(examples)) {
 
       await ben.signal('SIGKILL')
       await shows(page, '#state', 'gone')
+    })
+
+    /** Starts one server that works, and opens its page. */
+    async function open(t, env, prepare) {
+      const server = await startExample(t, 'anna', { folder, words, env })
+      await server.reached('working')
+      const { page } = await openPage(t, server.url, prepare)
+      return { server, page }
+    }
+
+    /** Asserts that the page shows the last state as the past only. */
+    async function assertUnknown(page) {
+      await shows(page, '#holder-name', 'not known')
+      assert.match(await page.locator('#holder-details').textContent(), /^anna at \d/)
+      assert.equal(await saysEmpty(page, '#waiters'), 'not known')
+      assert.equal(await page.locator('#jobs li.next').count(), 0)
+    }
+
+    const embedded = (t) => {
+      const data = temporaryFolder(t)
+      return { LEASEHOLD_URL: `sqlite:${join(data, 'locks.db')}`, DATA_DIR: data, JOB_MS: '60000' }
+    }
+
+    test('when the server dies, the page says so, and goes on when there is one again', async (t) => {
+      const env = embedded(t)
+      const { server, page } = await open(t, env)
+      await shows(page, '#holder-name', 'anna')
+      await page.waitForSelector('#jobs li.next')
+      await server.signal('SIGKILL')
+      await shows(page, '#state', 'gone')
+      await shows(page, '#message', 'This server does not answer. The page goes on when it is back.')
+      await assertUnknown(page)
+      await page.screenshot({ path: join(SCREENSHOTS, `${name}-4-gone.png`) })
+
+      await startExample(t, 'ben', { folder, words, env, port: Number(new URL(server.url).port) })
+      await shows(page, '#server', 'ben')
+      await shows(page, '#holder-name', 'ben')
+      await shows(page, '#state', 'working')
+      await shows(page, '#message', '')
+      await page.waitForSelector('#jobs li.next')
+    })
+
+    test('when the store stands still, the page says that nothing is known, and goes on with it', async (t) => {
+      const redis = await startRedis(t)
+      const { page } = await open(t, { REDIS_URL: redis.url(), JOB_MS: '60000' })
+      await shows(page, '#holder-name', 'anna')
+      redis.freeze()
+      await shows(page, '#message', 'Something is wrong here. Please try again later.')
+      await shows(page, '#state', 'not known')
+      await assertUnknown(page)
+      redis.thaw()
+      await shows(page, '#holder-name', 'anna')
+      await shows(page, '#state', 'working')
+      await shows(page, '#message', '')
+    })
+
+    // The other tests are about examples/shared alone.
+    if (name !== 'express') return
+
+    test('when the server stands still, the page says so, and goes on with it', async (t) => {
+      const { server, page } = await open(t, embedded(t))
+      await shows(page, '#holder-name', 'anna')
+      server.freeze()
+      await shows(page, '#state', 'gone')
+      await assertUnknown(page)
+      server.thaw()
+      await shows(page, '#state', 'working')
+      await shows(page, '#holder-name', 'anna')
+      await shows(page, '#message', '')
+    })
+
+    test('the server sends an unchanged state again, so that the page does not say that it is gone', async (t) => {
+      const { page } = await open(t, embedded(t), (page) =>
+        page.addInitScript(() => {
+          window.links = []
+          const note = () => window.links.push(document.querySelector('main')?.dataset.link)
+          new MutationObserver(note).observe(document, {
+            subtree: true,
+            attributes: true,
+            attributeFilter: ['data-link'],
+          })
+          window.begin = performance.now()
+        }),
+      )
+      await shows(page, '#holder-name', 'anna')
+      // Longer than the 6 s after which a silent server is gone.
+      await page.waitForFunction(() => performance.now() - window.begin > 8_000)
+      assert.ok(!(await page.evaluate(() => window.links)).includes('gone'))
+      await shows(page, '#state', 'working')
+    })
+
+    test('before the first state, the page says that it connects', async (t) => {
+      let goOn
+      const told = new Promise((resolve) => {
+        goOn = resolve
+      })
+      const { page } = await open(t, embedded(t), (page) =>
+        page.route('**/events', async (route) => {
+          await told
+          await route.continue()
+        }),
+      )
+      for (const selector of ['#state', '#holder-name']) {
+        assert.equal(await page.locator(selector).textContent(), 'connecting…', selector)
+      }
+      for (const selector of ['#waiters', '#tenures'])
+        assert.equal(await saysEmpty(page, selector), 'connecting…', selector)
+      goOn()
+      await shows(page, '#holder-name', 'anna')
+      assert.equal(await saysEmpty(page, '#waiters'), 'nobody')
     })
   })
 }

@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { readPage } from '../support/docs/page.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -32,6 +33,15 @@ function assertProofs(text, heading) {
 
 test('SECURITY: every promise names tests that are there', () => {
   assertProofs(readFileSync(join(ROOT, 'SECURITY.md'), 'utf8'), 'What is promised, and against whom')
+})
+
+test('a block that starts the demo does not start the tests, which take much longer', () => {
+  for (const name of ['README.md', 'CONTRIBUTING.md']) {
+    const { blocks } = readPage(name, readFileSync(join(ROOT, name), 'utf8'))
+    const first = (script) => blocks.find(({ text }) => text.includes(script))
+    assert.ok(first('npm run demo') && first('npm test'), name)
+    assert.notEqual(first('npm run demo'), first('npm test'), name)
+  }
 })
 
 describe('README', () => {

@@ -42,3 +42,24 @@ test('what an answer to a visitor says of an error', async (t) => {
   }
   assert.equal(log.mock.callCount(), 4)
 })
+
+test('if the store does not answer, a page gets an error, and the store is not asked again meanwhile', async (t) => {
+  t.mock.method(console, 'error', () => {})
+  let looks = 0
+  const live = new Live(() => {
+    looks += 1
+    return new Promise(() => {})
+  })
+  atEnd(t, () => live.close())
+  const events = []
+  await within(
+    'two events',
+    new Promise((resolve) => {
+      const write = (event) => events.push(event) === 2 && resolve()
+      live.follow({ write, end() {} })
+    }),
+    10_000,
+  )
+  for (const event of events) assert.match(JSON.parse(event.replace('data: ', '')).error, /try again/)
+  assert.equal(looks, 1)
+})

@@ -54,6 +54,15 @@ class ExampleServer {
     return fetch(`${this.url}/jobs`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
   }
 
+  /** Stops the process. Its connections stay open. */
+  freeze() {
+    this.#process.kill('SIGSTOP')
+  }
+
+  thaw() {
+    this.#process.kill('SIGCONT')
+  }
+
   signal(name) {
     this.#process.kill(name)
     return within(`${this.id} to end`, this.ended)
@@ -69,9 +78,12 @@ export function installExample(name) {
   return folder
 }
 
-/** Starts a server of the example in `folder`, which ends with the test. Resolves when it listens. */
-export async function startExample(t, id, { folder, words = [], env }) {
-  const server = new ExampleServer(id, await freePort(), { folder, words, env })
+/**
+ * Starts a server of the example in `folder`, on `port` or a free one. The server ends with the test.
+ * Resolves when it listens.
+ */
+export async function startExample(t, id, { folder, words = [], env, port }) {
+  const server = new ExampleServer(id, port ?? (await freePort()), { folder, words, env })
   atEnd(t, () => server.signal('SIGKILL'))
   await server.listening()
   return server

@@ -4,6 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { visible } from './visible.mjs'
 
 const EVERY = 250
+/**
+ * When an unchanged state is sent again, in ms. If AGAIN, LIMIT and EVERY together are longer than the
+ * silence that public/follow.mjs allows, pages say that this server is gone.
+ */
+const AGAIN = 2_000
+/** How long a look at the state may take, in ms. After that, pages get an error. */
+const LIMIT = 2_000
 
 /** The headers of the endless stream of states. */
 export const EVENT_STREAM = { 'content-type': 'text/event-stream', 'cache-control': 'no-store' }
@@ -12,6 +19,7 @@ export class Live {
   #look
   #pages = new Set()
   #latest = ''
+  #looking
   #running = false
   #closed = false
   /** The last error, until the store answers again. */
@@ -39,10 +47,15 @@ export class Live {
 
   async #run() {
     this.#running = true
+    let told = 0
     while (this.#pages.size > 0) {
       const state = await this.#see()
       const event = `data: ${JSON.stringify(state)}\n\n`
-      if (event !== this.#latest) for (const page of this.#pages) page.write(event)
+      const now = performance.now()
+      if (event !== this.#latest || now - told > AGAIN) {
+        for (const page of this.#pages) page.write(event)
+        told = now
+      }
       this.#latest = event
       await sleep(EVERY)
     }
@@ -53,13 +66,28 @@ export class Live {
   /** Returns the state, or a harmless message for the page. Logs each error once. */
   async #see() {
     try {
-      const state = await this.#look()
+      const state = await this.#lookInTime()
       this.#trouble = undefined
       return state
     } catch (error) {
       if (this.#trouble?.message !== error.message) this.#trouble = { message: error.message, ...visible(error) }
       return { error: this.#trouble.error }
     }
+  }
+
+  /** Returns the state, or rejects after LIMIT. While a look hangs, it begins no other one. */
+  async #lookInTime() {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined
+    })
+    const timer = new AbortController()
+    const late = sleep(LIMIT, undefined, { signal: timer.signal }).then(
+      () => {
+        throw new Error(`no state of the locks and jobs within ${LIMIT} ms: does the store answer?`)
+      },
+      () => {},
+    )
+    return Promise.race([this.#looking, late]).finally(() => timer.abort())
   }
 
   /** Ends all streams, so that the server can close. Pages connect again by themselves. */

@@ -1,7 +1,12 @@
 // Shows what the server tells. Names come from elsewhere, so they are only ever set as text.
 
+import { follow, UNKNOWN } from './follow.mjs'
+
 const $ = (id) => document.getElementById(id)
+/** The newest state, and when it came. It is true now if `link` is 'live'. */
 let state
+let heard
+let link = 'connecting'
 /** What is wrong with the server, and what it answered last to a button. */
 const said = { trouble: '', answer: '' }
 
@@ -22,22 +27,26 @@ function item(text, { className = '', by, title = '' } = {}) {
 }
 
 const time = (at) => new Date(at).toLocaleTimeString()
+const nameOf = (holder) => (holder ? (holder.name ?? 'another library') : 'nobody')
 
-function showHolder() {
-  if (!state) return
-  const { holder, waiters, tenures } = state
+function detailsOf({ holder, tenures }) {
   const since = tenures.find(({ fence }) => fence === holder?.fence)?.at
   const seconds = since === undefined ? undefined : Math.max(0, Math.round((Date.now() - since) / 1000))
-  $('holder').style.setProperty('--hue', holder ? hue(holder.name ?? '') : '0')
-  $('holder').style.setProperty('--colour', holder ? '0.13' : '0')
-  $('holder-name').textContent = holder ? (holder.name ?? 'another library') : 'nobody'
-  $('holder-details').textContent = [
+  const details = [
     seconds !== undefined && `for ${seconds} s, since ${time(since)}`,
     holder?.fence && `fence ${holder.fence}`,
   ]
-    .filter(Boolean)
-    .join(' · ')
-  $('waiters').replaceChildren(...waiters.map((name) => item(name, { by: name })))
+  return details.filter(Boolean).join(' · ')
+}
+
+function showHolder() {
+  const isLive = link === 'live'
+  const holder = isLive ? state.holder : undefined
+  $('holder').style.setProperty('--hue', holder ? hue(holder.name ?? '') : '0')
+  $('holder').style.setProperty('--colour', holder ? '0.13' : '0')
+  $('holder-name').textContent = isLive ? nameOf(holder) : UNKNOWN[link]
+  $('holder-details').textContent = isLive ? detailsOf(state) : state ? `${nameOf(state.holder)} at ${time(heard)}` : ''
+  $('waiters').replaceChildren(...(isLive ? state.waiters.map((name) => item(name, { by: name })) : []))
 }
 
 function showJobs() {
@@ -47,26 +56,34 @@ function showJobs() {
   for (let job = state.first; job <= state.count; job++) {
     const entry = done.get(job)
     if (entry) tiles.push(item(job, { className: 'done', by: entry.by, title: `by ${entry.by} at ${time(entry.at)}` }))
-    else tiles.push(item(job, { className: job === next && state.holder ? 'next' : '' }))
+    else tiles.push(item(job, { className: job === next && link === 'live' && state.holder ? 'next' : '' }))
   }
   $('jobs').replaceChildren(...tiles)
   $('progress').textContent = `${state.finished} of ${state.count} done`
 }
 
+/** Shows a change. If the state is not true now, only the done jobs and the hand-overs stay. */
 function show(latest) {
+  link = latest.link
+  if (link === 'live') {
+    state = latest.state
+    heard = Date.now()
+  }
   say({ trouble: latest.error ?? '' })
-  if (latest.error) return
-  state = latest
-  $('server').textContent = state.server.workerId
-  $('state').textContent = state.server.state
-  $('state').className = `badge ${state.server.state}`
-  document.title = `${state.server.state === 'working' ? '● ' : ''}${state.server.workerId}`
+  document.querySelector('main').dataset.link = link
+  const { workerId, state: doing } = state?.server ?? {}
+  const words = link === 'live' ? doing : link === 'gone' ? 'gone' : UNKNOWN[link]
+  $('state').textContent = words
+  $('state').className = `badge ${link === 'live' ? doing : ''}`
+  showHolder()
+  if (!state) return
+  $('server').textContent = workerId
+  document.title = `${words === 'working' ? '● ' : ''}${workerId}${link === 'gone' ? ' (gone)' : ''}`
   $('tenures').replaceChildren(
     ...state.tenures.map(({ tenure, fence, at }) =>
       item(`${time(at)}  ${tenure}`, { by: tenure, title: `fence ${fence}` }),
     ),
   )
-  showHolder()
   showJobs()
 }
 
@@ -75,14 +92,10 @@ function say(latest) {
   $('message').textContent = said.trouble || said.answer
 }
 
-const events = new EventSource('events')
-events.onmessage = ({ data }) => show(JSON.parse(data))
-events.onerror = () => {
-  say({ trouble: 'This server does not answer. The page goes on when it is back.' })
-  $('state').textContent = 'gone'
-  $('state').className = 'badge'
-}
-setInterval(showHolder, 1000)
+follow('events', show)
+setInterval(() => {
+  if (link === 'live') showHolder()
+}, 1000)
 
 for (const button of document.querySelectorAll('button')) {
   button.onclick = async () => {

@@ -1,20 +1,22 @@
 import { useEffect, useState } from 'react'
+import { follow } from '../../shared/public/follow.mjs'
 
-/** The newest state that the server has told, and whether it is there. */
+/**
+ * Returns the newest `state`, the time when the server sent it (`heard`), and `link`: 'live' if the
+ * state is true now, 'trouble' or 'gone' if it is the past. Then `error` says why. The first state
+ * comes with the page.
+ */
 export function useLive(url, first) {
-  const [state, setState] = useState(first)
-  const [isThere, setIsThere] = useState(true)
+  const [live, setLive] = useState({ link: 'live', state: first })
   useEffect(() => {
-    const events = new EventSource(url)
-    events.onmessage = ({ data }) => {
-      const latest = JSON.parse(data)
-      setIsThere(true)
-      setState((before) => (latest.error ? { ...before, error: latest.error } : latest))
-    }
-    events.onerror = () => setIsThere(false)
-    return () => events.close()
+    setLive((page) => ({ ...page, heard: Date.now() }))
+    return follow(url, (latest) =>
+      setLive(({ state, heard }) =>
+        latest.link === 'live' ? { ...latest, heard: Date.now() } : { ...latest, state, heard },
+      ),
+    )
   }, [url])
-  return [state, isThere]
+  return live
 }
 
 /** The time, every second; undefined on the server, which does not know the reader's time zone. */

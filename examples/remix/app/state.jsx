@@ -1,5 +1,7 @@
 // The parts of the page that show the state.
 
+import { UNKNOWN } from '../../shared/public/follow.mjs'
+
 /** A colour for each worker, on every page the same. */
 function hue(name) {
   let hash = 0
@@ -9,25 +11,35 @@ function hue(name) {
 
 const time = (at) => new Date(at).toLocaleTimeString()
 
-export function Holder({ holder, waiters, tenures, now }) {
+const nameOf = (holder) => (holder ? (holder.name ?? 'another library') : 'nobody')
+
+function detailsOf(holder, tenures, now) {
   const since = tenures.find(({ fence }) => fence === holder?.fence)?.at
   const seconds = now && since && Math.max(0, Math.round((now - since) / 1000))
   const details = [
     seconds !== undefined && `for ${seconds} s, since ${time(since)}`,
     holder?.fence && `fence ${holder.fence}`,
   ]
-  const style = { '--hue': holder ? hue(holder.name ?? '') : '0', '--colour': holder ? '0.13' : '0' }
+  return details.filter(Boolean).join(' · ')
+}
+
+/** Shows who holds the lock, or who held it if the state is the past. */
+export function Holder({ holder, waiters, tenures, now, link, heard }) {
+  const isLive = link === 'live'
+  const isHeld = isLive && holder
+  const style = { '--hue': isHeld ? hue(holder.name ?? '') : '0', '--colour': isHeld ? '0.13' : '0' }
+  const past = heard ? `${nameOf(holder)} at ${time(heard)}` : ''
   return (
     <section id="holder" className="card" aria-live="polite" style={style}>
       <h2>Holds the lock</h2>
       <p id="holder-name" className="big">
-        {holder ? (holder.name ?? 'another library') : 'nobody'}
+        {isLive ? nameOf(holder) : UNKNOWN[link]}
       </p>
       <p id="holder-details" className="quiet">
-        {details.filter(Boolean).join(' · ')}
+        {isLive ? detailsOf(holder, tenures, now) : past}
       </p>
       <h2>Next in line</h2>
-      <Names id="waiters" all={waiters.map((name) => ({ name }))} />
+      <Names id="waiters" all={isLive ? waiters.map((name) => ({ name })) : []} />
     </section>
   )
 }
@@ -43,13 +55,13 @@ export const Names = ({ id, all, now }) => (
   </ol>
 )
 
-export function Jobs({ first, count, finished, done, holder }) {
+export function Jobs({ first, count, finished, done, holder, link }) {
   const doneBy = new Map(done.map((entry) => [entry.done, entry.by]))
   const all = Array.from({ length: count - first + 1 }, (_, i) => first + i)
   const look = (job) => {
     const by = doneBy.get(job)
     if (by) return { className: 'done', title: `by ${by}`, style: { '--hue': hue(by) } }
-    return { className: holder && job === finished + 1 ? 'next' : undefined }
+    return { className: link === 'live' && holder && job === finished + 1 ? 'next' : undefined }
   }
   return (
     <ol id="jobs">

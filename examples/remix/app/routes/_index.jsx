@@ -1,4 +1,5 @@
 import { useFetcher, useLoaderData } from '@remix-run/react'
+import { UNKNOWN } from '../../../shared/public/follow.mjs'
 import { addJobs } from '../add-jobs.server.js'
 import { useLive, useNow } from '../live.js'
 import { Holder, Jobs, Names } from '../state.jsx'
@@ -10,26 +11,24 @@ export const headers = ({ actionHeaders }) => actionHeaders
 export const meta = ({ data }) => [{ title: data?.server?.workerId ?? 'leasehold' }]
 
 export default function Page() {
-  const [state, isThere] = useLive('events', useLoaderData())
+  const { state, link, heard, error } = useLive('events', useLoaderData())
   const now = useNow()
   const fetcher = useFetcher()
   const { server } = state
-  const message = isThere
-    ? (state.error ?? fetcher.data?.error)
-    : 'This server does not answer. The page goes on when it is back.'
+  const doing = link === 'live' ? server.state : link === 'gone' ? 'gone' : UNKNOWN[link]
   return (
     <>
       <header>
         <h1>leasehold</h1>
         <p>
           This is <b id="server">{server.workerId}</b>{' '}
-          <span id="state" className={`badge ${isThere ? server.state : ''}`}>
-            {isThere ? server.state : 'gone'}
+          <span id="state" className={`badge ${link === 'live' ? server.state : ''}`}>
+            {doing}
           </span>
         </p>
       </header>
-      <main>
-        <Holder {...state} now={now} />
+      <main data-link={link}>
+        <Holder {...state} link={link} heard={heard} now={now} />
         <section className="card">
           <h2>Hand-overs</h2>
           <Names id="tenures" all={state.tenures.map(({ tenure, at }) => ({ name: tenure, at }))} now={now} />
@@ -51,9 +50,9 @@ export default function Page() {
               </button>
             </fetcher.Form>
           </div>
-          <Jobs {...state} />
+          <Jobs {...state} link={link} />
           <p id="message" className="quiet" role="status">
-            {message}
+            {error ?? fetcher.data?.error}
           </p>
         </section>
       </main>

@@ -1,0 +1,47 @@
+// Opens the pages of the examples in Chromium.
+
+import { chromium } from 'playwright-core'
+import { findChromium } from './chromium.mjs'
+import { atEnd } from './endings.mjs'
+
+/** It asks nobody but the servers under test, and starts with an empty profile of its own. */
+const QUIET = [
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+]
+
+/** Opens the page at `url`, after `prepare(page)`. Returns the page, and its errors so far. */
+export async function openPage(t, url, prepare = () => {}) {
+  const browser = await chromium.launch({ executablePath: findChromium(), args: QUIET, chromiumSandbox: false })
+  atEnd(t, () => browser.close())
+  const page = await browser.newPage({ viewport: { width: 1000, height: 720 } })
+  const faults = []
+  page.on('pageerror', (error) => faults.push(error.message))
+  page.on('console', (message) => {
+    if (message.type() === 'error') faults.push(message.text())
+  })
+  page.setDefaultTimeout(15_000)
+  await prepare(page)
+  await page.goto(url)
+  return { page, faults }
+}
+
+/** Resolves when the element shows exactly that. */
+export const shows = (page, selector, text) =>
+  page.waitForFunction(([where, what]) => document.querySelector(where)?.textContent === what, [selector, text])
+
+/** Resolves when the list's items, each without the time before it, are these. */
+export const lists = (page, selector, names) =>
+  page.waitForFunction(
+    ([where, what]) =>
+      [...document.querySelectorAll(`${where} li`)].map((item) => item.textContent.split(/\s/).at(-1)).join() === what,
+    [selector, names.join()],
+  )
+
+/** Returns the text of an empty list. */
+export const saysEmpty = (page, selector) =>
+  page.locator(selector).evaluate((list) => JSON.parse(getComputedStyle(list, '::after').content))
