@@ -25,6 +25,8 @@ export interface Host extends Owner {
   readonly schedules: Set<string>
   /** Who it is, to those who listen. */
   readonly source: Source
+  /** Returns whether the client has a listener to its errors. */
+  hearsErrors(): boolean
   /** Throws if the client was closed. */
   checkOpen(key?: string): void
   /** Throws if a key, with the client's prefix, names a side key. */

@@ -20,6 +20,7 @@ import { assertNotLost } from './section'
 import type { Sections } from './sections'
 import { Tenure, type Work } from './tenure'
 import { asError } from './thrown'
+import { type Unheard, warnOnce } from './unheard'
 
 // Numbered as in src/binding/worker.rs; what they mean stands in src/worker.rs.
 const Event = {
@@ -376,12 +377,12 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       stop: settings.stopWork,
       patience: settings.stopTimeout,
       failed: (error) => {
-        this.#report(error)
+        this.#report(error, 'startWork failed')
         this.#end = { reason: 'failed', cause: error }
         this.#send(Event.WorkFailed)
       },
       overdue: () => this.#overdue(),
-      report: (error) => this.#report(error),
+      report: (error, what) => this.#report(error, what),
     }
   }
 
@@ -407,8 +408,14 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     this.#send(Event.Lost)
   }
 
-  #report(error: unknown): void {
+  /** Emits an error. `what` says what failed, if the error alone does not. */
+  #report(error: unknown, what?: string): void {
     // Without a listener it would be thrown.
     if (this.listenerCount('error') > 0) guarded(() => this.emit('error', asError(error)))
+    else warnOnce(this, error, () => this.#unheard(what))
+  }
+
+  #unheard(what: string | undefined): Unheard {
+    return { who: `worker of lock ${quote(this.#settings.key)}`, what, remedy: "worker.on('error', (error) => …)" }
   }
 }

@@ -316,7 +316,8 @@ export interface LockClientEvents {
   /**
    * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
    * take that; or the job of a schedule failed to whose `'error'` nobody listens, or the store let it miss a tick and nobody
-   * listens to `'missed'`. Not thrown when there is no listener.
+   * listens to `'missed'`. Without a listener it is not thrown: the first one is a process warning with the code
+   * `LEASEHOLD_UNHEARD_ERROR`, which Node prints. It names the store without its password, and its `cause` is the error.
    */
   error: [error: NodeJS.ErrnoException]
   /**
