@@ -1,7 +1,7 @@
 // The three ways to a lock, for whoever has locks to give: clients, semaphores, read/write locks.
 
 import type * as api from '../index'
-import { checkFunction, checkKey, checkKeys, firstOf } from './arguments'
+import { badType, checkFunction, checkKey, checkKeys, firstOf } from './arguments'
 import { isHeard } from './channels'
 import { followed, type Source } from './following'
 import { Lease, type Observer, type Owner } from './lease'
@@ -171,6 +171,12 @@ export class Acquirer {
     const isAlone = third === undefined && !isPlain(second)
     const [options, work] = isAlone ? [undefined, second] : [second, third]
     try {
+      if (typeof key === 'function') {
+        throw badType('key', 'of type string, or an array of strings', key, 'a function: the key comes before it')
+      }
+      if (typeof second === 'function' && isPlain(work)) {
+        throw badType('fn', 'of type function', work, 'options: they come before the function')
+      }
       checkFunction('fn', work)
     } catch (error) {
       return Promise.reject(error)

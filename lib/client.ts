@@ -56,10 +56,10 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   constructor(options?: string | readonly string[] | api.LockClientOptions) {
-    const { config, asked, drain, releaseOnSignal } = parseClient(options)
+    const { config, origin, asked, drain, releaseOnSignal } = parseClient(options)
     super()
     if (open()) releaseOnExit()
-    const { client, watch: slot } = openClient(config)
+    const { client, watch: slot } = openClient(config, origin)
     this.#id = client
     this.#name = config.name
     this.#prefix = config.prefix
@@ -278,11 +278,12 @@ function withFirst(info: BareInfo): api.LockInfo {
   return { ...first, ...info }
 }
 
-function openClient(config: ClientConfig): { client: number; watch: number } {
+function openClient(config: ClientConfig, origin: string | undefined): { client: number; watch: number } {
   try {
     return bridge.openClient(config)
   } catch (error) {
     // Its message is made for people, and has no password in it.
-    throw badValue((error as Error).message)
+    const where = origin === undefined ? '' : ` (the store is that of the environment variable ${origin})`
+    throw badValue(`${(error as Error).message}${where}`)
   }
 }

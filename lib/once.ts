@@ -46,6 +46,7 @@ export function parseOnce<T>(
   given: unknown,
 ): Omit<Deed<T>, 'failed'> {
   const marker = markerOf(key, id)
+  if (typeof given === 'function') throw badType('fn', 'of type function', fn, 'options: they come after the function')
   checkFunction('fn', fn)
   const options = readOptions<api.OnceOptions>(given, ONCE_OPTIONS)
   const { ttl = acquirer.defaults.ttl, wait = acquirer.defaults.wait, onFailure = 'forget', signal } = options

@@ -97,8 +97,8 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     host.checkNames(name)
     markerOf(name, LONGEST_ID)
     const { timeZone, ...settings } = parse(options, desk)
-    checkFunction('fn', job)
     const ticks = new Cron(cron, timeZone)
+    checkFunction('fn', job)
     host.checkOpen(name)
     // Of two with the same ticks one would never run, and nobody would hear of it.
     if (host.schedules.has(name)) {

@@ -11,6 +11,7 @@ import { LockClient } from './client'
 import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
 import { closed, LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote, released } from './errors'
+import { foreignClient } from './foreign-client'
 import { type Lease, letRunOut, type Observer } from './lease'
 import { bridge, createMachine, Flag, type WorkerMachine } from './native'
 import { parseWorker, type WorkerSettings } from './options'
@@ -50,6 +51,12 @@ const Effect = {
 // Read it at load time: a fake clock may stand still.
 const realSetImmediate = setImmediate
 const nextTurn = (): Promise<void> => new Promise((resolve) => void realSetImmediate(resolve))
+
+function noClient(given: unknown): TypeError {
+  const client = foreignClient(given)
+  const received = client && `${client.what}: give its URL instead of it, { store: '${client.url}' }`
+  return badType('client', 'a LockClient made by createLockClient()', given, received)
+}
 
 export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.LockWorker {
   readonly workerId: string
@@ -102,7 +109,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     }
     if (settings.client === undefined) this.#client = this.#openClient()
     else if (settings.client instanceof LockClient) this.#client = settings.client
-    else throw badType('client', 'a LockClient made by createLockClient()', settings.client)
+    else throw noClient(settings.client)
     try {
       LockClient.hostOf(this.#client).checkNames(settings.key)
     } catch (error) {
