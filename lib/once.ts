@@ -93,6 +93,11 @@ export function markerOf(key: unknown, id: unknown): string {
   return marker
 }
 
+/** Returns whether `key` is one that {@link markerOf} makes. */
+export function isMarker(key: string): boolean {
+  return /@once:[^@{}]+$/.test(key)
+}
+
 export async function runOnce<T>(desk: Desk, deed: Deed<T>): Promise<api.OnceOutcome<T>> {
   // Keeps the process alive until this promise settles, whatever the work waits for.
   desk.sections.begin()
