@@ -1,7 +1,7 @@
 // The three ways to a lock, for whoever has locks to give: clients, semaphores, read/write locks.
 
 import type * as api from '../index'
-import { checkFunction, checkKey, checkKeys, firstOf } from './arguments'
+import { badType, checkFunction, checkKey, checkKeys, firstOf } from './arguments'
 import { isHeard } from './channels'
 import { followed, type Source } from './following'
 import { Lease, type Observer, type Owner } from './lease'
@@ -25,6 +25,8 @@ export interface Host extends Owner {
   readonly schedules: Set<string>
   /** Who it is, to those who listen. */
   readonly source: Source
+  /** Returns whether the client has a listener to its errors. */
+  hearsErrors(): boolean
   /** Throws if the client was closed. */
   checkOpen(key?: string): void
   /** Throws if a key, with the client's prefix, names a side key. */
@@ -169,6 +171,12 @@ export class Acquirer {
     const isAlone = third === undefined && !isPlain(second)
     const [options, work] = isAlone ? [undefined, second] : [second, third]
     try {
+      if (typeof key === 'function') {
+        throw badType('key', 'of type string, or an array of strings', key, 'a function: the key comes before it')
+      }
+      if (typeof second === 'function' && isPlain(work)) {
+        throw badType('fn', 'of type function', work, 'options: they come before the function')
+      }
       checkFunction('fn', work)
     } catch (error) {
       return Promise.reject(error)

@@ -1,14 +1,16 @@
 // The errors of bad arguments, with Node's codes. What was given is never part of the message, its type is: it may
 // be a URL with a password.
 
+import { types } from 'node:util'
 import { nearest } from './nearest'
 
 function withCode<E extends Error>(error: E, code: string): E {
   return Object.assign(error, { code })
 }
 
-export function badType(name: string, expected: string, given: unknown): TypeError {
-  const message = `The "${name}" argument must be ${expected}. Received ${kindOf(given)}`
+/** `received` describes what was given, if its kind alone does not help. */
+export function badType(name: string, expected: string, given: unknown, received = kindOf(given)): TypeError {
+  const message = `The "${name}" argument must be ${expected}. Received ${received}`
   return withCode(new TypeError(message), 'ERR_INVALID_ARG_TYPE')
 }
 
@@ -24,14 +26,20 @@ export function outOfRange(name: string, range: string, given: number | string):
 
 function kindOf(given: unknown): string {
   if (given === null || given === undefined) return String(given)
+  if (types.isPromise(given)) return 'a promise: await it first'
   if (typeof given === 'object') return `an instance of ${classOf(given)}`
   return `type ${typeof given}`
 }
 
 /** Returns the name of the object's class, or a neutral word if the name may be data. */
 function classOf(given: object): string {
-  const name: unknown = Object.getPrototypeOf(given)?.constructor?.name
-  return typeof name === 'string' && /^[A-Za-z_$][\w$]{0,39}$/.test(name) ? name : 'Object'
+  try {
+    const name: unknown = Object.getPrototypeOf(given)?.constructor?.name
+    return typeof name === 'string' && /^[A-Za-z_$][\w$]{0,39}$/.test(name) ? name : 'Object'
+  } catch {
+    // A getter throws, or it is a proxy that throws.
+    return 'Object'
+  }
 }
 
 /** The longest delay of a Node timer, and thereby of everything here: 2^31 − 1 ms. */
@@ -113,7 +121,9 @@ export function checkKeys(given: unknown): string | readonly string[] {
 }
 
 export function checkFunction(name: string, given: unknown): void {
-  if (typeof given !== 'function') throw badType(name, 'of type function', given)
+  if (typeof given === 'function') return
+  const received = types.isPromise(given) ? 'a promise: give the function, and do not call it' : undefined
+  throw badType(name, 'of type function', given, received)
 }
 
 export function checkBoolean(name: string, given: unknown): asserts given is boolean {
@@ -123,7 +133,9 @@ export function checkBoolean(name: string, given: unknown): asserts given is boo
 export function checkSignal(name: string, given: unknown): asserts given is AbortSignal {
   // By its looks, as Node does it: polyfills and other realms have classes of their own.
   const like = typeof given === 'object' && given !== null && 'aborted' in given && 'addEventListener' in given
-  if (!like) throw badType(name, 'an AbortSignal', given)
+  if (like) return
+  const received = given instanceof AbortController ? 'an AbortController: give its signal' : undefined
+  throw badType(name, 'an AbortSignal', given, received)
 }
 
 /**
@@ -140,7 +152,10 @@ export function readOptions<T extends object>(
   elsewhere: Readonly<Record<string, string>> = {},
 ): T {
   const like = typeof given === 'object' && given !== null && !Array.isArray(given)
-  if (!like) throw badType('options', 'of type object', given)
+  // The entries of a map are no properties, so all options would have their defaults.
+  if (!like || types.isPromise(given) || types.isMap(given)) {
+    throw badType('options', `an object, such as { ${known[0]}: … }`, given)
+  }
   const options: Record<string, unknown> = Object.create(null)
   for (const name of Object.keys(given)) {
     if ((known as readonly string[]).includes(name)) continue

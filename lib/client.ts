@@ -24,6 +24,7 @@ import { closeOnSignals, forgetSignals } from './signals'
 import { identify } from './store-identity'
 import { asError } from './thrown'
 import { readTicket, type Ticket } from './ticket'
+import { type Unheard, warnOnce } from './unheard'
 import { watch } from './watch'
 
 type Keys = api.Keys
@@ -55,10 +56,10 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   constructor(options?: string | readonly string[] | api.LockClientOptions) {
-    const { config, asked, drain, releaseOnSignal } = parseClient(options)
+    const { config, origin, asked, drain, releaseOnSignal } = parseClient(options)
     super()
     if (open()) releaseOnExit()
-    const { client, watch: slot } = openClient(config)
+    const { client, watch: slot } = openClient(config, origin)
     this.#id = client
     this.#name = config.name
     this.#prefix = config.prefix
@@ -239,6 +240,10 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     return this.#source
   }
 
+  #unheard(): Unheard {
+    return { who: `client of ${this.#identity().store.url}`, remedy: "client.on('error', (error) => …)" }
+  }
+
   /** What leases see of it; an object of its own, so that users do not see it. */
   #asHost(): Host {
     const identity = () => this.#identity()
@@ -255,9 +260,11 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
       checkNames: checkerOf(this.#prefix),
       hearsLosses: () => this.listenerCount('lost') > 0,
       lost: (lease, error) => this.emit('lost', lease, error),
+      hearsErrors: () => this.listenerCount('error') > 0,
       failed: (error) => {
         // Without a listener it would be thrown.
         if (this.listenerCount('error') > 0) guarded(() => this.emit('error', asError(error)))
+        else warnOnce(this, error, () => this.#unheard())
       },
     }
   }
@@ -271,11 +278,12 @@ function withFirst(info: BareInfo): api.LockInfo {
   return { ...first, ...info }
 }
 
-function openClient(config: ClientConfig): { client: number; watch: number } {
+function openClient(config: ClientConfig, origin: string | undefined): { client: number; watch: number } {
   try {
     return bridge.openClient(config)
   } catch (error) {
     // Its message is made for people, and has no password in it.
-    throw badValue((error as Error).message)
+    const where = origin === undefined ? '' : ` (the store is that of the environment variable ${origin})`
+    throw badValue(`${(error as Error).message}${where}`)
   }
 }

@@ -15,7 +15,7 @@ export class Cron {
 
   /** Throws if `pattern` is none, never comes true, or there is no such `timeZone`. */
   constructor(pattern: string, timeZone: string) {
-    if (typeof pattern !== 'string') throw badType('cron', 'of type string', pattern)
+    if (typeof pattern !== 'string') throw badType('cron', 'a cron pattern, such as "0 3 * * *"', pattern)
     checkText('cron', pattern, 1, LONGEST)
     checkTimeZone(timeZone)
     this.#croner = parse(pattern, timeZone)

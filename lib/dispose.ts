@@ -1,3 +1,5 @@
+import { ignore } from './promise'
+
 interface Disposable {
   [Symbol.asyncDispose]: () => Promise<void>
 }
@@ -10,4 +12,20 @@ export function defineDispose<T extends Disposable>(prototype: T, dispose: (self
     await dispose(this)
   }
   Object.defineProperty(prototype, symbol, { value, writable: true, configurable: true })
+  refuseUsing(prototype, dispose)
+}
+
+/**
+ * Makes `using` without `await` an error that says so. Without this, the error of the runtime would
+ * not name the mistake, and a lease would stay held. It ends all the same, but later.
+ */
+function refuseUsing<T extends Disposable>(prototype: T, dispose: (self: T) => Promise<unknown>): void {
+  const name = prototype.constructor.name
+  const value = function (this: T): never {
+    dispose(this).catch(ignore)
+    throw new TypeError(
+      `A ${name} ends asynchronously, so "using" does not wait for its end: write "await using". It is being ended now`,
+    )
+  }
+  Object.defineProperty(prototype, Symbol.dispose, { value, writable: true, configurable: true })
 }

@@ -20,6 +20,9 @@ export function createLockClient(
   ...more: unknown[]
 ): api.LockClient {
   if (more.some((argument) => argument !== undefined)) {
+    if ([store, ...more].some((argument) => typeof argument === 'number')) {
+      throw badValue("createLockClient() takes one argument: write host and port as one URL, 'redis://HOST:PORT'")
+    }
     throw badValue('createLockClient() takes one argument: with options, the store is one of them, { store, … }')
   }
   return new LockClient(store)

@@ -6,6 +6,9 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   uri: 'store',
   redis: 'store',
   host: 'store',
+  auth: 'password',
+  pass: 'password',
+  user: 'username',
   timeout: 'wait',
   duration: 'ttl',
   lease: 'ttl',
@@ -13,6 +16,13 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   retries: 'retry',
   retrycount: 'retry',
   retrydelay: 'retry',
+  interval: 'retryInterval',
+  resource: 'key',
+  handler: 'startWork',
+  onstart: 'startWork',
+  run: 'startWork',
+  work: 'startWork',
+  onstop: 'stopWork',
 }
 
 /** More changes than this make another word of it. */

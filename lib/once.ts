@@ -46,6 +46,7 @@ export function parseOnce<T>(
   given: unknown,
 ): Omit<Deed<T>, 'failed'> {
   const marker = markerOf(key, id)
+  if (typeof given === 'function') throw badType('fn', 'of type function', fn, 'options: they come after the function')
   checkFunction('fn', fn)
   const options = readOptions<api.OnceOptions>(given, ONCE_OPTIONS)
   const { ttl = acquirer.defaults.ttl, wait = acquirer.defaults.wait, onFailure = 'forget', signal } = options
@@ -90,6 +91,11 @@ export function markerOf(key: unknown, id: unknown): string {
     throw outOfRange('id.length', `so short that key and id make a lock of <= ${MAX_KEY} bytes`, `${bytes} bytes`)
   }
   return marker
+}
+
+/** Returns whether `key` is one that {@link markerOf} makes. */
+export function isMarker(key: string): boolean {
+  return /@once:[^@{}]+$/.test(key)
 }
 
 export async function runOnce<T>(desk: Desk, deed: Deed<T>): Promise<api.OnceOutcome<T>> {

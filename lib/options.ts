@@ -20,10 +20,11 @@ import {
   outOfRange,
   readOptions,
 } from './arguments'
+import { connectionHints, isLockClient } from './foreign-client'
 import { type ClientConfig, Flag, Most } from './native'
 import { parseRetry, type Retry } from './retry'
 import { parseSignalNames } from './signals'
-import { resolveStores } from './store-urls'
+import { refuseClients, resolveStores, storeVariable } from './store-urls'
 import { parseTls } from './tls'
 
 const MIN_STALL = 100
@@ -66,6 +67,8 @@ export function asking(ttl: number, wait: number): Asked {
 
 export interface ClientSettings {
   readonly config: ClientConfig
+  /** The environment variable that names the store; `undefined` if no variable does. */
+  readonly origin: string | undefined
   readonly asked: Asked
   /** The time that close() waits for sections, in ms or `Infinity`. */
   readonly drain: number
@@ -92,13 +95,13 @@ const CLIENT_OPTIONS = [
 ] as const satisfies (keyof api.LockClientOptions)[]
 
 export function parseClient(given: unknown): ClientSettings {
-  // It would pass for options, none of which it has, and its getters for user and password.
-  if (given instanceof URL) throw badType('store', 'a string; pass its href', given)
   const isStore = given === undefined || typeof given === 'string' || Array.isArray(given)
   if (!isStore && (typeof given !== 'object' || given === null)) {
     throw badType('store', 'the URL of a store (redis://host:6379), an array of URLs, or an object of options', given)
   }
-  const options = readOptions<api.LockClientOptions>(isStore ? { store: given } : given, CLIENT_OPTIONS)
+  if (!isStore) refuseClients(given)
+  const told = isStore ? { store: given } : given
+  const options = readOptions<api.LockClientOptions>(told, CLIENT_OPTIONS, connectionHints(told))
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
   const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0 } = options
   const { drain = DRAIN } = options
@@ -132,12 +135,8 @@ export function parseClient(given: unknown): ClientSettings {
     config.sentinelPassword = sentinelPassword
   }
   if (options.tls !== undefined) config.tls = parseTls(options.tls)
-  return {
-    config,
-    asked: asking(ttl, wait),
-    drain,
-    releaseOnSignal,
-  }
+  const origin = options.store === undefined ? storeVariable() : undefined
+  return { config, origin, asked: asking(ttl, wait), drain, releaseOnSignal }
 }
 
 /** Returns the `drain` in the options of close(), if there is one. */
@@ -207,10 +206,10 @@ function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number,
 }
 
 const WORKER_OPTIONS = [
+  'key',
   'client',
   'store',
   'prefix',
-  'key',
   'ttl',
   'retryInterval',
   'workerId',
@@ -233,6 +232,7 @@ export interface WorkerSettings {
 }
 
 export function parseWorker(given: api.LockWorkerOptions): WorkerSettings {
+  if (isLockClient(given)) throw badType('options', 'an object', given, 'a lock client: give it as { client, key, … }')
   const {
     client,
     store,
@@ -244,7 +244,7 @@ export function parseWorker(given: api.LockWorkerOptions): WorkerSettings {
     stopTimeout = 10_000,
     startWork,
     stopWork,
-  } = readOptions<api.LockWorkerOptions>(given, WORKER_OPTIONS)
+  } = readOptions<api.LockWorkerOptions>(given, WORKER_OPTIONS, connectionHints(given))
   checkKey(key)
   if (ttl !== undefined) checkTtl(ttl)
   checkMs('retryInterval', retryInterval, 1)

@@ -1,12 +1,12 @@
 // The entry `leasehold/otel`: spans and metrics of OpenTelemetry for one client. What is told on the channels is all it
 // knows of; see types/otel.d.ts.
 
-import { metrics, trace } from '@opentelemetry/api'
 import type { LockClient as ClientType } from '../types/client'
 import type * as api from '../types/otel'
 import { badType, badValue, checkBoolean, checkMsOrInfinity, readOptions } from './arguments'
 import { LockClient } from './client'
 import { Meters } from './otel/meters'
+import { metrics, trace } from './otel/peer'
 import { Spans } from './otel/spans'
 import { subscribe } from './subscription'
 

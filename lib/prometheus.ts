@@ -1,11 +1,11 @@
 // The entry `leasehold/prometheus`: metrics for prom-client. See types/prometheus.d.ts.
 
-import { register as globalRegister } from 'prom-client'
 import type { LockClient as ClientType } from '../types/client'
 import type * as api from '../types/prometheus'
 import { badType, badValue, checkText, readOptions } from './arguments'
 import { LockClient } from './client'
 import { Collector, type Labels, type Register } from './prometheus/collector'
+import { register as globalRegister } from './prometheus/peer'
 
 const OPTIONS = ['register', 'prefix', 'labels'] as const satisfies (keyof api.CollectOptions)[]
 

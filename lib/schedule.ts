@@ -25,6 +25,7 @@ import { guarded } from './rethrow'
 import { runWith } from './section'
 import { asError } from './thrown'
 import { Turn } from './turn'
+import { warnOnce } from './unheard'
 
 /** How long to sleep at most: a clock may be set, and a machine that was asleep has to notice. */
 const MAX_SLEEP = 5_000
@@ -96,8 +97,8 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     host.checkNames(name)
     markerOf(name, LONGEST_ID)
     const { timeZone, ...settings } = parse(options, desk)
-    checkFunction('fn', job)
     const ticks = new Cron(cron, timeZone)
+    checkFunction('fn', job)
     host.checkOpen(name)
     // Of two with the same ticks one would never run, and nobody would hear of it.
     if (host.schedules.has(name)) {
@@ -272,15 +273,25 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     await work().catch((error) => this.#failed(error, tick))
   }
 
-  // Who did not listen here may listen there; what went wrong must not go unheard.
+  // Without a listener of the schedule, a failure is an error of the client.
 
   #missed(error: unknown, tick: number): void {
-    if (this.listenerCount('missed') === 0) this.#host.failed(error)
-    else guarded(() => this.emit('missed', new Date(tick), asError(error)))
+    if (this.listenerCount('missed') > 0) guarded(() => this.emit('missed', new Date(tick), asError(error)))
+    else this.#unheard(error, { event: 'missed', told: 'tick, error', what: `the tick ${isoOf(tick)} was missed` })
   }
 
   #failed(error: unknown, tick: number): void {
-    if (this.listenerCount('error') === 0) this.#host.failed(error)
-    else guarded(() => this.emit('error', asError(error), new Date(tick)))
+    if (this.listenerCount('error') > 0) guarded(() => this.emit('error', asError(error), new Date(tick)))
+    else this.#unheard(error, { event: 'error', told: 'error, tick', what: `the tick ${isoOf(tick)} failed` })
+  }
+
+  #unheard(error: unknown, { event, told, what }: { event: string; told: string; what: string }): void {
+    if (this.#host.hearsErrors()) this.#host.failed(error)
+    else {
+      const remedy = `schedule.on('${event}', (${told}) => …)`
+      warnOnce(this, error, () => ({ who: `schedule ${quote(this.name)}`, event, remedy, what }))
+    }
   }
 }
+
+const isoOf = (tick: number): string => new Date(tick).toISOString()

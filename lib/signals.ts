@@ -7,7 +7,7 @@ import { shared } from './copies'
 
 /** Returns a copy of `given`. Throws unless it lists signals that a process can listen to. */
 export function parseSignalNames(given: unknown): NodeJS.Signals[] {
-  if (!Array.isArray(given)) throw badType('releaseOnSignal', 'an array of signal names', given)
+  if (!Array.isArray(given)) throw badType('releaseOnSignal', "an array of signal names, such as ['SIGTERM']", given)
   const names = copyOf(given)
   for (const name of names) {
     if (typeof name !== 'string') throw badType('releaseOnSignal', 'an array of signal names', name)

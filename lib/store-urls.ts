@@ -1,9 +1,14 @@
 // Which URLs a store has: those that were given, or those of the environment.
 
-import { badValue, checkText, copyOf } from './arguments'
+import { badType, badValue, checkText, copyOf } from './arguments'
+import { type ForeignClient, foreignClient, isLockClient } from './foreign-client'
+import { storeHint } from './store-hint'
 
 /** Of two, none may fail. */
 const FEWEST_NODES = 3
+
+/** The environment variables that name the default store; the first one that is set counts. */
+const VARIABLES: readonly string[] = ['LEASEHOLD_URL', 'REDIS_URL']
 
 /** Where another URL begins behind a comma or a blank, which belong in no URL there: a password has `/` as `%2F`. */
 const COMMA = /,\s*(?:(?:memory|sqlite):|[a-z][a-z0-9+.-]*:\/\/)/i
@@ -28,7 +33,7 @@ function checkStores(name: string, urls: readonly unknown[]): string[] {
   })
   if (urls.length < FEWEST_NODES) {
     throw badValue(
-      `The "${name}" argument must be one URL, or those of at least ${FEWEST_NODES} independent stores, better an odd ` +
+      `${subject(name)} must be one URL, or those of at least ${FEWEST_NODES} independent stores, better an odd ` +
         `number: ${urls.length} ${urls.length === 1 ? 'was' : 'were'} given`,
     )
   }
@@ -36,16 +41,62 @@ function checkStores(name: string, urls: readonly unknown[]): string[] {
 }
 
 function checkStore(name: string, url: unknown): asserts url is string {
+  if (typeof url !== 'string') throw noUrl(name, url)
   checkText(name, url, 1, 65_536)
   // To native code that is the default file; from a user it is a forgotten path.
-  if (url === 'sqlite:') throw badValue(`The "${name}" argument names no file: sqlite:PATH`)
+  if (url === 'sqlite:') throw badValue(`${subject(name)} names no file: sqlite:PATH`)
+  const hint = storeHint(url)
+  if (hint !== undefined) throw badValue(`${subject(name)} ${hint}`)
   if (COMMA.test(url)) throw severalIn(name, 'commas')
   if (BLANK.test(url)) throw severalIn(name, 'blanks')
 }
 
+/** Throws if `given`, which may be options, is a client, and says what to give instead. */
+export function refuseClients(given: unknown): void {
+  const client = foreignClient(given)
+  if (client !== undefined) throw foreign('store', given, client, `createLockClient('${client.url}')`)
+  if (isLockClient(given)) throw badType('store', 'the URL of a store', given, 'a lock client: use it as it is')
+  // It would pass for options, none of which it has, and its getters for user and password.
+  if (isUrlObject(given)) throw badType('store', 'a string', given, URL_OBJECT)
+}
+
+const URL_OBJECT = 'a URL object: give its href'
+
+function isUrlObject(given: unknown): boolean {
+  try {
+    return given instanceof URL
+  } catch {
+    // It is a proxy that throws.
+    return false
+  }
+}
+
+/** Returns the error for what is no string. */
+function noUrl(name: string, given: unknown): TypeError {
+  const client = foreignClient(given)
+  if (client !== undefined) {
+    return foreign(name, given, client, name === 'store' ? `{ store: '${client.url}' }` : `'${client.url}'`)
+  }
+  if (isUrlObject(given)) return badType(name, 'of type string', given, URL_OBJECT)
+  return badType(name, 'of type string', given, isLockClient(given) ? 'a lock client: give its URL' : undefined)
+}
+
+/** Returns the error for a client of another library. `code` has its URL instead. */
+function foreign(name: string, given: unknown, { what }: ForeignClient, code: string): TypeError {
+  const received = `${what}. leasehold opens its own connections, so give the URL: ${code}`
+  return badType(name, 'the URL of a store', given, received)
+}
+
+/** Names an argument or an environment variable. */
+function subject(name: string): string {
+  return VARIABLES.some((variable) => name.startsWith(variable))
+    ? `The environment variable ${name}`
+    : `The "${name}" argument`
+}
+
 function severalIn(name: string, between: string): TypeError {
   return badValue(
-    `The "${name}" argument is several URLs with ${between} between them. For a quorum give an array in code, --store ` +
+    `${subject(name)} is several URLs with ${between} between them. For a quorum give an array in code, --store ` +
       'for each on the command line, and URLs with blanks between them in the environment',
   )
 }
@@ -55,12 +106,16 @@ function variable(name: string): string | undefined {
   return Object.hasOwn(process.env, name) ? process.env[name] : undefined
 }
 
+/** Returns the name of the variable that has the default store, if one has. */
+export function storeVariable(): string | undefined {
+  return VARIABLES.find(variable)
+}
+
 /** That of the environment, which may be a quorum, or else the file that the processes of this user share. */
 function defaultStores(): string[] {
-  const [LEASEHOLD_URL, REDIS_URL, NODE_ENV] = ['LEASEHOLD_URL', 'REDIS_URL', 'NODE_ENV'].map(variable)
-  const text = LEASEHOLD_URL || REDIS_URL
-  if (text) {
-    const name = LEASEHOLD_URL ? 'LEASEHOLD_URL' : 'REDIS_URL'
+  const name = storeVariable()
+  if (name !== undefined) {
+    const text = variable(name) as string
     // Before they are taken apart: there may be blanks, too.
     if (COMMA.test(text)) throw severalIn(name, 'commas')
     const urls = text.trim().split(BETWEEN)
@@ -69,7 +124,7 @@ function defaultStores(): string[] {
     checkStore(name, url)
     return [url]
   }
-  if (NODE_ENV === 'production') {
+  if (variable('NODE_ENV') === 'production') {
     throw badValue(
       'No store is named, and NODE_ENV is "production": pass a URL, or set LEASEHOLD_URL or REDIS_URL. ' +
         'The default, a file on this host, would not exclude other hosts; name one with sqlite:PATH if that is meant',

@@ -15,8 +15,8 @@ export interface Work {
   failed(error: unknown): void
   /** Called when the work has not ended in time. */
   overdue(): void
-  /** Called for any other error. */
-  report(error: unknown): void
+  /** Called for any other error. `what` says what failed, if the error alone does not. */
+  report(error: unknown, what?: string): void
 }
 
 /** Returns true if work rejects with `error` because its signal aborted or its lease ended. */
@@ -58,7 +58,7 @@ export class Tenure {
       return
     }
     // Work that ends with its signal or its lease ends as it should, whatever it says about that.
-    if (error !== signal.reason && !isEnding(error)) this.#work.report(error)
+    if (error !== signal.reason && !isEnding(error)) this.#work.report(error, 'startWork failed')
   }
 
   /** Resolves when the work has ended; never rejects. */
@@ -87,7 +87,7 @@ export class Tenure {
     try {
       await this.#work.stop(reason)
     } catch (error) {
-      this.#work.report(error)
+      this.#work.report(error, 'stopWork failed')
     }
   }
 }

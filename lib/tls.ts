@@ -21,7 +21,7 @@ const MAX_PEM = 4_194_304
 
 export function parseTls(given: unknown): TlsConfig {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw badType('tls', 'of type object', given)
+    throw badType('tls', 'an object, such as { ca: … }; for TLS alone write rediss:// and leave it out', given)
   }
   const { rejectUnauthorized, ...others } = readOptions<Given>(given, [...TLS_OPTIONS, 'rejectUnauthorized'])
   if (rejectUnauthorized !== undefined) {

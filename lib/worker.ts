@@ -11,6 +11,7 @@ import { LockClient } from './client'
 import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
 import { closed, LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote, released } from './errors'
+import { foreignClient } from './foreign-client'
 import { type Lease, letRunOut, type Observer } from './lease'
 import { bridge, createMachine, Flag, type WorkerMachine } from './native'
 import { parseWorker, type WorkerSettings } from './options'
@@ -20,6 +21,7 @@ import { assertNotLost } from './section'
 import type { Sections } from './sections'
 import { Tenure, type Work } from './tenure'
 import { asError } from './thrown'
+import { type Unheard, warnOnce } from './unheard'
 
 // Numbered as in src/binding/worker.rs; what they mean stands in src/worker.rs.
 const Event = {
@@ -49,6 +51,12 @@ const Effect = {
 // Read it at load time: a fake clock may stand still.
 const realSetImmediate = setImmediate
 const nextTurn = (): Promise<void> => new Promise((resolve) => void realSetImmediate(resolve))
+
+function noClient(given: unknown): TypeError {
+  const client = foreignClient(given)
+  const received = client && `${client.what}: give its URL instead of it, { store: '${client.url}' }`
+  return badType('client', 'a LockClient made by createLockClient()', given, received)
+}
 
 export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.LockWorker {
   readonly workerId: string
@@ -101,7 +109,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     }
     if (settings.client === undefined) this.#client = this.#openClient()
     else if (settings.client instanceof LockClient) this.#client = settings.client
-    else throw badType('client', 'a LockClient made by createLockClient()', settings.client)
+    else throw noClient(settings.client)
     try {
       LockClient.hostOf(this.#client).checkNames(settings.key)
     } catch (error) {
@@ -376,12 +384,12 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
       stop: settings.stopWork,
       patience: settings.stopTimeout,
       failed: (error) => {
-        this.#report(error)
+        this.#report(error, 'startWork failed')
         this.#end = { reason: 'failed', cause: error }
         this.#send(Event.WorkFailed)
       },
       overdue: () => this.#overdue(),
-      report: (error) => this.#report(error),
+      report: (error, what) => this.#report(error, what),
     }
   }
 
@@ -407,8 +415,14 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     this.#send(Event.Lost)
   }
 
-  #report(error: unknown): void {
+  /** Emits an error. `what` says what failed, if the error alone does not. */
+  #report(error: unknown, what?: string): void {
     // Without a listener it would be thrown.
     if (this.listenerCount('error') > 0) guarded(() => this.emit('error', asError(error)))
+    else warnOnce(this, error, () => this.#unheard(what))
+  }
+
+  #unheard(what: string | undefined): Unheard {
+    return { who: `worker of lock ${quote(this.#settings.key)}`, what, remedy: "worker.on('error', (error) => …)" }
   }
 }

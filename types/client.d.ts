@@ -316,7 +316,8 @@ export interface LockClientEvents {
   /**
    * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
    * take that; or the job of a schedule failed to whose `'error'` nobody listens, or the store let it miss a tick and nobody
-   * listens to `'missed'`. Not thrown when there is no listener.
+   * listens to `'missed'`. Without a listener it is not thrown: the first one is a process warning with the code
+   * `LEASEHOLD_UNHEARD_ERROR`, which Node prints. It names the store without its password, and its `cause` is the error.
    */
   error: [error: NodeJS.ErrnoException]
   /**
@@ -341,6 +342,8 @@ export interface LockClientOptions {
    * Three or more URLs of independent servers, better an odd number, are a quorum: a lease is one that most of them have
    * granted, and fewer than half of them may fail (Redlock, with fences). They must keep their data over a restart, or
    * stay away for the longest `ttl`; see docs/choosing-a-store.md. Commas or blanks between URLs in one string are refused.
+   *
+   * A client of ioredis or node-redis is refused (`ERR_INVALID_ARG_TYPE`). The error has the URL to give instead.
    */
   store?: string | readonly string[] | undefined
   /** Redis user name, if it is not in the URL. Another than there is refused, as `password`. */

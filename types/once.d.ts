@@ -103,6 +103,8 @@ export interface ScheduleEvents {
   /**
    * The job of the tick failed, or lost its lease; no other process tries again. Or the store could not be made to remember that
    * the tick was run. What the job threw that is no `Error` is the `cause` of one. Without a listener, it is the client's `'error'` event.
+   * Without a listener there either, the first error of each schedule is a process warning with the code
+   * `LEASEHOLD_UNHEARD_ERROR`, which Node prints.
    */
   error: [error: Error, tick: Date]
 }

@@ -39,8 +39,9 @@ export interface LockWorkerEvents {
   /** The lease was given back or detached, and its work has ended. */
   released: [lease: Lease]
   /**
-   * Something failed: the store, `startWork`, `stopWork`. It goes on anyway. Not thrown without a listener. What your work threw that
-   * is no `Error` is the `cause` of one.
+   * Something failed: the store, `startWork`, `stopWork`. It goes on anyway. What your work threw that is no `Error` is the
+   * `cause` of one. Without a listener it is not thrown: the first one of each worker is a process warning with the code
+   * `LEASEHOLD_UNHEARD_ERROR`, which Node prints.
    */
   error: [error: Error]
 }

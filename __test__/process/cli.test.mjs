@@ -78,6 +78,35 @@ overStores(
       assert.equal(code, 0)
       assert.doesNotMatch(stdout, /"waiting"/)
     })
+    test('an id that was done once is remembered, and not held', async (t) => {
+      const [prefix, id] = [`${store.key()}:`, 'mail@once:user%40b']
+      const locks = store.client(t, { name: 'web-1', prefix })
+      const call = (...words) => run(t, [...words, '--store', store.url, '--prefix', prefix])
+      const { ran } = await locks.once('mail', 'user@b', () => {}, { keep: 600_000 })
+      assert.equal(ran, true)
+      const { fence } = await locks.inspect(id)
+
+      const { code, stdout } = await call('inspect', id)
+      assert.equal(code, 0)
+      const [head, details, ...rest] = stdout.split('\n')
+      assert.equal(head, `${id} is remembered as done, or its work still runs`)
+      assert.match(details, new RegExp(`^  by web-1, fence ${fence}, for (10 m 0|9 m \\d+) s more$`))
+      assert.deepEqual(rest, [''], 'nobody waits for an id')
+      const [, row] = (await call('ls', '*@once:*')).stdout.split('\n').map((line) => line.split(/ {2,}/))
+      assert.deepEqual(row.slice(0, 4), [id, 'once', 'web-1', String(fence)])
+      const watched = await call('watch', '*@once:*', '--looks', '1')
+      assert.match(watched.stdout, new RegExp(`  ${id} remembered: by web-1, fence ${fence}\n$`))
+
+      const released = await call('release', id, '--force', '--yes')
+      assert.deepEqual([released.code, released.stdout], [0, `${id} is forgotten, so its work may run again\n`])
+      assert.match(released.stderr, /is remembered as done/)
+      for (const words of [['inspect'], ['release', '--force', '--yes']]) {
+        const gone = await call(...words, id)
+        assert.deepEqual([gone.code, gone.stdout], [1, `${id} is not remembered\n`])
+      }
+      const again = await locks.once('mail', 'user@b', () => {})
+      assert.equal(again.ran, true)
+    })
   },
   sharedStoreNames,
 )
@@ -193,7 +222,10 @@ describe('leasehold', { timeout: 120_000 }, () => {
     [['ls', '--min-replicas', '101'], /: --min-replicas takes a whole number, 0 to 100$/m],
     [['ls', '--min-replicas=-1'], /: --min-replicas takes a whole number, 0 to 100$/m],
     [['ls', '--min-replicas', '1.5'], /: --min-replicas takes a whole number, 0 to 100$/m],
-    [['ls', '--min-replicas', '1'], /a sqlite: store takes no minReplicas$/m],
+    [
+      ['ls', '--min-replicas', '1'],
+      /a sqlite: store takes no minReplicas \(the store is that of the environment variable LEASEHOLD_URL\)$/m,
+    ],
     [['ls', '--name', 'n'.repeat(256)], /: --name takes up to 255 bytes of UTF-8$/m],
     [['ls', '--store'], /--store needs a value/],
     [['ls', '--json=yes'], /--json takes no value/],

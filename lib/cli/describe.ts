@@ -1,8 +1,17 @@
 // Describes locks in words.
 
 import type * as api from '../../index'
+import { isMarker } from '../once'
 import { formatDuration } from './duration'
 import { plain, table } from './terminal'
+
+/**
+ * Returns whether the lock stands for an id of `locks.once()`, or a tick of a schedule: nobody holds
+ * it, and the store remembers it. While the work runs, the store does not tell the difference.
+ */
+export function isRemembered(key: string, { leases }: api.LockInfo): boolean {
+  return isMarker(key) && leases[0]?.holder !== null
+}
 
 /**
  * Returns the names of the holders; of more than two holders, the first name and the number of the
@@ -26,7 +35,7 @@ export const fenceOf = ({ fence }: api.LeaseInfo): string => (fence === null ? '
 export function tableOf(locks: readonly api.ListedLock[]): string {
   const rows = locks.map((lock) => [
     plain(lock.key),
-    lock.shared ? 'shared' : 'alone',
+    isRemembered(lock.key, lock) ? 'once' : lock.shared ? 'shared' : 'alone',
     holdersOf(lock),
     fenceOf(lock),
     remainingOf(lock),
@@ -50,8 +59,24 @@ function serversOf({ servers }: api.LeaseInfo): string {
   return `, at ${held} of ${total} servers${unheard ? ` (${unheard} did not answer)` : ''}`
 }
 
+/** Says that nobody holds a lock, or that the store does not remember an id. */
+export function absenceOf(key: string): string {
+  return `${plain(key)} is ${isMarker(key) ? 'not remembered' : 'free'}`
+}
+
+/** Returns all that is known about an id that the store remembers. */
+function memoryOf(key: string, info: api.LockInfo): string {
+  const lines = [`${plain(key)} is remembered as done, or its work still runs`]
+  for (const lease of info.leases) {
+    const ends = lease.remaining === null ? 'for ever' : `for ${formatDuration(lease.remaining)} more`
+    lines.push(`  by ${plain(lease.holder ?? '')}, fence ${fenceOf(lease)}, ${ends}${serversOf(lease)}`)
+  }
+  return lines.join('\n')
+}
+
 /** Returns all that is known about one lock. */
 export function detailsOf(key: string, info: api.LockInfo): string {
+  if (isRemembered(key, info)) return memoryOf(key, info)
   const lines = [`${plain(key)} is held${info.shared ? ', and shared' : ''}`]
   for (const lease of info.leases) {
     const holder = lease.holder === null ? '(another library)' : plain(lease.holder)

@@ -1,17 +1,21 @@
 // Shows one lock.
 
 import { type Command, flag } from './command'
-import { detailsOf, tellable } from './describe'
+import { absenceOf, detailsOf, tellable } from './describe'
 import { Exit } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
-import { plain, say, sayJson } from './terminal'
+import { say, sayJson } from './terminal'
 
 export const inspect: Command = {
   name: 'inspect',
   synopsis: 'KEY [options]',
   summary: 'show who holds a lock, and who waits for it',
   details: `
-Exit code 0 if the lock is held, 1 if it is free.`,
+Exit code 0 if the lock is held, 1 if it is free.
+
+An id of locks.once() is KEY@once:ID, and a tick of locks.schedule() NAME@once:MS, in ms since 1970. It shows
+which process did the work, and for how much longer the store remembers that. Exit code 1 if the store does
+not remember it.`,
   examples: ['leasehold inspect nightly', 'leasehold inspect nightly --json | jq .fence'],
   options: STORE_OPTIONS,
   words: [1, 1],
@@ -20,7 +24,7 @@ Exit code 0 if the lock is held, 1 if it is free.`,
       const key = given.words[0] as string
       const info = await locks.inspect(key)
       if (flag(given, 'json')) sayJson({ key, held: info !== null, ...(info && tellable(info)) })
-      else say(info === null ? `${plain(key)} is free` : detailsOf(key, info))
+      else say(info === null ? absenceOf(key) : detailsOf(key, info))
       return info === null ? Exit.No : Exit.Ok
     }),
 }

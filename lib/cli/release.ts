@@ -2,9 +2,11 @@
 
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
+import type * as api from '../../index'
+import { isMarker } from '../once'
 import { printableJson } from '../printable'
 import { type Command, flag } from './command'
-import { detailsOf } from './describe'
+import { absenceOf, detailsOf, isRemembered } from './describe'
 import { CliError, Exit, UsageError } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
 import { paint, plain, say, sayJson } from './terminal'
@@ -45,7 +47,7 @@ Ctrl-C and Ctrl-D mean, too.`,
       const info = await locks.inspect(key)
       if (info === null) {
         if (json) sayJson({ key, released: false })
-        else say(`${plain(key)} is free already`)
+        else say(isMarker(key) ? absenceOf(key) : `${absenceOf(key)} already`)
         return Exit.No
       }
       if (!json) process.stderr.write(`${detailsOf(key, info)}\n`)
@@ -61,10 +63,15 @@ Ctrl-C and Ctrl-D mean, too.`,
       }
       const released = await locks.forceRelease(key)
       if (json) sayJson({ key, released, leases: info.leases })
-      else say(released ? `${plain(key)} was taken away` : `${plain(key)} became free by itself`)
+      else say(`${plain(key)} ${outcomeOf(key, info, released)}`)
       return released ? Exit.Ok : Exit.No
     })
   },
+}
+
+function outcomeOf(key: string, info: api.LockInfo, released: boolean): string {
+  if (isRemembered(key, info)) return released ? 'is forgotten, so its work may run again' : 'was forgotten by itself'
+  return released ? 'was taken away' : 'became free by itself'
 }
 
 /** Ctrl-C and Ctrl-D end the question without a yes. */

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../../index'
 import { MOST_LISTED } from '../options'
 import { type Command, count, flag, text } from './command'
-import { fenceOf, holdersOf, tableOf, tellable } from './describe'
+import { absenceOf, fenceOf, holdersOf, isRemembered, tableOf, tellable } from './describe'
 import { parseDuration } from './duration'
 import { Exit } from './exits'
 import { failureOf } from './failure'
@@ -76,7 +76,9 @@ function teller(json: boolean): (list: api.LockList) => void {
   const tell = (event: string, key: string, info?: api.ListedLock) => {
     const at = new Date().toISOString()
     if (json) sayJson({ at, event, key, ...(info && tellable(info)) })
-    else if (info === undefined) say(`${at}  ${plain(key)} is free`)
+    else if (info === undefined) say(`${at}  ${absenceOf(key)}`)
+    else if (isRemembered(key, info))
+      say(`${at}  ${plain(key)} remembered: by ${holdersOf(info)}, fence ${fenceOf(info)}`)
     else
       say(`${at}  ${plain(key)} ${event} by ${holdersOf(info)}, fence ${fenceOf(info)}, ${info.waiters.length} waiting`)
   }

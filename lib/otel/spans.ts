@@ -1,13 +1,14 @@
 // Spans of what one client does. Their parent is what is active where the call is made.
 
 import * as timers from 'node:timers'
-import { type Span, type SpanContext, SpanKind, SpanStatusCode, type Tracer } from '@opentelemetry/api'
+import type { Span, SpanContext, Tracer } from '@opentelemetry/api'
 import type * as api from '../../index'
 import { setTrace } from '../following'
 import type { Listeners } from '../subscription'
 import { acquireAttributes, failureAttributes, leaseAttributes } from './attributes'
 import { Holder, MOST_LINKS, Waiter } from './holders'
 import { Lookups } from './lookups'
+import { SpanKind, SpanStatusCode } from './peer'
 import { parseTrace, writeTrace } from './traceparent'
 
 // Read them at load time: with a fake clock that stands still, no span would name the holder.

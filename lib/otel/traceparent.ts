@@ -1,7 +1,8 @@
 // In which trace a span is, as the W3C writes it: https://www.w3.org/TR/trace-context/. The propagators of OpenTelemetry
 // read and write it, too, but are in its SDK, which nobody needs for the API.
 
-import { isSpanContextValid, type SpanContext } from '@opentelemetry/api'
+import type { SpanContext } from '@opentelemetry/api'
+import { isSpanContextValid } from './peer'
 
 /** `undefined` if it is in none. */
 export function writeTrace(context: SpanContext): string | undefined {

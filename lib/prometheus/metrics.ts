@@ -1,9 +1,9 @@
 // Which metrics there are, and the series of one client among them. What stats() counts is read when somebody asks;
 // the rest is counted as it is told.
 
-import { Counter, Gauge, Histogram } from 'prom-client'
 import type * as api from '../../index'
 import type { Listeners } from '../subscription'
+import { Counter, Gauge, Histogram } from './peer'
 
 type Labels = Record<string, string>
 

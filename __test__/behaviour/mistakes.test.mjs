@@ -1,0 +1,141 @@
+// Mistakes that a new user makes: the message says what was given, where, and what to write instead.
+// (store-mistakes.test.mjs has those with the store; bad-input.test.mjs has classes and codes.)
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { createLockClient, createLockWorker } from 'leasehold'
+import { timed, until } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+
+const noop = () => {}
+const worker = { store: 'memory:mistakes', key: 'k', startWork: noop }
+const key = (given) => `The "key" argument must be of type string, or an array of strings. Received ${given}`
+const fn = (given) => `The "fn" argument must be of type function. Received ${given}`
+const options = (name, given) => `The "options" argument must be an object, such as { ${name}: … }. Received ${given}`
+const cron = (given) => `The "cron" argument must be a cron pattern, such as "0 3 * * *". Received ${given}`
+const unknown = (name, meant) => `Unknown option "${name}"; did you mean "${meant}"?`
+
+/** [what, what to call with a fresh client, the message] */
+const MISTAKES = [
+  ['the key is a promise', (locks) => locks.acquire(Promise.resolve('k')), key('a promise: await it first')],
+  ['withLock: no key', (locks) => locks.withLock(noop), key('a function: the key comes before it')],
+  [
+    'withLock: the key behind the function',
+    (locks) => locks.withLock(noop, 'k'),
+    key('a function: the key comes before it'),
+  ],
+  [
+    'withLock: the options behind the function',
+    (locks) => locks.withLock('k', noop, { ttl: 500 }),
+    fn('options: they come before the function'),
+  ],
+  [
+    'withLock of a semaphore: the options behind the function',
+    (locks) => locks.semaphore('k', 2).withLock(noop, { ttl: 500 }),
+    fn('options: they come before the function'),
+  ],
+  [
+    'withLock: the function was called',
+    (locks) => locks.withLock('k', (async () => {})()),
+    fn('a promise: give the function, and do not call it'),
+  ],
+  ['acquire: a number for options', (locks) => locks.acquire('k', 5_000), options('ttl', 'type number')],
+  [
+    'acquire: a promise for options',
+    (locks) => locks.acquire('k', Promise.resolve({})),
+    options('ttl', 'a promise: await it first'),
+  ],
+  [
+    'acquire: a map for options',
+    (locks) => locks.acquire('k', new Map([['ttl', 50]])),
+    options('ttl', 'an instance of Map'),
+  ],
+  ['close: a number for options', (locks) => locks.close(5_000), options('drain', 'type number')],
+  ['list: a pattern for options', (locks) => locks.list('a*'), options('pattern', 'type string')],
+  [
+    'signal: the controller',
+    (locks) => locks.acquire('k', { signal: new AbortController() }),
+    'The "signal" argument must be an AbortSignal. Received an AbortController: give its signal',
+  ],
+  [
+    'once: the options before the function',
+    (locks) => locks.once('k', 'id', { keep: 20_000 }, noop),
+    fn('options: they come after the function'),
+  ],
+  ['schedule: no name', (locks) => locks.schedule('0 3 * * *', noop), cron('type function')],
+  ['schedule: the function before the pattern', (locks) => locks.schedule('n', noop, '@daily'), cron('type function')],
+  ['schedule: an interval', (locks) => locks.schedule('n', 60_000, noop), cron('type number')],
+  [
+    'adopt: a lease',
+    async (locks) => locks.adopt(await locks.acquire('k')),
+    'The "ticket" argument must be a string, which the detach() of a lease resolves with. Received an instance of Lease',
+  ],
+  [
+    'tls: true',
+    () => createLockClient({ store: 'rediss://h', tls: true }),
+    'The "tls" argument must be an object, such as { ca: … }; for TLS alone write rediss:// and leave it out. Received type boolean',
+  ],
+  [
+    'releaseOnSignal: true',
+    () => createLockClient({ store: 'memory:mistakes', releaseOnSignal: true }),
+    'The "releaseOnSignal" argument must be an array of signal names, such as [\'SIGTERM\']. Received type boolean',
+  ],
+  ['client: pass', () => createLockClient({ store: 'redis://h', pass: 'x' }), unknown('pass', 'password')],
+  ['client: user', () => createLockClient({ store: 'redis://h', user: 'x' }), unknown('user', 'username')],
+  ['worker: two arguments', () => createLockWorker('k', noop), options('key', 'type string')],
+  ['worker: nothing', () => createLockWorker(), options('key', 'undefined')],
+  ['worker: work', () => createLockWorker({ ...worker, work: noop }), unknown('work', 'startWork')],
+  ['worker: handler', () => createLockWorker({ ...worker, handler: noop }), unknown('handler', 'startWork')],
+  ['worker: onStop', () => createLockWorker({ ...worker, onStop: noop }), unknown('onStop', 'stopWork')],
+  ['worker: interval', () => createLockWorker({ ...worker, interval: 5 }), unknown('interval', 'retryInterval')],
+  ['worker: resource', () => createLockWorker({ ...worker, resource: 'k' }), unknown('resource', 'key')],
+  [
+    'worker: startWork was called',
+    () => createLockWorker({ ...worker, startWork: Promise.resolve() }),
+    'The "startWork" argument must be of type function. Received a promise: give the function, and do not call it',
+  ],
+]
+
+describe('mistakes', () => {
+  for (const [what, call, said] of MISTAKES) {
+    test(what, async (t) => {
+      const locks = createLockClient('memory:mistakes')
+      atEnd(t, () => locks.close())
+      const { error } = await timed(async () => call(locks))
+      assert.equal(error?.message, said)
+    })
+  }
+})
+
+// Node 20 has the symbol, and no syntax for it: this is what `using` does at the end of its block.
+describe('using without await', { skip: Symbol.dispose === undefined }, () => {
+  const said = (name) => new RegExp(`^A ${name} ends asynchronously, so "using" .*: write "await using"`)
+
+  test('a lease is released, and the error says what to write', async (t) => {
+    const locks = createLockClient('memory:using')
+    atEnd(t, () => locks.close())
+    for (const [name, lease] of [
+      ['Lease', await locks.acquire('a')],
+      ['MultiLease', await locks.acquire(['b', 'c'])],
+    ]) {
+      assert.throws(() => lease[Symbol.dispose](), { name: 'TypeError', message: said(name) })
+      await until('the release', () => !lease.isHeld)
+    }
+    assert.equal(await locks.inspect('a'), null)
+  })
+
+  test('so are a client, a schedule and a worker', async () => {
+    const locks = createLockClient('memory:using')
+    const schedule = locks.schedule('n', '@daily', noop)
+    const campaign = createLockWorker({ ...worker, client: locks, store: undefined }).start()
+    for (const [name, one] of [
+      ['Schedule', schedule],
+      ['LockWorker', campaign],
+      ['LockClient', locks],
+    ]) {
+      assert.throws(() => one[Symbol.dispose](), { name: 'TypeError', message: said(name) })
+    }
+    await until('their ends', () => schedule.next === null && campaign.state === 'idle')
+    await assert.rejects(locks.acquire('k'), { code: 'ERR_LOCK_CLOSED' })
+  })
+})
