@@ -39,10 +39,47 @@ export interface LockErrorOptions extends ErrorOptions {
   key?: string | undefined
 }
 
-/** Code `ERR_LOCK_TIMEOUT`: somebody else held the lock for all of `wait`, or at each try; or work did not end in `stopTimeout`. */
+/**
+ * Code `ERR_LOCK_TIMEOUT`: the lock was held for all of `wait`, or at each try; or work did not end in `stopTimeout`.
+ *
+ * If the call has waited, the message and these properties say who held the lock at the end: the
+ * client asks the store, for at most 250 ms. They are missing if the store did not answer in that
+ * time, or its circuit breaker is open. They are also missing if the call did not wait (`wait: 0`, or
+ * a single try with `retry`): then the store is not asked, because such calls are often repeated at
+ * once.
+ */
 export class LockTimeoutError extends LockError {
-  constructor(message: string, options?: LockErrorOptions)
+  constructor(message: string, options?: LockTimeoutErrorOptions)
   readonly code: 'ERR_LOCK_TIMEOUT'
+  /**
+   * The {@link LockClientOptions.name} of the client that held the lock; of several holders, the one
+   * with the oldest lease. Missing if another library held it. It may be the client of the call
+   * itself: the message then says "this client".
+   */
+  readonly holder?: string
+  /**
+   * How long ago the store granted the lock to `holder`, in ms. A client may pass the lock between
+   * its own waiters meanwhile, and a lease that was adopted counts from its first grant. The
+   * number is the difference of two clocks, that of the store and that of this host, so it is as
+   * wrong as they are: `leasehold doctor` warns if that is much. Missing for a quorum, and if the
+   * store's clock is ahead of the host's by more.
+   */
+  readonly heldFor?: number
+  /**
+   * How many other calls still waited for the lock. Those of another process may count as one: see
+   * {@link LockInfo.waiters}.
+   */
+  readonly waiters?: number
+}
+
+/** What the constructor of {@link LockTimeoutError} takes. */
+export interface LockTimeoutErrorOptions extends LockErrorOptions {
+  /** See {@link LockTimeoutError.holder}. */
+  holder?: string | undefined
+  /** See {@link LockTimeoutError.heldFor}. In ms. */
+  heldFor?: number | undefined
+  /** See {@link LockTimeoutError.waiters}. */
+  waiters?: number | undefined
 }
 
 /**

@@ -1,7 +1,7 @@
 // Describes locks in words.
 
 import type * as api from '../../index'
-import { formatDuration } from './duration'
+import { formatDuration } from '../duration'
 import { plain, table } from './terminal'
 
 /**
