@@ -18,8 +18,10 @@ const { clearTimeout, setImmediate, setTimeout } = timers
 const soon = Promise.resolve()
 
 /**
- * How long an error waits for the store, in ms. If this is larger, calls take longer than their
- * `wait`; if it is smaller, errors do not name the holder if the store is far away.
+ * How long an error waits for the store, in ms; and how old an answer may be that counts for other
+ * waits, which had begun before it was asked for. If this is larger, calls take longer than their
+ * `wait`, and errors name earlier holders. If it is smaller, errors name no holder if the store is far
+ * away, and waits that end one after the other ask more often.
  */
 const LIMIT = 250
 /**
@@ -27,12 +29,6 @@ const LIMIT = 250
  * together are a burst of work for the store; if it is smaller, their errors come later.
  */
 const MOST_ASKED = 32
-/**
- * For how long after an answer it counts for other waits, in ms: for those that had begun before the
- * question. If this is larger, errors name earlier holders; if it is smaller, waits that end one soon
- * after the other ask more often.
- */
-const FRESH = 25
 /**
  * How long the client does not ask again about a lock, in ms for each holder and waiter in the answer:
  * about ten times as long as a Redis server needs for one of them. If this is smaller, the lock of
@@ -53,8 +49,6 @@ interface Topic {
   isOverdue: boolean
   /** `undefined` if the store has not told. */
   contention: Contention | undefined
-  /** Until when the answer counts for other calls. */
-  freshUntil: number
   /** Until when the store is not asked again. */
   restsUntil: number
 }
@@ -140,8 +134,8 @@ export class Timeouts {
   #topicOf(key: string, began: number, at: number): Topic | undefined {
     const known = this.#topics.get(key)
     if (known !== undefined) {
-      const isFresh = at <= known.freshUntil && began <= known.question.sentAt
-      if (!known.isOver || isFresh) return known
+      const { sentAt } = known.question
+      if (!known.isOver || (began <= sentAt && at <= sentAt + LIMIT)) return known
       if (at < known.restsUntil) return undefined
     }
     if (this.#overdue > 0) return undefined
@@ -152,7 +146,6 @@ export class Timeouts {
       isOver: false,
       isOverdue: false,
       contention: undefined,
-      freshUntil: 0,
       restsUntil: 0,
     }
     this.#topics.set(key, topic)
@@ -168,12 +161,11 @@ export class Timeouts {
     else this.#answers.push({ topic, info })
     const at = now()
     const size = (info?.leases.length ?? 0) + (info?.waiters.length ?? 0)
-    topic.freshUntil = at + FRESH
     topic.restsUntil = at + (info === undefined ? FAILED_REST : REST * size)
     const forget = () => {
       if (this.#topics.get(topic.key) === topic) this.#topics.delete(topic.key)
     }
-    setTimeout(forget, Math.max(topic.freshUntil, topic.restsUntil) - at).unref()
+    setTimeout(forget, Math.max(LIMIT, topic.restsUntil - at)).unref()
     this.#schedule()
   }
 
