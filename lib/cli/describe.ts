@@ -2,7 +2,7 @@
 
 import type * as api from '../../index'
 import { formatDuration } from '../duration'
-import { plain, table } from './terminal'
+import { plain, quoted, table } from './terminal'
 
 /**
  * Returns the names of the holders; of more than two holders, the first name and the number of the
@@ -52,7 +52,7 @@ function serversOf({ servers }: api.LeaseInfo): string {
 
 /** Returns all that is known about one lock. */
 export function detailsOf(key: string, info: api.LockInfo): string {
-  const lines = [`${plain(key)} is held${info.shared ? ', and shared' : ''}`]
+  const lines = [`${quoted(key)} is held${info.shared ? ', and shared' : ''}`]
   for (const lease of info.leases) {
     const holder = lease.holder === null ? '(another library)' : plain(lease.holder)
     const ends = lease.remaining === null ? 'never ends' : `ends in ${formatDuration(lease.remaining)} unless renewed`

@@ -4,7 +4,7 @@ import { type Command, flag } from './command'
 import { detailsOf, tellable } from './describe'
 import { Exit } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
-import { plain, say, sayJson } from './terminal'
+import { quoted, say, sayJson } from './terminal'
 
 export const inspect: Command = {
   name: 'inspect',
@@ -20,7 +20,7 @@ Exit code 0 if the lock is held, 1 if it is free.`,
       const key = given.words[0] as string
       const info = await locks.inspect(key)
       if (flag(given, 'json')) sayJson({ key, held: info !== null, ...(info && tellable(info)) })
-      else say(info === null ? `${plain(key)} is free` : detailsOf(key, info))
+      else say(info === null ? `${quoted(key)} is free` : detailsOf(key, info))
       return info === null ? Exit.No : Exit.Ok
     }),
 }

@@ -2,12 +2,11 @@
 
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
-import { printableJson } from '../printable'
 import { type Command, flag } from './command'
 import { detailsOf } from './describe'
 import { CliError, Exit, UsageError } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
-import { paint, plain, say, sayJson } from './terminal'
+import { paint, plain, quoted, say, sayJson } from './terminal'
 
 export const release: Command = {
   name: 'release',
@@ -34,7 +33,7 @@ Ctrl-C and Ctrl-D mean, too.`,
     const json = flag(given, 'json')
     if (!flag(given, 'force')) {
       throw new UsageError(
-        `${printableJson(key)} is not ours to release; if its holder hangs: leasehold release ${plain(key)} --force`,
+        `${quoted(key)} is not ours to release; if its holder hangs: leasehold release ${plain(key)} --force`,
       )
     }
     const isAsked = !flag(given, 'yes')
@@ -45,7 +44,7 @@ Ctrl-C and Ctrl-D mean, too.`,
       const info = await locks.inspect(key)
       if (info === null) {
         if (json) sayJson({ key, released: false })
-        else say(`${plain(key)} is free already`)
+        else say(`${quoted(key)} is free already`)
         return Exit.No
       }
       if (!json) process.stderr.write(`${detailsOf(key, info)}\n`)
@@ -57,11 +56,11 @@ Ctrl-C and Ctrl-D mean, too.`,
       const now = await locks.inspect(key)
       const fences = (leases: typeof info.leases = []) => leases.map(({ fence }) => fence).join()
       if (now !== null && fences(now.leases) !== fences(info.leases)) {
-        throw new CliError(Exit.Busy, `${plain(key)} has another holder by now; look again`)
+        throw new CliError(Exit.Busy, `${quoted(key)} has another holder by now; look again`)
       }
       const released = await locks.forceRelease(key)
       if (json) sayJson({ key, released, leases: info.leases })
-      else say(released ? `${plain(key)} was taken away` : `${plain(key)} became free by itself`)
+      else say(released ? `${quoted(key)} was taken away` : `${quoted(key)} became free by itself`)
       return released ? Exit.Ok : Exit.No
     })
   },

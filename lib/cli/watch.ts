@@ -10,7 +10,7 @@ import { Exit } from './exits'
 import { failureOf } from './failure'
 import { LIST_TIMEOUT } from './ls'
 import { STORE_OPTIONS, withClient } from './store'
-import { cut, paint, plain, say, sayJson, warn } from './terminal'
+import { cut, paint, quoted, say, sayJson, warn } from './terminal'
 
 const CLEAR = '\u001b[H\u001b[J'
 
@@ -76,9 +76,11 @@ function teller(json: boolean): (list: api.LockList) => void {
   const tell = (event: string, key: string, info?: api.ListedLock) => {
     const at = new Date().toISOString()
     if (json) sayJson({ at, event, key, ...(info && tellable(info)) })
-    else if (info === undefined) say(`${at}  ${plain(key)} is free`)
+    else if (info === undefined) say(`${at}  ${quoted(key)} is free`)
     else
-      say(`${at}  ${plain(key)} ${event} by ${holdersOf(info)}, fence ${fenceOf(info)}, ${info.waiters.length} waiting`)
+      say(
+        `${at}  ${quoted(key)} ${event} by ${holdersOf(info)}, fence ${fenceOf(info)}, ${info.waiters.length} waiting`,
+      )
   }
   return ({ locks, complete }) => {
     const now = new Map<string, string>()
