@@ -154,7 +154,7 @@ describe('leasehold whose words nobody reads', { timeout: 60_000 }, () => {
     assert.deepEqual(await within('its end', failing.exited), { code: 69, signal: null })
     const lease = await locks.acquire('first')
     const watching = leasehold(t, ['watch', '--interval', '50ms'], env)
-    await watching.says(/first held/)
+    await watching.says(/"first" held/)
     watching.process.stdout.destroy()
     // There is something to say.
     await lease.release()
