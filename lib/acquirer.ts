@@ -3,6 +3,7 @@
 import type * as api from '../index'
 import { badType, checkFunction, checkKey, checkKeys, firstOf } from './arguments'
 import { isHeard } from './channels'
+import * as errors from './errors'
 import { followed, type Source } from './following'
 import { Lease, type Observer, type Owner } from './lease'
 import { MultiLease } from './multi'
@@ -136,9 +137,20 @@ export class Acquirer {
     const { retry, wait, signal } = asked
     // Only a request that does not wait resolves with null.
     if (retry === undefined) return this.#request(keys, asked) as Promise<Held>
+    const { pauses, timeouts } = this.#host
     const once = { ...asked, wait: -1 }
-    const attempt = async () => this.#request(keys, once)
-    return trying({ keys, retry, wait, signal, pauses: this.#host.pauses, again, attempt })
+    /** The key that was held at the last try. */
+    let key = firstOf(keys)
+    const attempt = async () =>
+      this.#request(keys, once, (busy) => {
+        key = busy
+      })
+    const gaveUp = async (tries: number, waited: number) => {
+      // A call that did not wait is often repeated at once.
+      const contention = tries > 1 ? await timeouts.of(key, waited, signal) : timeouts.guess(false)
+      return errors.gaveUp(key, tries, typeof keys === 'string' ? 1 : keys.length, contention)
+    }
+    return trying({ keys, retry, wait, signal, pauses, again, attempt, gaveUp })
   }
 
   tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null>
@@ -155,11 +167,11 @@ export class Acquirer {
     }
   }
 
-  #request(keys: string | readonly string[], asked: Asked): Promise<Held | null> {
+  #request(keys: string | readonly string[], asked: Asked, busy?: (key: string) => void): Promise<Held | null> {
     const host = this.#host
     host.checkOpen(firstOf(keys))
     if (typeof keys === 'string') return Lease.request(host, keys, asked)
-    return MultiLease.request(host, keys, asked)
+    return MultiLease.request(host, keys, asked, busy)
   }
 
   /**

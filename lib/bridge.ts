@@ -24,6 +24,9 @@ const Operation = {
 /** Added to the code of an acquire or an adoption that is followed by a trace. */
 const TRACED = 64
 
+/** The number of no client: native code counts them from 1. */
+const NOBODY = 0
+
 /** How many numbers an operation has: its code, its slot, and up to five more. */
 const LENGTH = 7
 const ROOM = 512
@@ -53,6 +56,8 @@ export class Bridge {
   /** Slots that were used and are not any more. */
   readonly #free: number[] = []
   #slots = 0
+  /** The slots that get one more record than others; see {@link abandon}. */
+  readonly #abandoned = new Set<number>()
   /** Whether what native code may have held back is about to be sent. */
   #flushing = false
 
@@ -107,6 +112,16 @@ export class Bridge {
   inspect(client: number, key: string): number {
     this.#keys += `${key}\0`
     return this.#begin(Operation.Inspect, client, 0, 0, 0, 0)
+  }
+
+  /**
+   * Lets the process end although the question in `slot` has no answer. -> Closed, before or after
+   * the answer; the slot is free after both.
+   */
+  abandon(slot: number): void {
+    this.#abandoned.add(slot)
+    // Native code answers a client that is not there at once, and then no promise waits for the slot.
+    this.#push(Operation.Ping, slot, NOBODY, 0, 0, 0, 0)
   }
 
   /** -> Released | Failed */
@@ -253,7 +268,7 @@ export class Bridge {
 
   /** The slot's last record was told. */
   free(slot: number): void {
-    this.#free.push(slot)
+    if (!this.#abandoned.delete(slot)) this.#free.push(slot)
   }
 
   #slot(): number {

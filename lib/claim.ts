@@ -4,7 +4,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../index'
 import type { Acquirer } from './acquirer'
-import { LockLostError, LockTimeoutError, mayPass } from './errors'
+import { UNKNOWN } from './contention'
+import { gaveUp, LockLostError, LockTimeoutError, mayPass } from './errors'
 import type { Lease } from './lease'
 import { Flag } from './native'
 import { type Pauses, type Retry, trying } from './retry'
@@ -93,7 +94,15 @@ export async function claim(desk: Desk, { key, ttl, wait, signal, keptAbove }: C
     return then !== null && then.fence === info.fence ? TAKEN : null
   }
   try {
-    const outcome = await trying({ keys: key, retry: RETRY, wait, signal, pauses, attempt })
+    const outcome = await trying({
+      keys: key,
+      retry: RETRY,
+      wait,
+      signal,
+      pauses,
+      attempt,
+      gaveUp: async (tries) => gaveUp(key, tries, 1, UNKNOWN),
+    })
     return outcome === TAKEN ? null : outcome
   } catch (error) {
     if (keptAbove !== undefined && error instanceof LockTimeoutError) return null

@@ -24,6 +24,7 @@ import { closeOnSignals, forgetSignals } from './signals'
 import { identify } from './store-identity'
 import { asError } from './thrown'
 import { readTicket, type Ticket } from './ticket'
+import { Timeouts } from './timeouts'
 import { type Unheard, warnOnce } from './unheard'
 import { watch } from './watch'
 
@@ -247,13 +248,15 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   /** What leases see of it; an object of its own, so that users do not see it. */
   #asHost(): Host {
     const identity = () => this.#identity()
+    const timeouts = new Timeouts({ id: this.#id, name: this.#name, isQuorum: this.#stores.length > 1 })
     return {
       get source() {
         return identity()
       },
       id: this.#id,
       isDrained: false,
-      pauses: new Set(),
+      timeouts,
+      pauses: new Set([timeouts.close]),
       sections: new Sections(),
       schedules: new Set(),
       checkOpen: (key) => this.#checkOpen(key),

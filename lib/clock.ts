@@ -5,3 +5,6 @@ import { performance } from 'node:perf_hooks'
  * clock replace `performance.now()`, while the engine's leases and waits follow the real clock.
  */
 export const now: () => number = performance.now.bind(performance)
+
+/** Returns the time of the wall clock in ms since 1970. It is bound at load time, too. */
+export const wallNow: () => number = Date.now.bind(Date)

@@ -3,6 +3,7 @@
 import { types } from 'node:util'
 
 import type * as api from '../index'
+import type { Contention } from './contention'
 import { printableJson } from './printable'
 
 export class LockError extends Error implements api.LockError {
@@ -18,9 +19,17 @@ export class LockError extends Error implements api.LockError {
 
 export class LockTimeoutError extends LockError implements api.LockTimeoutError {
   declare readonly code: 'ERR_LOCK_TIMEOUT'
+  declare readonly holder?: string
+  declare readonly heldFor?: number
+  declare readonly waiters?: number
 
-  constructor(message: string, options?: api.LockErrorOptions) {
+  constructor(message: string, options?: api.LockTimeoutErrorOptions) {
     super('ERR_LOCK_TIMEOUT', message, options)
+    if (options === undefined) return
+    const { holder, heldFor, waiters } = options
+    if (holder !== undefined) this.holder = holder
+    if (heldFor !== undefined) this.heldFor = heldFor
+    if (waiters !== undefined) this.waiters = waiters
   }
 }
 
@@ -154,23 +163,21 @@ export function detached(key: string): LockError {
   return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was detached`, { key })
 }
 
-/** There is no use in trying again any more. */
-export function gaveUp(keys: string | readonly string[], tries: number): LockTimeoutError {
-  const [what, key] = typeof keys === 'string' ? [quote(keys), keys] : [`one of ${keys.length} keys`, undefined]
-  const often = tries === 1 ? '1 try' : `${tries} tries`
-  return new LockTimeoutError(`${what} was held by somebody else after ${often}`, { key })
+/** Makes the error of a call for one or `count` keys that found `key` held at each of `tries`. */
+export function gaveUp(key: string, tries: number, count: number, contention: Contention): LockTimeoutError {
+  return contended(key, count, `in ${tries === 1 ? '1 try' : `${tries} tries`}`, contention)
 }
 
-/** The wait for several keys ended at this one. */
-export function timedOutAmong(key: string, count: number, wait: number): LockTimeoutError {
-  const message = `${quote(key)}, one of ${count} keys, was held by somebody else when ${wait} ms for all of them were over`
-  return new LockTimeoutError(message, { key })
+/** Makes the error of a call for one or `count` keys whose `wait` ended while `key` was held. */
+export function timedOut(key: string, wait: number, count: number, contention: Contention): LockTimeoutError {
+  return contended(key, count, wait > 0 ? `within ${wait} ms` : 'at once', contention)
 }
 
-export function timedOut(key: string, wait: number, byItself = false): LockTimeoutError {
-  const who = byItself ? 'held' : 'held by somebody else'
-  const hint = byItself ? '; this client holds it itself now, and locks are not reentrant' : ''
-  return new LockTimeoutError(`${quote(key)} was ${who} for all of ${wait} ms${hint}`, { key })
+function contended(key: string, count: number, limit: string, contention: Contention): LockTimeoutError {
+  const { words, holder, heldFor, waiters } = contention
+  const [what, which] = count > 1 ? [`${count} keys`, `${quote(key)} is `] : [quote(key), '']
+  const message = `could not acquire ${what} ${limit}: ${which}${words}`
+  return new LockTimeoutError(message, { key, holder, heldFor, waiters })
 }
 
 export function aborted(key: string, cause: unknown): LockAbortedError {

@@ -5,6 +5,7 @@ import { inspect } from 'node:util'
 import type * as api from '../index'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
 import { checkTtl } from './arguments'
+import type { Contention, Own } from './contention'
 import { defineDispose } from './dispose'
 import * as errors from './errors'
 import { type Following, follow } from './following'
@@ -13,6 +14,7 @@ import type { Asked } from './options'
 import { type Deferred, defer, ignore, type Make, raise } from './promise'
 import { guarded } from './rethrow'
 import { type Ticket, writeTicket } from './ticket'
+import type { Timeouts } from './timeouts'
 
 /** Whose lease it is. */
 export interface Owner {
@@ -22,6 +24,8 @@ export interface Owner {
    * no section.
    */
   readonly isDrained: boolean
+  /** The calls whose wait has ended. */
+  readonly timeouts: Timeouts
   /** Whether anybody wants to know of a loss. */
   hearsLosses(): boolean
   lost(lease: api.Lease, error: api.LockLostError): void
@@ -105,6 +109,19 @@ export class Lease implements api.Lease, Slot, Abortable {
     if (signal?.aborted) throw errors.aborted(ticket.key, signal.reason)
     const lease = new Lease(owner, ticket.key, asked, undefined)
     return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags, trace))
+  }
+
+  /** Returns what a client itself knows about those of the locks `keys` that it holds or waits for. */
+  static ownOf(client: number, keys: ReadonlySet<string>): ReadonlyMap<string, Own> {
+    const known = new Map<string, { fences: number[]; waiting: number }>()
+    for (const lease of slots) {
+      if (!(lease instanceof Lease) || lease.#owner.id !== client || !keys.has(lease.#key)) continue
+      const own = known.get(lease.#key) ?? { fences: [], waiting: 0 }
+      known.set(lease.#key, own)
+      if (lease.#phase === Phase.Pending && lease.#asked.wait > 0) own.waiting++
+      else if (lease.#isAlive) own.fences.push(lease.#fence)
+    }
+    return known
   }
 
   /** Stops renewing all leases that a client still holds; each then ends by its ttl. */
@@ -333,7 +350,7 @@ export class Lease implements api.Lease, Slot, Abortable {
         this.#settle(null as never)
         break
       case Kind.TimedOut:
-        this.#fail(() => errors.timedOut(this.#key, this.#asked.wait, a === 1))
+        this.#timeOut(a === 1)
         break
       case Kind.Closed:
         this.#fail(() => errors.closed(this.#key))
@@ -352,6 +369,18 @@ export class Lease implements api.Lease, Slot, Abortable {
         if (this.#phase === Phase.Held) guarded(() => this.#observer?.renewed(this))
         break
     }
+  }
+
+  /** Rejects the request as soon as it is known who holds the lock. `heldHere`: this client does. */
+  #timeOut(heldHere: boolean): void {
+    // There is nothing left that an abort could cancel.
+    this.#phase = Phase.Released
+    const { timeouts } = this.#owner
+    const { wait, count } = this.#asked.among ?? { wait: this.#asked.wait, count: 1 }
+    const tell = (contention: Contention) => this.#fail(() => errors.timedOut(this.#key, wait, count, contention))
+    // A call that did not wait is often repeated at once.
+    if (wait > 0) timeouts.add(this.#key, wait, heldHere, tell)
+    else tell(timeouts.guess(heldHere))
   }
 
   /** Rejects the request and releases its lease, which no caller has seen. */

@@ -37,16 +37,21 @@ export class MultiLease implements api.MultiLease, Abortable {
   /**
    * Resolves with the leases of `keys`, which are acquired in this order, or with `null` if somebody else holds one
    * of them and `asked` is not to wait. Whoever else wants some of them has the same order, so nobody who holds one waits
-   * for somebody who waits for that.
+   * for somebody who waits for that. The key that somebody else holds is passed to `busy`.
    */
-  static async request(owner: Owner, keys: readonly string[], asked: Asked): Promise<MultiLease | null> {
+  static async request(
+    owner: Owner,
+    keys: readonly string[],
+    asked: Asked,
+    busy?: (key: string) => void,
+  ): Promise<MultiLease | null> {
     const { signal } = asked
     const multi = new MultiLease(owner, keys, asked)
     if (signal?.aborted) throw errors.aborted(keys[0] as string, signal.reason)
     if (signal !== undefined) watch(signal, multi)
     const leases: Lease[] = []
     try {
-      const all = await multi.#collect(asked, leases)
+      const all = await multi.#collect(asked, leases, busy)
       if (all) return multi.#handOver(leases)
       await giveBack(owner, leases)
       return null
@@ -60,20 +65,27 @@ export class MultiLease implements api.MultiLease, Abortable {
     }
   }
 
-  /** Puts one lease after the other into `leases`. Says whether it got all. */
-  async #collect(asked: Asked, leases: Lease[]): Promise<boolean> {
+  /**
+   * Puts one lease after the other into `leases`. Says whether it got all. If not, passes the key
+   * that is held to `busy`.
+   */
+  async #collect(asked: Asked, leases: Lease[], busy?: (key: string) => void): Promise<boolean> {
     const patient = asked.wait >= 0
     const end = now() + asked.wait
+    const among = { count: this.#keys.length, wait: asked.wait }
     for (const key of this.#keys) {
       // A key that is free is had even when the time is over.
       const wait = patient ? Math.max(0, Math.ceil(end - now())) : asked.wait
       try {
-        const lease = await Lease.request(this.#ownerOfOne, key, { ...asked, wait, signal: this.#waiting.signal })
-        if (lease === null) return false
+        const one = { ...asked, wait, signal: this.#waiting.signal, among }
+        const lease = await Lease.request(this.#ownerOfOne, key, one)
+        if (lease === null) {
+          busy?.(key)
+          return false
+        }
         leases.push(lease)
       } catch (error) {
         if (this.#loss !== undefined) throw this.#loss.reason === 'closed' ? errors.closed(key) : this.#loss
-        if (error instanceof errors.LockTimeoutError) throw errors.timedOutAmong(key, this.#keys.length, asked.wait)
         throw error
       }
     }
@@ -94,6 +106,7 @@ export class MultiLease implements api.MultiLease, Abortable {
     const owner = this.#owner
     return {
       id: owner.id,
+      timeouts: owner.timeouts,
       get isDrained() {
         return owner.isDrained
       },

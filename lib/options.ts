@@ -57,11 +57,13 @@ export interface Asked {
   /** Instead of a place in the queue. `wait` is then how long to go on. */
   readonly retry: Retry | undefined
   readonly signal: AbortSignal | undefined
+  /** The call for several keys that this is one of, with the `wait` for all of them. */
+  readonly among: { readonly count: number; readonly wait: number } | undefined
 }
 
 /** What an acquire asks for that says no more than these. */
 export function asking(ttl: number, wait: number): Asked {
-  const nothing = { trace: undefined, retry: undefined, signal: undefined }
+  const nothing = { trace: undefined, retry: undefined, signal: undefined, among: undefined }
   return { ttl, wait, maxHold: 0, most: Most.Exclusive, flags: 0, ...nothing }
 }
 
@@ -202,6 +204,7 @@ function parseLease(given: api.TryAcquireOptions, defaults: Asked, wait: number,
     trace: undefined,
     retry,
     signal,
+    among: undefined,
   }
 }
 

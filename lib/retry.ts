@@ -58,16 +58,20 @@ interface Attempts<T> {
   readonly again?: (() => void) | undefined
   /** `null`: somebody else holds the lock. */
   attempt(): Promise<T | null>
+  /** Makes the error of a call that found the lock held at each of `tries`, for `waited` ms. */
+  gaveUp(tries: number, waited: number): Promise<errors.LockTimeoutError>
 }
 
 /** The first outcome of `attempt` that is not `null`. */
-export async function trying<T>({ keys, retry, wait, signal, pauses, again, attempt }: Attempts<T>): Promise<T> {
-  const end = now() + wait
+export async function trying<T>(attempts: Attempts<T>): Promise<T> {
+  const { keys, retry, wait, signal, pauses, again } = attempts
+  const start = now()
+  const end = start + wait
   let delay = retry.minDelay
   for (let count = 0; ; count++) {
     let fault: unknown
     try {
-      const outcome = await attempt()
+      const outcome = await attempts.attempt()
       if (outcome !== null) return outcome
     } catch (error) {
       if (!errors.mayPass(error)) throw error
@@ -75,7 +79,7 @@ export async function trying<T>({ keys, retry, wait, signal, pauses, again, atte
     }
     const left = end - now()
     // What is wrong is what was seen last, as with those who wait in the queue.
-    if (count >= retry.retries || left <= 0) throw fault ?? errors.gaveUp(keys, count + 1)
+    if (count >= retry.retries || left <= 0) throw fault ?? (await attempts.gaveUp(count + 1, now() - start))
     const pause = Math.min(delay * (1 + retry.jitter * (Math.random() * 2 - 1)), left, MAX_MS)
     await new Pause(firstOf(keys), signal, pauses).over(pause)
     delay = Math.min(delay * retry.factor, retry.maxDelay)

@@ -30,7 +30,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * rejects; when it is aborted, at the same time.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. Or an array of at least one: which locks.
-   * @throws {LockTimeoutError} somebody held it for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}
+   * @throws {LockTimeoutError} it was held for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}. The
+   * error says who held it; to find that out may take up to 250 ms more
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or not be used; passing faults are
    * retried for as long as `wait` allows
    * @throws {LockAbortedError} `signal` was aborted

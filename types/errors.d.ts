@@ -39,10 +39,47 @@ export interface LockErrorOptions extends ErrorOptions {
   key?: string | undefined
 }
 
-/** Code `ERR_LOCK_TIMEOUT`: somebody else held the lock for all of `wait`, or at each try; or work did not end in `stopTimeout`. */
+/**
+ * Code `ERR_LOCK_TIMEOUT`: the lock was held for all of `wait`, or at each try; or work did not end in `stopTimeout`.
+ *
+ * If the call has waited, the client asks the store who holds the lock. The message and the
+ * properties `holder`, `heldFor` and `waiters` tell the answer. They are missing if the store did not
+ * answer within 250 ms, or could not be asked because its circuit breaker is open. They are also
+ * missing if the call did not wait (`wait: 0`, or a single try with `retry`), except for a `holder`
+ * that the client knows to be itself.
+ */
 export class LockTimeoutError extends LockError {
-  constructor(message: string, options?: LockErrorOptions)
+  constructor(message: string, options?: LockTimeoutErrorOptions)
   readonly code: 'ERR_LOCK_TIMEOUT'
+  /**
+   * Who holds the lock: the {@link LockClientOptions.name} of the client. Of several holders, the
+   * one with the oldest lease. If it is the client of this call, the message says "this client".
+   * Missing if another library holds the lock.
+   */
+  readonly holder?: string
+  /**
+   * How long `holder` has had the lock, in ms: since the store granted it. The client may have passed
+   * it between its own waiters since then, and an adopted lease counts from its first grant. It is
+   * the difference between the clock of this host and that of the store, so it is as wrong as these
+   * clocks are: see {@link LockClient.diagnose}. Missing for a quorum, and if the store's clock is
+   * found to be ahead.
+   */
+  readonly heldFor?: number
+  /**
+   * How many calls wait for the lock. The calls of another process may count as one, as in
+   * {@link LockInfo.waiters}.
+   */
+  readonly waiters?: number
+}
+
+/** What the constructor of {@link LockTimeoutError} takes. */
+export interface LockTimeoutErrorOptions extends LockErrorOptions {
+  /** See {@link LockTimeoutError.holder}. Default: not set. */
+  holder?: string | undefined
+  /** See {@link LockTimeoutError.heldFor}. Default: not set. */
+  heldFor?: number | undefined
+  /** See {@link LockTimeoutError.waiters}. Default: not set. */
+  waiters?: number | undefined
 }
 
 /**

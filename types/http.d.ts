@@ -52,6 +52,6 @@ export interface Refusal {
   readonly retryAfter: number
   /** Which locks were wanted. Not for the eyes of whoever sent the request. */
   readonly keys: readonly string[]
-  /** What `LockClient.acquire()` rejected with. Not for the eyes of whoever sent the request: it may name the store. */
+  /** What `LockClient.acquire()` rejected with. Not for the eyes of whoever sent the request: it may name the store, or the lock's holder. */
   readonly error: LockError
 }

@@ -13,17 +13,6 @@ const SLACK = 2_000
 overStores(
   'waiting',
   (store) => {
-    test('whoever waits for its own lock is told so', async (t) => {
-      const locks = store.client(t)
-      const key = store.key()
-      await locks.acquire(key)
-      await assert.rejects(locks.acquire(key, { wait: 50 }), {
-        name: 'LockTimeoutError',
-        message: /this client holds it itself now, and locks are not reentrant/,
-      })
-      await assert.rejects(store.client(t).acquire(key, { wait: 50 }), { message: /by somebody else/ })
-    })
-
     test('the place of one who gave up goes to nobody', async (t) => {
       const [a, b] = [store.client(t), store.client(t)]
       const key = store.key()

@@ -44,7 +44,7 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
       asking.type(typed)
       const { code, stdout } = await within('its end', asking.ended)
       const said = stdout.slice(stdout.indexOf('[y/N] ')).split('\r\n').slice(1)
-      const end = isTaken ? 'nightly was taken away' : 'nothing was done'
+      const end = isTaken ? '"nightly" was taken away' : 'nothing was done'
       assert.deepEqual([code, said.at(-2), said.at(-1)], [isTaken ? 0 : 1, end, ''], stdout)
       assert.doesNotMatch(stdout, /Error|\n +at /)
       assert.equal((await locks.inspect('nightly')) === null, isTaken)
@@ -154,7 +154,7 @@ describe('leasehold whose words nobody reads', { timeout: 60_000 }, () => {
     assert.deepEqual(await within('its end', failing.exited), { code: 69, signal: null })
     const lease = await locks.acquire('first')
     const watching = leasehold(t, ['watch', '--interval', '50ms'], env)
-    await watching.says(/first held/)
+    await watching.says(/"first" held/)
     watching.process.stdout.destroy()
     // There is something to say.
     await lease.release()

@@ -41,11 +41,15 @@ overStores(
 
       const inspected = await call('inspect', key)
       assert.equal(inspected.code, 0)
+      assert.match(inspected.stdout, /^"a\\u001b\[2Jb" is held\n/)
       assert.match(inspected.stdout, new RegExp(`by holder, fence ${lease.fence}, ends in .*\\n.*\\n {2}waiter, for`))
       const info = JSON.parse((await call('inspect', key, '--json')).stdout)
       assert.deepEqual([info.key, info.held, info.fence], [key, true, lease.fence])
       assert.deepEqual([info.waiters.map(({ holder }) => holder), 'waiting' in info], [['waiter'], false])
-      assert.deepEqual((await call('inspect', 'free')).code, 1)
+      const none = await call('inspect', 'free')
+      assert.deepEqual([none.code, none.stdout], [1, '"free" is free\n'])
+      const seen = await call('watch', 'r*', '--looks', '1')
+      assert.match(seen.stdout, /Z {2}"r" held by holder, fence \d+, 0 waiting\n$/)
 
       for (const words of [['--force'], ['--yes'], []]) {
         const refused = await call('release', key, ...words)
@@ -57,7 +61,7 @@ overStores(
       assert.equal(JSON.parse(released.stdout).released, true)
       await (await next).release()
       const free = await call('release', key, '--force', '-y')
-      assert.deepEqual([free.code, free.stdout], [1, 'a\\u{1b}[2Jb is free already\n'])
+      assert.deepEqual([free.code, free.stdout], [1, '"a\\u001b[2Jb" is free already\n'])
     })
 
     test('watch tells line by line what is held, changes hands, and is free', async (t) => {
@@ -89,20 +93,20 @@ overStores(
       const { code, stdout } = await call('inspect', id)
       assert.equal(code, 0)
       const [head, details, ...rest] = stdout.split('\n')
-      assert.equal(head, `${id} is remembered as done, or its work still runs`)
+      assert.equal(head, `"${id}" is remembered as done, or its work still runs`)
       assert.match(details, new RegExp(`^  by web-1, fence ${fence}, for (10 m 0|9 m \\d+) s more$`))
       assert.deepEqual(rest, [''], 'nobody waits for an id')
       const [, row] = (await call('ls', '*@once:*')).stdout.split('\n').map((line) => line.split(/ {2,}/))
       assert.deepEqual(row.slice(0, 4), [id, 'once', 'web-1', String(fence)])
       const watched = await call('watch', '*@once:*', '--looks', '1')
-      assert.match(watched.stdout, new RegExp(`  ${id} remembered: by web-1, fence ${fence}\n$`))
+      assert.match(watched.stdout, new RegExp(`  "${id}" remembered: by web-1, fence ${fence}\n$`))
 
       const released = await call('release', id, '--force', '--yes')
-      assert.deepEqual([released.code, released.stdout], [0, `${id} is forgotten, so its work may run again\n`])
+      assert.deepEqual([released.code, released.stdout], [0, `"${id}" is forgotten, so its work may run again\n`])
       assert.match(released.stderr, /is remembered as done/)
       for (const words of [['inspect'], ['release', '--force', '--yes']]) {
         const gone = await call(...words, id)
-        assert.deepEqual([gone.code, gone.stdout], [1, `${id} is not remembered\n`])
+        assert.deepEqual([gone.code, gone.stdout], [1, `"${id}" is not remembered\n`])
       }
       const again = await locks.once('mail', 'user@b', () => {})
       assert.equal(again.ran, true)

@@ -31,6 +31,9 @@ export function explain(error: unknown): string {
 }
 
 same<LockTimeoutError['code'], 'ERR_LOCK_TIMEOUT'>()
+same<LockTimeoutError['holder'], string | undefined>()
+same<LockTimeoutError['heldFor'], number | undefined>()
+same<LockTimeoutError['waiters'], number | undefined>()
 same<LockAbortedError['code'], 'ERR_LOCK_ABORTED'>()
 same<StoreUnavailableError['code'], 'ERR_STORE_UNAVAILABLE'>()
 same<LockClosedError['code'], 'ERR_LOCK_CLOSED'>()
@@ -39,9 +42,12 @@ same<LockClosedError['code'], 'ERR_LOCK_CLOSED'>()
 export const made: LockError[] = [
   new LockError('ERR_LOCK_RELEASED', 'released', { key: 'key' }),
   new LockTimeoutError('late', { cause: new Error() }),
+  new LockTimeoutError('late', { key: 'key', holder: 'web-1:4711', heldFor: 4_200, waiters: 3 }),
   new LockLostError('expired', 'lost'),
   new StoreUnavailableError('timeout', 'slow'),
 ]
+// @ts-expect-error: a number
+new LockTimeoutError('late', { heldFor: '4 s' })
 // @ts-expect-error: no such reason
 new LockLostError('bored', 'lost')
 // @ts-expect-error: no reason at all

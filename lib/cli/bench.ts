@@ -2,8 +2,9 @@
 
 import { randomUUID } from 'node:crypto'
 import type * as api from '../../index'
+import { formatDuration } from '../duration'
 import { type Command, count, flag, text } from './command'
-import { formatDuration, parseDuration } from './duration'
+import { parseDuration } from './duration'
 import { clientOptions, openClient, STORE_OPTIONS } from './store'
 import { paint, say, sayJson, table } from './terminal'
 

@@ -1,9 +1,9 @@
 // Describes locks in words.
 
 import type * as api from '../../index'
+import { formatDuration } from '../duration'
 import { isMarker } from '../once'
-import { formatDuration } from './duration'
-import { plain, table } from './terminal'
+import { plain, quoted, table } from './terminal'
 
 /**
  * Returns whether the lock stands for an id of `locks.once()`, or a tick of a schedule: nobody holds
@@ -61,12 +61,12 @@ function serversOf({ servers }: api.LeaseInfo): string {
 
 /** Says that nobody holds a lock, or that the store does not remember an id. */
 export function absenceOf(key: string): string {
-  return `${plain(key)} is ${isMarker(key) ? 'not remembered' : 'free'}`
+  return `${quoted(key)} is ${isMarker(key) ? 'not remembered' : 'free'}`
 }
 
 /** Returns all that is known about an id that the store remembers. */
 function memoryOf(key: string, info: api.LockInfo): string {
-  const lines = [`${plain(key)} is remembered as done, or its work still runs`]
+  const lines = [`${quoted(key)} is remembered as done, or its work still runs`]
   for (const lease of info.leases) {
     const ends = lease.remaining === null ? 'for ever' : `for ${formatDuration(lease.remaining)} more`
     lines.push(`  by ${plain(lease.holder ?? '')}, fence ${fenceOf(lease)}, ${ends}${serversOf(lease)}`)
@@ -77,7 +77,7 @@ function memoryOf(key: string, info: api.LockInfo): string {
 /** Returns all that is known about one lock. */
 export function detailsOf(key: string, info: api.LockInfo): string {
   if (isRemembered(key, info)) return memoryOf(key, info)
-  const lines = [`${plain(key)} is held${info.shared ? ', and shared' : ''}`]
+  const lines = [`${quoted(key)} is held${info.shared ? ', and shared' : ''}`]
   for (const lease of info.leases) {
     const holder = lease.holder === null ? '(another library)' : plain(lease.holder)
     const ends = lease.remaining === null ? 'never ends' : `ends in ${formatDuration(lease.remaining)} unless renewed`

@@ -2,8 +2,9 @@
 
 import type * as api from '../../index'
 import { MIN_TTL } from '../arguments'
+import { formatDuration } from '../duration'
 import { type Command, flag, text } from './command'
-import { formatDuration, parseDuration } from './duration'
+import { parseDuration } from './duration'
 import { Exit } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
 import { paint, plain, say, sayJson } from './terminal'

@@ -4,12 +4,11 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import type * as api from '../../index'
 import { isMarker } from '../once'
-import { printableJson } from '../printable'
 import { type Command, flag } from './command'
 import { absenceOf, detailsOf, isRemembered } from './describe'
 import { CliError, Exit, UsageError } from './exits'
 import { STORE_OPTIONS, withClient } from './store'
-import { paint, plain, say, sayJson } from './terminal'
+import { paint, plain, quoted, say, sayJson } from './terminal'
 
 export const release: Command = {
   name: 'release',
@@ -36,7 +35,7 @@ Ctrl-C and Ctrl-D mean, too.`,
     const json = flag(given, 'json')
     if (!flag(given, 'force')) {
       throw new UsageError(
-        `${printableJson(key)} is not ours to release; if its holder hangs: leasehold release ${plain(key)} --force`,
+        `${quoted(key)} is not ours to release; if its holder hangs: leasehold release ${plain(key)} --force`,
       )
     }
     const isAsked = !flag(given, 'yes')
@@ -59,11 +58,11 @@ Ctrl-C and Ctrl-D mean, too.`,
       const now = await locks.inspect(key)
       const fences = (leases: typeof info.leases = []) => leases.map(({ fence }) => fence).join()
       if (now !== null && fences(now.leases) !== fences(info.leases)) {
-        throw new CliError(Exit.Busy, `${plain(key)} has another holder by now; look again`)
+        throw new CliError(Exit.Busy, `${quoted(key)} has another holder by now; look again`)
       }
       const released = await locks.forceRelease(key)
       if (json) sayJson({ key, released, leases: info.leases })
-      else say(`${plain(key)} ${outcomeOf(key, info, released)}`)
+      else say(`${quoted(key)} ${outcomeOf(key, info, released)}`)
       return released ? Exit.Ok : Exit.No
     })
   },

@@ -3,16 +3,16 @@
 import type * as api from '../../index'
 import { MIN_TTL } from '../arguments'
 import { LockClient } from '../client'
+import { formatDuration } from '../duration'
 import { LockLostError } from '../errors'
 import { Most } from '../native'
-import { printableJson } from '../printable'
 import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
-import { formatDuration, parseDuration } from './duration'
+import { parseDuration } from './duration'
 import { CliError, Exit, exitOf, UsageError } from './exits'
 import { failureOf } from './failure'
 import { clientOptions, openClient, STORE_OPTIONS } from './store'
-import { plain, sayJson, warn } from './terminal'
+import { plain, quoted, sayJson, warn } from './terminal'
 
 interface Settings {
   readonly key: string
@@ -155,9 +155,9 @@ async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const start = performance.now()
   try {
-    if (!once) tell('waiting', {}, `waiting for ${plain(key)}`)
+    if (!once) tell('waiting', {}, `waiting for ${quoted(key)}`)
     const lease = once ? await acquirer.tryAcquire(key, options) : await acquirer.acquire(key, { ...options, wait })
-    if (lease === null) throw new CliError(Exit.Busy, `another holder has ${printableJson(key)}; to wait, omit --try`)
+    if (lease === null) throw new CliError(Exit.Busy, `another holder has ${quoted(key)}; to wait, omit --try`)
     const waited = performance.now() - start
     tell('acquired', { fence: lease.fence, waited }, `acquired, fence ${lease.fence}, after ${formatDuration(waited)}`)
     return lease
@@ -167,7 +167,7 @@ async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease
     await locks.close()
     for (const off of stops) off()
     process.exitCode = endAlike({ code: null, signal: ended })
-    throw new CliError(process.exitCode, `ended by ${ended} while waiting for ${printableJson(key)}`)
+    throw new CliError(process.exitCode, `ended by ${ended} while waiting for ${quoted(key)}`)
   } finally {
     for (const off of stops) off()
   }
@@ -194,7 +194,7 @@ async function runWith(lease: api.Lease, settings: Settings, options: api.LockCl
   // The lease has no `maxHold`: it would end while the command still cleans up.
   const overdue = () => {
     const limit = formatDuration(maxHold as number)
-    stop(new CliError(Exit.Lost, `stopped the command: it held ${printableJson(key)} for ${limit} (--max-hold)`))
+    stop(new CliError(Exit.Lost, `stopped the command: it held ${quoted(key)} for ${limit} (--max-hold)`))
     tell('overdue', {}, `held for ${limit} (--max-hold): stopping the command`)
   }
   const timer = maxHold === undefined ? undefined : setTimeout(overdue, maxHold)

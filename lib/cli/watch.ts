@@ -10,7 +10,7 @@ import { Exit } from './exits'
 import { failureOf } from './failure'
 import { LIST_TIMEOUT } from './ls'
 import { STORE_OPTIONS, withClient } from './store'
-import { cut, paint, plain, say, sayJson, warn } from './terminal'
+import { cut, paint, quoted, say, sayJson, warn } from './terminal'
 
 const CLEAR = '\u001b[H\u001b[J'
 
@@ -78,9 +78,11 @@ function teller(json: boolean): (list: api.LockList) => void {
     if (json) sayJson({ at, event, key, ...(info && tellable(info)) })
     else if (info === undefined) say(`${at}  ${absenceOf(key)}`)
     else if (isRemembered(key, info))
-      say(`${at}  ${plain(key)} remembered: by ${holdersOf(info)}, fence ${fenceOf(info)}`)
+      say(`${at}  ${quoted(key)} remembered: by ${holdersOf(info)}, fence ${fenceOf(info)}`)
     else
-      say(`${at}  ${plain(key)} ${event} by ${holdersOf(info)}, fence ${fenceOf(info)}, ${info.waiters.length} waiting`)
+      say(
+        `${at}  ${quoted(key)} ${event} by ${holdersOf(info)}, fence ${fenceOf(info)}, ${info.waiters.length} waiting`,
+      )
   }
   return ({ locks, complete }) => {
     const now = new Map<string, string>()

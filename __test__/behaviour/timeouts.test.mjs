@@ -1,0 +1,217 @@
+// LockTimeoutError on every store: it says who holds the lock, for how long, and how many wait.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { now, sleep, until } from '../support/clock.mjs'
+import { allStoreNames, overStores } from '../support/stores.mjs'
+import { named, timeout } from '../support/time-outs.mjs'
+
+/** Matches a message. `…` stands for a time. */
+const message = (text) =>
+  new RegExp(`^${text.replace(/[().]/g, '\\$&').replaceAll('…', '(less than 1 ms|[\\d.]+ m?s)')}$`)
+
+overStores(
+  'time-outs',
+  (store) => {
+    test('the error of a wait says who holds the lock, for how long, and how many wait', async (t) => {
+      const [a, b, c] = ['web-1', 'web-2', 'web-3'].map((name) => store.client(t, { name }))
+      const key = store.key()
+      const asked = now()
+      const lease = await a.acquire(key)
+      const held = now()
+      const third = c.acquire(key, { wait: 60_000 })
+      await until('web-3 to wait', async () => (await a.inspect(key)).waiters.length === 1)
+      const error = await named(() => b.acquire(key, { wait: 300 }))
+      const told = now()
+      assert.match(
+        error.message,
+        message(`could not acquire "${key}" within 300 ms: held by "web-1" for …; 1 other waits`),
+      )
+      assert.deepEqual([error.key, error.holder, error.waiters], [key, 'web-1', 1])
+      // Of two clocks, one counts whole ms.
+      const [least, most] = [300, told - asked + 2]
+      assert.ok(error.heldFor >= least && error.heldFor <= most, `${error.heldFor} of ${told - held} ms`)
+      await lease.release()
+      await (await third).release()
+    })
+
+    test('of four callers of one client, those that time out are told that this client holds the lock', async (t) => {
+      const locks = store.client(t, { name: 'web-1' })
+      const key = store.key()
+      const calls = Array.from({ length: 4 }, () => locks.withLock(key, { wait: 300 }, () => sleep(1_000)))
+      const outcomes = await Promise.allSettled(calls)
+      assert.equal(outcomes.filter(({ status }) => status === 'fulfilled').length, 1)
+      for (const { status, reason } of outcomes) {
+        if (status === 'fulfilled') continue
+        const error = await timeout(Promise.reject(reason))
+        const words = `could not acquire "${key}" within 300 ms: held by this client ("web-1")`
+        // On a busy machine, the store may not tell for how long.
+        assert.ok(error.message === words || message(`${words} for …`).test(error.message), error.message)
+        assert.equal(error.holder, 'web-1')
+      }
+    })
+
+    test('"this client" is the client that was asked, not another one of the same name', async (t) => {
+      const [a, b] = [store.client(t, { name: 'web' }), store.client(t, { name: 'web' })]
+      const key = store.key()
+      await a.acquire(key)
+      const [own, other] = await Promise.all([a, b].map((locks) => named(() => locks.acquire(key, { wait: 100 }))))
+      assert.match(own.message, /: held by this client \("web"\) for /)
+      assert.match(other.message, /: held by "web" for /)
+    })
+
+    test('the time is that of the lease that is held now, also if the client has passed the lock on by itself', async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      let began
+      const quick = async () => {
+        while (began === undefined) await locks.withLock(key, { wait: 60_000 }, () => {})
+      }
+      const all = [quick(), quick(), quick(), quick()]
+      await sleep(1_000)
+      let done
+      const slow = () => {
+        began = now()
+        return new Promise((resolve) => {
+          done = resolve
+        })
+      }
+      all.push(locks.withLock(key, { wait: 60_000 }, slow))
+      await until('the slow one', () => began)
+      const error = await named(() => locks.acquire(key, { wait: 200 }))
+      // The fence of a lease that was passed on was reserved at most 10 ms before.
+      const most = now() - began + 10 + 2
+      assert.ok(error.heldFor >= 200 - 10 && error.heldFor <= most, `${error.heldFor} of ${most} ms`)
+      assert.equal(error.waiters, 4)
+      t.diagnostic(`passed on ${locks.stats().localHandOffs} times`)
+      done()
+      await Promise.all(all)
+    })
+
+    test('of several keys, the error names the one that is held', async (t) => {
+      const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
+      const keys = [store.key(), store.key(), store.key()].sort()
+      await a.acquire(keys[1])
+      const error = await named(() => b.acquire(keys, { wait: 100 }))
+      assert.match(
+        error.message,
+        message(`could not acquire 3 keys within 100 ms: "${keys[1]}" is held by "web-1" for …`),
+      )
+      assert.deepEqual([error.key, error.holder, error.waiters], [keys[1], 'web-1', 0])
+    })
+
+    test('of several keys, also if the time is over before the last one is asked for', async (t) => {
+      const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
+      const keys = [store.key(), store.key()].sort()
+      await a.acquire(keys[1])
+      const error = await named(async () => {
+        const first = await a.acquire(keys[0])
+        const call = b.acquire(keys, { wait: 200 })
+        await until('the first to be waited for', async () => (await a.inspect(keys[0])).waiters.length === 1)
+        first.release()
+        await new Promise(setImmediate)
+        // The grant is told when the thread is free again.
+        for (const end = now() + 400; now() < end; );
+        return call
+      })
+      assert.match(
+        error.message,
+        message(`could not acquire 2 keys within 200 ms: "${keys[1]}" is held by "web-1" for …`),
+      )
+    })
+
+    test('retry: the error that gives up says it, too, also of several keys', async (t) => {
+      const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
+      const keys = [store.key(), store.key()].sort()
+      await a.acquire(keys[1])
+      const retry = { retries: 2, minDelay: 5 }
+      const one = await named(() => b.acquire(keys[1], { retry }))
+      assert.match(one.message, message(`could not acquire "${keys[1]}" in 3 tries: held by "web-1" for …`))
+      const both = await named(() => b.acquire(keys, { retry }))
+      assert.match(both.message, message(`could not acquire 2 keys in 3 tries: "${keys[1]}" is held by "web-1" for …`))
+      for (const error of [one, both]) {
+        assert.deepEqual([error.key, error.holder, error.waiters], [keys[1], 'web-1', 0])
+        assert.ok(error.heldFor >= 0 && error.heldFor < 60_000, `${error.heldFor} ms`)
+      }
+    })
+
+    test('a semaphore: the error names the first three holders, and counts the other leases', async (t) => {
+      const clients = Array.from({ length: 5 }, (_, i) => store.client(t, { name: `web-${i + 1}` }))
+      const key = store.key()
+      const [one, two, three, four, five] = clients.map((client) => client.semaphore(key, 7))
+      const began = now()
+      for (const semaphore of [one, two, three, four, five, two, two]) await semaphore.acquire()
+      await sleep(20)
+      const error = await named(() => two.acquire({ wait: 50 }))
+      const names = '"web-1" for …, this client ("web-2") 3 times for up to …, "web-3" for … and 2 more'
+      assert.match(error.message, message(`could not acquire "${key}" within 50 ms: held by ${names}`))
+      assert.deepEqual([error.holder, error.waiters], ['web-1', 0])
+      assert.ok(error.heldFor >= 68 && error.heldFor <= now() - began + 2, `${error.heldFor} ms`)
+      const waiting = three.acquire({ wait: 60_000 })
+      await until('web-3 to wait', async () => (await clients[0].inspect(key)).waiters.length === 1)
+      assert.equal((await named(() => two.acquire({ wait: 50 }))).waiters, 1)
+      await clients[0].forceRelease(key)
+      await waiting
+    })
+
+    test('a read/write lock: a writer is told the readers, a reader the writer', async (t) => {
+      const clients = ['web-1', 'web-2', 'web-3'].map((name) => store.client(t, { name }))
+      const key = store.key()
+      const [one, two, three] = clients.map((client) => client.readWriteLock(key))
+      const readers = [await one.read.acquire(), await two.read.acquire()]
+      const kept = await named(() => three.write.acquire({ wait: 50 }))
+      assert.match(
+        kept.message,
+        message(`could not acquire "${key}" within 50 ms: held by "web-1" for …, "web-2" for …`),
+      )
+      assert.equal(kept.holder, 'web-1')
+      for (const lease of readers) await lease.release()
+      const writer = await three.write.acquire()
+      const out = await named(() => one.read.acquire({ wait: 50 }))
+      assert.match(out.message, message(`could not acquire "${key}" within 50 ms: held by "web-3" for …`))
+      await writer.release()
+    })
+
+    test('waits for many locks that end together are rejected in their order', async (t) => {
+      const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
+      const keys = Array.from({ length: 100 }, () => store.key())
+      await Promise.all(keys.map((key) => a.acquire(key, { ttl: 60_000 })))
+      const order = []
+      const calls = Array.from({ length: 400 }, async (_, i) => {
+        const { holder } = await timeout(b.acquire(keys[(i * 37) % 100], { wait: 300 + i }))
+        order.push(i)
+        return holder
+      })
+      const holders = await Promise.all(calls)
+      assert.deepEqual(order, [...order.keys()])
+      // On a slow machine, the store may not answer for all of them in time.
+      assert.ok(holders.includes('web-1'))
+      assert.ok(holders.every((holder) => holder === undefined || holder === 'web-1'))
+    })
+
+    test('a call that does not wait is told no more than that the lock is held', async (t) => {
+      const [a, b] = ['web-1', 'web-2'].map((name) => store.client(t, { name }))
+      const key = store.key()
+      await a.acquire(key)
+      const held = `"${key}" is already held; inspect() tells by whom`
+      const errors = [
+        [b.acquire(key, { wait: 0 }), `could not acquire "${key}" at once: already held; inspect() tells by whom`],
+        [
+          b.acquire(key, { retry: { retries: 0 } }),
+          `could not acquire "${key}" in 1 try: already held; inspect() tells by whom`,
+        ],
+        [b.acquire([key, `${key}:2`], { wait: 0 }), `could not acquire 2 keys at once: ${held}`],
+      ]
+      for (const [call, words] of errors) {
+        const error = await timeout(call)
+        assert.equal(error.message, words)
+        assert.deepEqual(Object.keys(error), ['code', 'key'])
+      }
+      // The client knows this by itself.
+      const own = await timeout(a.acquire(key, { wait: 0 }))
+      assert.equal(own.message, `could not acquire "${key}" at once: held by this client ("web-1")`)
+      assert.equal(own.holder, 'web-1')
+    })
+  },
+  allStoreNames,
+)

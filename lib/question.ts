@@ -1,0 +1,60 @@
+// One question to the store: who holds a lock, and who waits for it.
+
+import { now } from './clock'
+import type { Answer } from './contention'
+import { bridge, Kind, note, type Slot, slots, tell } from './native'
+
+/**
+ * How long, in characters, an answer may be. If this is larger, the lock of a mass of waiters stops
+ * the thread while the answer is parsed; if it is smaller, fewer errors name its holder. One waiter
+ * takes about 70 characters.
+ */
+const MOST_TEXT = 1_000_000
+
+export class Question implements Slot {
+  /** When it was sent; `Infinity` before that. */
+  sentAt = Number.POSITIVE_INFINITY
+  readonly #client: number
+  readonly #key: string
+  readonly #heard: (answer: Answer | undefined) => void
+  #slot = 0
+  #isAbandoned = false
+  /** The answer, from the first of the two records of an abandoned question. */
+  #answer: Answer | undefined
+
+  /** `heard` is called once: with `undefined` if the store can't tell. */
+  constructor(client: number, key: string, heard: (answer: Answer | undefined) => void) {
+    this.#client = client
+    this.#key = key
+    this.#heard = heard
+  }
+
+  send(): void {
+    this.sentAt = now()
+    this.#slot = bridge.inspect(this.#client, this.#key)
+    slots[this.#slot] = this
+  }
+
+  /** Lets the process end before the answer is there. */
+  abandon(): void {
+    this.#isAbandoned = true
+    bridge.abandon(this.#slot)
+  }
+
+  [note](): void {}
+
+  [tell](kind: number, a: number, b: number): void {
+    if (kind === Kind.Inspected) this.#answer = a === 1 ? parse(bridge.text(b)) : null
+    if (this.#isAbandoned) {
+      // There is another record. It may be the answer.
+      this.#isAbandoned = false
+      slots[this.#slot] = this
+      return
+    }
+    this.#heard(this.#answer)
+  }
+}
+
+function parse(text: string): Answer | undefined {
+  return text.length > MOST_TEXT ? undefined : JSON.parse(text)
+}

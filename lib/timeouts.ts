@@ -1,0 +1,272 @@
+// Finds out who holds the locks whose waits have ended, so that the errors can say it. The store may
+// be overloaded, so the questions have limits: one for all calls that waited for a lock, and none if
+// the store does not answer at once.
+
+import * as timers from 'node:timers'
+import type * as api from '../index'
+import { type Abortable, onAbort, unwatch, watch } from './abort'
+import { now } from './clock'
+import { type Answer, type Asker, type Contention, contentionOf, guess } from './contention'
+import * as errors from './errors'
+import { Lease } from './lease'
+import { bridge } from './native'
+import { defer, raise } from './promise'
+import { Question } from './question'
+
+// Read them at load time: with a fake clock that stands still, calls would wait for ever.
+const { clearTimeout, setImmediate, setTimeout } = timers
+const soon = Promise.resolve()
+
+/**
+ * How long an error waits for the store, in ms; and how old an answer may be that counts for other
+ * waits, which had begun before it was asked for. If this is larger, calls take longer than their
+ * `wait`, and errors name earlier holders. If it is smaller, errors name no holder if the store is far
+ * away, and waits that end one after the other ask more often.
+ */
+const LIMIT = 250
+/**
+ * How many questions of a client may be unanswered. If this is larger, waits for many locks that end
+ * together are a burst of work for the store; if it is smaller, their errors come later.
+ */
+const MOST_ASKED = 32
+/**
+ * How long the client does not ask again about a lock, in ms for each holder and waiter in the answer:
+ * about ten times as long as a Redis server needs for one of them. If this is smaller, the lock of
+ * a crowd takes more of the server's time; if it is larger, more of its errors name nobody.
+ */
+const REST = 0.02
+/** The same after a question that failed, in ms. If this is smaller, a store that fails is asked more often. */
+const FAILED_REST = 1_000
+/** How many calls end without a break: as many as in `SLICE` in native.ts. */
+const SLICE = 256
+
+/** What is known, or being asked, about a key. */
+interface Topic {
+  readonly key: string
+  readonly question: Question
+  /** Whether calls need not wait for the question: it is answered, or took too long. */
+  isOver: boolean
+  isOverdue: boolean
+  /** `undefined` if the store has not told. */
+  contention: Contention | undefined
+  /** Until when the store is not asked again. */
+  restsUntil: number
+}
+
+/** A call whose wait has ended. */
+interface Call {
+  /** `undefined` if the store is not asked. */
+  readonly topic: Topic | undefined
+  /** Whether the engine says that this client holds the lock. */
+  readonly heldHere: boolean
+  /** When the call waits for the store no longer. */
+  readonly until: number
+  tell(contention: Contention): void
+}
+
+/** The calls of one client whose waits have ended. Tells them in the order of their ends. */
+export class Timeouts {
+  readonly #asker: Asker
+  /** The calls that have to be told, in order. */
+  readonly #calls: Call[] = []
+  /** What is being asked, or was asked a moment ago. */
+  readonly #topics = new Map<string, Topic>()
+  /** The topics whose questions were not sent yet. */
+  readonly #unasked: Topic[] = []
+  /** The answers since the last turn. */
+  #answers: { readonly topic: Topic; readonly info: Answer }[] = []
+  /** How many questions were sent and not answered. */
+  #asked = 0
+  /** How many of these have taken too long. */
+  #overdue = 0
+  #timer: NodeJS.Timeout | undefined
+  #isScheduled = false
+  /** Whether the calls have a break. */
+  #isPausing = false
+  #isClosed = false
+
+  constructor(asker: Asker) {
+    this.#asker = asker
+  }
+
+  /** Returns what is known without the store. `heldHere`: whether this client holds the lock. */
+  guess(heldHere: boolean): Contention {
+    return guess(this.#asker, heldHere)
+  }
+
+  /** Calls `tell` with what is known about `key`, for a call that has waited for `waited` ms. */
+  add(key: string, waited: number, heldHere: boolean, tell: (contention: Contention) => void): void {
+    if (this.#isClosed) {
+      tell(this.guess(heldHere))
+      return
+    }
+    const at = now()
+    this.#calls.push({ topic: this.#topicOf(key, at - waited, at), heldHere, until: at + LIMIT, tell })
+    this.#schedule()
+  }
+
+  /** Resolves with what {@link add} tells. Rejects if `signal` is aborted before. */
+  async of(key: string, waited: number, signal: AbortSignal | undefined): Promise<Contention> {
+    const { promise, resolve, reject } = defer<Contention>()
+    const caller: Abortable = {
+      [onAbort]: ({ reason }) => reject(() => errors.aborted(key, reason)),
+    }
+    if (signal?.aborted) throw errors.aborted(key, signal.reason)
+    if (signal !== undefined) watch(signal, caller)
+    this.add(key, waited, false, resolve)
+    try {
+      return await promise.catch(raise)
+    } finally {
+      if (signal !== undefined) unwatch(signal, caller)
+    }
+  }
+
+  /** Tells all calls what is known, because the client is closed. */
+  readonly close = (): void => {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+    for (const topic of this.#topics.values()) this.#giveUp(topic)
+    this.#topics.clear()
+    this.#tell()
+  }
+
+  /** Returns the topic of a call whose wait lasted from `began` to `at`. */
+  #topicOf(key: string, began: number, at: number): Topic | undefined {
+    const known = this.#topics.get(key)
+    if (known !== undefined) {
+      const { sentAt } = known.question
+      if (!known.isOver || (began <= sentAt && at <= sentAt + LIMIT)) return known
+      if (at < known.restsUntil) return undefined
+    }
+    if (this.#overdue > 0) return undefined
+    const question = new Question(this.#asker.id, key, (info) => this.#heard(topic, info))
+    const topic: Topic = {
+      key,
+      question,
+      isOver: false,
+      isOverdue: false,
+      contention: undefined,
+      restsUntil: 0,
+    }
+    this.#topics.set(key, topic)
+    this.#unasked.push(topic)
+    return topic
+  }
+
+  #heard(topic: Topic, info: Answer | undefined): void {
+    this.#asked--
+    if (topic.isOverdue) this.#overdue--
+    if (this.#isClosed) return
+    if (info === undefined) topic.isOver = true
+    else this.#answers.push({ topic, info })
+    const at = now()
+    const size = (info?.leases.length ?? 0) + (info?.waiters.length ?? 0)
+    topic.restsUntil = at + (info === undefined ? FAILED_REST : REST * size)
+    const forget = () => {
+      if (this.#topics.get(topic.key) === topic) this.#topics.delete(topic.key)
+    }
+    setTimeout(forget, Math.max(LIMIT, topic.restsUntil - at)).unref()
+    this.#schedule()
+  }
+
+  /** Goes on when all that has happened at once is known. */
+  #schedule(): void {
+    if (this.#isScheduled) return
+    this.#isScheduled = true
+    soon.then(() => {
+      this.#isScheduled = false
+      this.#describe()
+      this.#ask()
+      this.#tell()
+    })
+  }
+
+  #describe(): void {
+    const answers = this.#answers
+    if (answers.length === 0) return
+    this.#answers = []
+    const { id, name } = this.#asker
+    const isName = ({ holder }: { holder: string | null }) => holder === name
+    const ours = answers.filter(({ info }) => info?.leases.some(isName) || info?.waiters.some(isName))
+    // Look at all leases once for all answers: there may be 100 000 leases.
+    const own = ours.length > 0 ? Lease.ownOf(id, new Set(ours.map(({ topic }) => topic.key))) : undefined
+    for (const { topic, info } of answers) {
+      topic.contention = contentionOf(this.#asker, info, own?.get(topic.key))
+      topic.isOver = true
+    }
+  }
+
+  #ask(): void {
+    if (this.#unasked.length === 0 || this.#isClosed) return
+    if (this.#overdue > 0 || !isReachable(this.#asker.id)) {
+      for (const topic of this.#unasked) this.#giveUp(topic)
+      this.#unasked.length = 0
+    }
+    while (this.#asked < MOST_ASKED && this.#unasked.length > 0) {
+      const { isOver, question } = this.#unasked.shift() as Topic
+      if (isOver) continue
+      this.#asked++
+      question.send()
+    }
+  }
+
+  /** Lets the calls end without an answer. */
+  #giveUp(topic: Topic): void {
+    if (topic.isOver) return
+    topic.isOver = true
+    if (topic.question.sentAt === Number.POSITIVE_INFINITY) {
+      this.#topics.delete(topic.key)
+      return
+    }
+    topic.isOverdue = true
+    this.#overdue++
+    topic.question.abandon()
+  }
+
+  /** Tells the calls at the front whose topics are over. */
+  #tell(): void {
+    if (this.#isPausing) return
+    let count = 0
+    while (count < SLICE && (this.#calls[count]?.topic?.isOver ?? count < this.#calls.length)) count++
+    for (const call of this.#calls.splice(0, count)) this.#end(call)
+    if (count === SLICE) {
+      // What is told is an error for each, and code of the user.
+      this.#isPausing = true
+      setImmediate(() => {
+        this.#isPausing = false
+        this.#tell()
+      })
+    } else {
+      this.#watch()
+    }
+  }
+
+  #end({ topic, heldHere, tell }: Call): void {
+    tell(topic?.contention ?? this.guess(heldHere))
+  }
+
+  /** Gives up the questions of calls that have waited for too long. */
+  #watch(): void {
+    const [first] = this.#calls
+    if (this.#timer !== undefined || first === undefined) return
+    // What keeps the process alive is the question.
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined
+      const at = now()
+      for (const { topic, until } of this.#calls) {
+        // A timer of Node may be early by a millisecond.
+        if (until > at + 1) break
+        if (topic !== undefined) this.#giveUp(topic)
+      }
+      this.#tell()
+    }, first.until - now()).unref()
+  }
+}
+
+/** Returns whether requests of the client get through to the store, as far as its circuit breakers say. */
+function isReachable(client: number): boolean {
+  const { stores }: api.LockStats = JSON.parse(bridge.stats(client))
+  const shut = stores.filter(({ state }) => state === 'open' || state === 'half-open').length
+  // Of a quorum, a majority answers.
+  return shut === 0 || 2 * shut < stores.length
+}
