@@ -8,6 +8,7 @@ import { Lease, type Observer, type Owner } from './lease'
 import { MultiLease } from './multi'
 import { Flag } from './native'
 import { type Asked, parseAcquire, parseTry } from './options'
+import type { Outage } from './outage'
 import { type Pauses, trying } from './retry'
 import { type Callback, callWith, runWith, type Work } from './section'
 import type { Sections } from './sections'
@@ -21,6 +22,7 @@ export interface Host extends Owner {
   /** Functions that the client calls when it begins to close. */
   readonly pauses: Pauses
   readonly sections: Sections
+  readonly outage: Outage
   /** The names of the schedules that it has. */
   readonly schedules: Set<string>
   /** Who it is, to those who listen. */
@@ -38,6 +40,7 @@ const CALLBACK = 3
 const NOT_HERE = {
   wait: 'tryAcquire() never waits, acquire() does',
   retry: 'tryAcquire() tries once, acquire() tries again',
+  failFast: 'tryAcquire() always fails fast',
 } as const
 
 type Held = Lease | MultiLease
@@ -131,12 +134,14 @@ export class Acquirer {
   }
 
   #acquire(keys: string | readonly string[], asked: Asked, again?: () => void): Promise<Held> {
-    const { retry, wait, signal } = asked
+    const { retry, wait, signal, flags } = asked
     // Only a request that does not wait resolves with null.
     if (retry === undefined) return this.#request(keys, asked) as Promise<Held>
     const once = { ...asked, wait: -1 }
     const attempt = async () => this.#request(keys, once)
-    return trying({ keys, retry, wait, signal, pauses: this.#host.pauses, again, attempt })
+    const { pauses } = this.#host
+    const outage = (flags & Flag.FailFast) === 0 ? undefined : this.#host.outage
+    return trying({ keys, retry, wait, signal, pauses, outage, again, attempt })
   }
 
   tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null>

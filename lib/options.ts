@@ -20,7 +20,7 @@ import {
   outOfRange,
   readOptions,
 } from './arguments'
-import { type ClientConfig, Flag, Most } from './native'
+import { type ClientConfig, Flag, Most, withFailFast } from './native'
 import { parseRetry, type Retry } from './retry'
 import { parseSignalNames } from './signals'
 import { resolveStores } from './store-urls'
@@ -84,6 +84,7 @@ const CLIENT_OPTIONS = [
   'name',
   'ttl',
   'wait',
+  'failFast',
   'maxStall',
   'storeTimeout',
   'handOffs',
@@ -101,11 +102,12 @@ export function parseClient(given: unknown): ClientSettings {
   const options = readOptions<api.LockClientOptions>(isStore ? { store: given } : given, CLIENT_OPTIONS)
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
   const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0 } = options
-  const { drain = DRAIN } = options
+  const { drain = DRAIN, failFast = false } = options
   checkText('prefix', prefix, 0, 255)
   checkName('name', name)
   checkMs('ttl', ttl, MIN_TTL)
   checkMsOrInfinity('wait', wait, 0)
+  checkBoolean('failFast', failFast)
   checkMsOrInfinity('maxStall', maxStall, MIN_STALL)
   checkMs('storeTimeout', storeTimeout, ...STORE_TIMEOUTS)
   checkNumber('handOffs', handOffs, 0, 1_000, true)
@@ -134,7 +136,7 @@ export function parseClient(given: unknown): ClientSettings {
   if (options.tls !== undefined) config.tls = parseTls(options.tls)
   return {
     config,
-    asked: asking(ttl, wait),
+    asked: { ...asking(ttl, wait), flags: withFailFast(0, failFast) },
     drain,
     releaseOnSignal,
   }
@@ -165,7 +167,7 @@ export function parseList(given: unknown): { pattern: string; limit: number } {
 }
 
 const TRY_OPTIONS = ['ttl', 'signal', 'autoRenew', 'maxHold'] as const satisfies (keyof api.AcquireOptions)[]
-const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait', 'retry'] as const
+const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait', 'retry', 'failFast'] as const
 
 export function parseAcquire(given: unknown, defaults: Asked): Asked {
   const options = readOptions<api.AcquireOptions>(given, ACQUIRE_OPTIONS)
@@ -173,7 +175,10 @@ export function parseAcquire(given: unknown, defaults: Asked): Asked {
   // Retries have a limit of their own.
   const { wait = retry === undefined ? defaults.wait : Number.POSITIVE_INFINITY } = options
   checkMsOrInfinity('wait', wait, 0)
-  return parseLease(options, defaults, wait, retry)
+  const { failFast } = options
+  if (failFast === undefined) return parseLease(options, defaults, wait, retry)
+  checkBoolean('failFast', failFast)
+  return parseLease(options, { ...defaults, flags: withFailFast(defaults.flags, failFast) }, wait, retry)
 }
 
 /** What tryAcquire() takes, and adopt(). */
