@@ -70,7 +70,8 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
 
   for (const [name, start] of Object.entries(servers)) {
     test(`${name}: while the breaker is open, requests are answered 503 at once, and served when the server is back`, async (t) => {
-      const redis = await startRedis(t)
+      // It keeps its data, so that the one that works keeps its lease.
+      const redis = await startRedis(t, { keep: true })
       const locks = open(t, { store: redis.url(), storeTimeout: 500 })
       const works = gate()
       const url = await start(t, locks, { wait: 30_000 }, async (_request, response) => {

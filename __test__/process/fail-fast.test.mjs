@@ -279,8 +279,9 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     const schedule = locks.schedule('job', tick, () => {}, { catchUp: 600_000 })
     const missed = []
     schedule.on('missed', (...tick) => missed.push(tick))
-    const run = once(schedule, 'run')
-    const acquired = once(worker, 'acquired')
+    // once() of node:events would reject with the errors that they tell meanwhile.
+    const run = new Promise((resolve) => schedule.once('run', resolve))
+    const acquired = new Promise((resolve) => worker.once('acquired', resolve))
     const end = now() + 1_000
     while (now() < end) {
       await assert.rejects(locks.acquire('k', { wait: LONG }), StoreUnavailableError)
