@@ -9,6 +9,7 @@ import { Lease, type Observer, type Owner } from './lease'
 import { MultiLease } from './multi'
 import { Flag } from './native'
 import { type Asked, parseAcquire, parseTry } from './options'
+import type { Outage } from './outage'
 import { type Pauses, trying } from './retry'
 import { type Callback, callWith, runWith, type Work } from './section'
 import type { Sections } from './sections'
@@ -22,6 +23,7 @@ export interface Host extends Owner {
   /** Functions that the client calls when it begins to close. */
   readonly pauses: Pauses
   readonly sections: Sections
+  readonly outage: Outage
   /** The names of the schedules that it has. */
   readonly schedules: Set<string>
   /** Who it is, to those who listen. */
@@ -41,6 +43,7 @@ const CALLBACK = 3
 const NOT_HERE = {
   wait: 'tryAcquire() never waits, acquire() does',
   retry: 'tryAcquire() tries once, acquire() tries again',
+  failFast: 'tryAcquire() always fails fast',
 } as const
 
 type Held = Lease | MultiLease
@@ -134,7 +137,7 @@ export class Acquirer {
   }
 
   #acquire(keys: string | readonly string[], asked: Asked, again?: () => void): Promise<Held> {
-    const { retry, wait, signal } = asked
+    const { retry, wait, signal, flags } = asked
     // Only a request that does not wait resolves with null.
     if (retry === undefined) return this.#request(keys, asked) as Promise<Held>
     const { pauses, timeouts } = this.#host
@@ -150,7 +153,8 @@ export class Acquirer {
       const contention = tries > 1 ? await timeouts.of(key, waited, signal) : timeouts.guess(false)
       return errors.gaveUp(key, tries, typeof keys === 'string' ? 1 : keys.length, contention)
     }
-    return trying({ keys, retry, wait, signal, pauses, again, attempt, gaveUp })
+    const outage = (flags & Flag.FailFast) === 0 ? undefined : this.#host.outage
+    return trying({ keys, retry, wait, signal, pauses, outage, again, attempt, gaveUp })
   }
 
   tryAcquire(key: string, options?: api.TryAcquireOptions): Promise<Lease | null>

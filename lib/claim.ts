@@ -7,7 +7,8 @@ import type { Acquirer } from './acquirer'
 import { UNKNOWN } from './contention'
 import { gaveUp, LockLostError, LockTimeoutError, mayPass } from './errors'
 import type { Lease } from './lease'
-import { Flag } from './native'
+import { Flag, withFailFast } from './native'
+import type { Outage } from './outage'
 import { type Pauses, type Retry, trying } from './retry'
 import type { Sections } from './sections'
 
@@ -16,6 +17,7 @@ export interface Desk {
   readonly acquirer: Acquirer
   readonly pauses: Pauses
   readonly sections: Sections
+  readonly outage: Outage
   /** The name of the client at the store. */
   readonly name: string
   readonly isQuorum: boolean
@@ -28,6 +30,8 @@ export interface Claim {
   /** How long to try again after an error of the store, in ms or `Infinity`. */
   readonly wait: number
   readonly signal: AbortSignal | undefined
+  /** Whether to try again only while the store can grant leases. Default false. */
+  readonly failFast?: boolean
   /**
    * Sets how long, in ms, a lease must still last for its key to count as taken. While another
    * client's lease is shorter, the claim asks again, because the holder may give the key back. When
@@ -56,10 +60,14 @@ const TAKEN = 'taken'
  * not be found out: then no code of this process runs under the lease, and a lease that the store
  * may have granted is released.
  */
-export async function claim(desk: Desk, { key, ttl, wait, signal, keptAbove }: Claim): Promise<Lease | null> {
+export async function claim(
+  desk: Desk,
+  { key, ttl, wait, signal, failFast = false, keptAbove }: Claim,
+): Promise<Lease | null> {
   const { acquirer, pauses } = desk
   const { defaults } = acquirer
-  const asked = { ...defaults, ttl, wait: -1, flags: defaults.flags | Flag.Section, signal }
+  const asked = { ...defaults, ttl, wait: -1, flags: withFailFast(defaults.flags, failFast) | Flag.Section, signal }
+  const outage = failFast ? desk.outage : undefined
   /**
    * The error of an acquire that the store may have carried out. Until the clean-up has released
    * its lease, that lease is in the way.
@@ -100,6 +108,7 @@ export async function claim(desk: Desk, { key, ttl, wait, signal, keptAbove }: C
       wait,
       signal,
       pauses,
+      outage,
       attempt,
       gaveUp: async (tries) => gaveUp(key, tries, 1, UNKNOWN),
     })

@@ -14,6 +14,7 @@ import type { Lease } from './lease'
 import { bridge, type ClientConfig, Flag, open } from './native'
 import { parseOnce, runOnce } from './once'
 import { type Asked, parseClient, parseClose, parseList, parseTry } from './options'
+import { Outage } from './outage'
 import { guarded } from './rethrow'
 import { Schedule } from './schedule'
 import type { Work } from './section'
@@ -66,16 +67,17 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     this.#prefix = config.prefix
     this.#stores = config.stores
     this.#drain = drain
-    watch(slot, (health) => {
+    this.#host = this.#asHost()
+    watch(slot, this.#host.outage, (health) => {
       if (breaker.hasSubscribers) breaker.publish({ ...this.#identity(), health })
       guarded(() => this.emit('breaker', health))
     })
-    this.#host = this.#asHost()
     this.#acquirer = new Acquirer(this.#host, asked)
-    const { pauses, sections } = this.#host
+    const { pauses, sections, outage } = this.#host
     const { name } = config
     const inspect = (key: string) => this.inspect(key)
-    this.#desk = { acquirer: this.#acquirer, pauses, sections, name, isQuorum: this.#stores.length > 1, inspect }
+    const isQuorum = this.#stores.length > 1
+    this.#desk = { acquirer: this.#acquirer, pauses, sections, outage, name, isQuorum, inspect }
     closeOnSignals(this, releaseOnSignal)
   }
 
@@ -258,6 +260,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
       timeouts,
       pauses: new Set([timeouts.close]),
       sections: new Sections(),
+      outage: new Outage(),
       schedules: new Set(),
       checkOpen: (key) => this.#checkOpen(key),
       checkNames: checkerOf(this.#prefix),

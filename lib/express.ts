@@ -6,6 +6,7 @@ import type { InvalidKeys, LockedRequest, LockRequestOptions, Next, Refusal } fr
 import { checkFunction } from './arguments'
 import { isLockError } from './errors'
 import { handlerEnd } from './http/handler-end'
+import { HoldTime } from './http/hold-time'
 import { lossOf } from './http/loss'
 import { headersOf, ownAnswer, PROBLEM, problemOf } from './http/refusal'
 import { checkLocks, parseKeys, parseRequestLock } from './http/request-lock'
@@ -24,6 +25,7 @@ export function lockRequest(
   const { options, asked, rules } = parseRequestLock(given, ['response', 'end'])
   if (handler !== undefined) checkFunction('handler', handler)
   const { key, until } = options
+  const hold = new HoldTime()
 
   /** Serves the request under its locks. Throws what the handler throws, and other errors. */
   async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
@@ -45,7 +47,7 @@ export function lockRequest(
     }
     let hasServed = false
     try {
-      const outcome = await underLock({ locks, keys, options: asked, gone: end.signal }, async (lease) => {
+      const outcome = await underLock({ locks, keys, options: asked, hold, gone: end.signal }, async (lease) => {
         put(lease, request)
         await (handler ?? pass)(request, response, next)
         hasServed = true

@@ -101,7 +101,15 @@ export const Kind = {
   Listed: 16,
   /** the ttl of the lease that is being adopted, if it is shorter than its ticket says */
   Shortened: 17,
+  /** see {@link Availability} */
+  Availability: 18,
 } as const
+
+/**
+ * Whether the store can grant leases, as its circuit breakers know it. `Refusing`: it has refused
+ * several acquires in a row. `Away`: requests fail at once, and are not sent.
+ */
+export const Availability = { Usable: 0, Refusing: 1, Away: 2 } as const
 
 /**
  * The states of a lease, numbered as in native code. From `FirstLoss` on, the lease is lost, for
@@ -119,9 +127,22 @@ export const Most = { Exclusive: 0, Readers: 4_294_967_295 } as const
  * Bits that may be added to the code of an acquire or an adoption. Bit 64 is bridge.ts' own. A
  * lease with `OutlivesProcess` lives until its ttl ends, even if this process is gone. Without that
  * bit, the embedded store frees the lease as soon as this process is gone. With `TicketTtl`, the
- * ttl of the adoption comes from its ticket.
+ * ttl of the adoption comes from its ticket. An acquire with `FailFast` does not wait for a store
+ * that can't grant leases.
  */
-export const Flag = { NoRenewal: 16, ReportRenewals: 32, OutlivesProcess: 128, Section: 256, TicketTtl: 512 } as const
+export const Flag = {
+  NoRenewal: 16,
+  ReportRenewals: 32,
+  OutlivesProcess: 128,
+  Section: 256,
+  TicketTtl: 512,
+  FailFast: 1024,
+} as const
+
+/** Returns `flags` with or without {@link Flag.FailFast}. */
+export function withFailFast(flags: number, failFast: boolean): number {
+  return failFast ? flags | Flag.FailFast : flags & ~Flag.FailFast
+}
 
 // Symbols, because a Lease is a slot and its users must not see these methods.
 export const note: unique symbol = Symbol('leasehold.note')
@@ -276,5 +297,6 @@ function tellOf(at: number): void {
 
 function isLast(kind: number): boolean {
   const goesOn = kind === Kind.Acquired || kind === Kind.Breaker || kind === Kind.Shortened
-  return !goesOn && !(kind >= Kind.Renewed && kind <= Kind.AutoRenewed)
+  const isAboutStore = kind === Kind.Availability
+  return !goesOn && !isAboutStore && !(kind >= Kind.Renewed && kind <= Kind.AutoRenewed)
 }

@@ -4,6 +4,7 @@ import type * as api from '../index'
 import {
   badType,
   badValue,
+  checkBoolean,
   checkFunction,
   checkKey,
   checkMs,
@@ -18,6 +19,7 @@ import {
 import { type Claim, claim, type Desk } from './claim'
 import { LockError, LockLostError } from './errors'
 import type { Lease } from './lease'
+import { Flag } from './native'
 
 /** How long it is remembered, unless somebody says otherwise. */
 export const KEEP = 3_600_000
@@ -26,7 +28,14 @@ const MAX_KEY = 1_024
 const SHORTEST_PAUSE = 25
 const LONGEST_PAUSE = 500
 
-const ONCE_OPTIONS = ['keep', 'ttl', 'wait', 'onFailure', 'signal'] as const satisfies (keyof api.OnceOptions)[]
+const ONCE_OPTIONS = [
+  'keep',
+  'ttl',
+  'wait',
+  'failFast',
+  'onFailure',
+  'signal',
+] as const satisfies (keyof api.OnceOptions)[]
 
 /** What is to be done once. */
 export interface Deed<T> extends Claim {
@@ -53,12 +62,14 @@ export function parseOnce<T>(
   checkTtl(ttl)
   const keep = checkKeep(options.keep, ttl, KEEP)
   checkMsOrInfinity('wait', wait, 0)
+  const { failFast = (acquirer.defaults.flags & Flag.FailFast) !== 0 } = options
+  checkBoolean('failFast', failFast)
   if (typeof onFailure !== 'string') throw badType('onFailure', 'of type string', onFailure)
   if (onFailure !== 'forget' && onFailure !== 'keep') {
     throw badValue('The "onFailure" option must be "forget" (another may try) or "keep" (nobody may)')
   }
   if (signal !== undefined) checkSignal('signal', signal)
-  return { key: marker, ttl, wait, signal, keep, onFailure, work: fn as (lease: Lease) => T }
+  return { key: marker, ttl, wait, signal, failFast, keep, onFailure, work: fn as (lease: Lease) => T }
 }
 
 /**

@@ -21,7 +21,7 @@ import {
   readOptions,
 } from './arguments'
 import { connectionHints, isLockClient } from './foreign-client'
-import { type ClientConfig, Flag, Most } from './native'
+import { type ClientConfig, Flag, Most, withFailFast } from './native'
 import { parseRetry, type Retry } from './retry'
 import { parseSignalNames } from './signals'
 import { refuseClients, resolveStores, storeVariable } from './store-urls'
@@ -89,6 +89,7 @@ const CLIENT_OPTIONS = [
   'name',
   'ttl',
   'wait',
+  'failFast',
   'maxStall',
   'storeTimeout',
   'handOffs',
@@ -106,11 +107,12 @@ export function parseClient(given: unknown): ClientSettings {
   const options = readOptions<api.LockClientOptions>(told, CLIENT_OPTIONS, connectionHints(told))
   const { prefix = 'lock:', name = defaultName(), ttl = 10_000, wait = 10_000, maxStall = 60_000 } = options
   const { username, password, storeTimeout = 1_000, handOffs = 32, minReplicas = 0 } = options
-  const { drain = DRAIN } = options
+  const { drain = DRAIN, failFast = false } = options
   checkText('prefix', prefix, 0, 255)
   checkName('name', name)
   checkMs('ttl', ttl, MIN_TTL)
   checkMsOrInfinity('wait', wait, 0)
+  checkBoolean('failFast', failFast)
   checkMsOrInfinity('maxStall', maxStall, MIN_STALL)
   checkMs('storeTimeout', storeTimeout, ...STORE_TIMEOUTS)
   checkNumber('handOffs', handOffs, 0, 1_000, true)
@@ -138,7 +140,8 @@ export function parseClient(given: unknown): ClientSettings {
   }
   if (options.tls !== undefined) config.tls = parseTls(options.tls)
   const origin = options.store === undefined ? storeVariable() : undefined
-  return { config, origin, asked: asking(ttl, wait), drain, releaseOnSignal }
+  const asked = { ...asking(ttl, wait), flags: withFailFast(0, failFast) }
+  return { config, origin, asked, drain, releaseOnSignal }
 }
 
 /** Returns the `drain` in the options of close(), if there is one. */
@@ -166,7 +169,7 @@ export function parseList(given: unknown): { pattern: string; limit: number } {
 }
 
 const TRY_OPTIONS = ['ttl', 'signal', 'autoRenew', 'maxHold'] as const satisfies (keyof api.AcquireOptions)[]
-const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait', 'retry'] as const
+const ACQUIRE_OPTIONS = [...TRY_OPTIONS, 'wait', 'retry', 'failFast'] as const
 
 export function parseAcquire(given: unknown, defaults: Asked): Asked {
   const options = readOptions<api.AcquireOptions>(given, ACQUIRE_OPTIONS)
@@ -174,7 +177,10 @@ export function parseAcquire(given: unknown, defaults: Asked): Asked {
   // Retries have a limit of their own.
   const { wait = retry === undefined ? defaults.wait : Number.POSITIVE_INFINITY } = options
   checkMsOrInfinity('wait', wait, 0)
-  return parseLease(options, defaults, wait, retry)
+  const { failFast } = options
+  if (failFast === undefined) return parseLease(options, defaults, wait, retry)
+  checkBoolean('failFast', failFast)
+  return parseLease(options, { ...defaults, flags: withFailFast(defaults.flags, failFast) }, wait, retry)
 }
 
 /** What tryAcquire() takes, and adopt(). */

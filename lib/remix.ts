@@ -5,6 +5,7 @@ import type { InvalidKeys, Refusal, RequestKeys } from '../types/http'
 import type { WithRequest, WithRequestLockOptions } from '../types/remix'
 import { badType, badValue, checkFunction } from './arguments'
 import { dropBody, followBody, isResponse } from './http/body'
+import { HoldTime } from './http/hold-time'
 import { isLoss } from './http/loss'
 import { destroyed, isNodeStream } from './http/node-body'
 import { headersOf, ownAnswer, PROBLEM, problemOf } from './http/refusal'
@@ -30,6 +31,7 @@ export function withRequestLock(
   const { options, asked, rules } = parseRequestLock(given, ['handler', 'body'])
   checkFunction('handler', handler)
   const { key, until } = options
+  const hold = new HoldTime()
 
   function refuse(refusal: Refusal | InvalidKeys, args: Args): unknown {
     const own = ownAnswer(options, refusal)
@@ -51,7 +53,7 @@ export function withRequestLock(
       deliver = resolve
     })
     const serve = async () => {
-      const outcome = await underLock({ locks, keys, options: asked, gone: signal }, async (lease) => {
+      const outcome = await underLock({ locks, keys, options: asked, hold, gone: signal }, async (lease) => {
         const result = await handler(lease, ...args)
         if (until === 'handler' || !isResponse(result) || result.body === null) return result
         const isHead = method === 'HEAD'

@@ -5,6 +5,7 @@ import { type Abortable, onAbort, unwatch, watch } from './abort'
 import { badType, checkMs, checkNumber, firstOf, MAX_MS, outOfRange, readOptions } from './arguments'
 import { now } from './clock'
 import * as errors from './errors'
+import type { Outage } from './outage'
 import { defer, type Make, raise } from './promise'
 
 /** How to try again, with the defaults filled in. */
@@ -54,6 +55,8 @@ interface Attempts<T> {
   readonly wait: number
   readonly signal: AbortSignal | undefined
   readonly pauses: Pauses
+  /** Set if the call fails fast: then no try is repeated while the store can't grant leases. */
+  readonly outage?: Outage | undefined
   /** Called before each further try. */
   readonly again?: (() => void) | undefined
   /** `null`: somebody else holds the lock. */
@@ -64,7 +67,7 @@ interface Attempts<T> {
 
 /** The first outcome of `attempt` that is not `null`. */
 export async function trying<T>(attempts: Attempts<T>): Promise<T> {
-  const { keys, retry, wait, signal, pauses, again } = attempts
+  const { keys, retry, wait, signal, pauses, outage, again } = attempts
   const start = now()
   const end = start + wait
   let delay = retry.minDelay
@@ -74,14 +77,17 @@ export async function trying<T>(attempts: Attempts<T>): Promise<T> {
       const outcome = await attempts.attempt()
       if (outcome !== null) return outcome
     } catch (error) {
-      if (!errors.mayPass(error)) throw error
+      if (!errors.mayPass(error) || outage?.isOn) throw error
       fault = error
     }
     const left = end - now()
     // What is wrong is what was seen last, as with those who wait in the queue.
     if (count >= retry.retries || left <= 0) throw fault ?? (await attempts.gaveUp(count + 1, now() - start))
     const pause = Math.min(delay * (1 + retry.jitter * (Math.random() * 2 - 1)), left, MAX_MS)
-    await new Pause(firstOf(keys), signal, pauses).over(pause)
+    // While the store is away, the next try only finds out how it fails.
+    if (!outage?.isAway) {
+      await new Pause(firstOf(keys), signal, outage ? [pauses, outage.pauses] : [pauses]).over(pause)
+    }
     delay = Math.min(delay * retry.factor, retry.maxDelay)
     again?.()
   }
@@ -90,21 +96,25 @@ export async function trying<T>(attempts: Attempts<T>): Promise<T> {
 class Pause implements Abortable {
   readonly #key: string
   readonly #signal: AbortSignal | undefined
-  readonly #pauses: Pauses
+  /** Whom it tells how to end it. */
+  readonly #pauses: readonly Pauses[]
   readonly #deferred = defer<void>()
   #timer: NodeJS.Timeout | undefined
 
-  constructor(key: string, signal: AbortSignal | undefined, pauses: Pauses) {
+  constructor(key: string, signal: AbortSignal | undefined, pauses: readonly Pauses[]) {
     this.#key = key
     this.#signal = signal
     this.#pauses = pauses
   }
 
-  /** Resolves after `ms`, or as soon as the client is closed; the next attempt then says so. */
+  /**
+   * Resolves after `ms`, or as soon as the client is closed or the store goes away; the next attempt
+   * then says so.
+   */
   over(ms: number): Promise<void> {
     if (this.#signal?.aborted) throw errors.aborted(this.#key, this.#signal.reason)
     if (this.#signal !== undefined) watch(this.#signal, this)
-    this.#pauses.add(this.#end)
+    for (const pauses of this.#pauses) pauses.add(this.#end)
     // It keeps the process alive, as every promise does that is pending.
     this.#timer = setTimeout(this.#end, ms)
     return this.#deferred.promise.catch(raise)
@@ -123,7 +133,7 @@ class Pause implements Abortable {
 
   #forget(): void {
     clearTimeout(this.#timer)
-    this.#pauses.delete(this.#end)
+    for (const pauses of this.#pauses) pauses.delete(this.#end)
     if (this.#signal !== undefined) unwatch(this.#signal, this)
   }
 }

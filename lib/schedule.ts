@@ -19,7 +19,7 @@ import { defineDispose } from './dispose'
 import { Emitter } from './emitter'
 import { LockAbortedError, LockClosedError, LockLostError, LockTimeoutError, quote } from './errors'
 import type { Lease } from './lease'
-import { Flag } from './native'
+import { Flag, withFailFast } from './native'
 import { checkKeep, KEEP, markerOf, runOnce } from './once'
 import { guarded } from './rethrow'
 import { runWith } from './section'
@@ -254,7 +254,8 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     const { acquirer } = this.#desk
     const wait = this.#until(end)
     const { defaults } = acquirer
-    const flags = defaults.flags | Flag.Section
+    // A schedule tries until its tick is too old, whatever the client's default is.
+    const flags = withFailFast(defaults.flags, false) | Flag.Section
     const asked = { ...defaults, ttl: this.#settings.ttl, wait, flags, signal: this.#ended.signal }
     try {
       return await acquirer.request(this.name, asked)

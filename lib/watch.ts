@@ -2,11 +2,14 @@
 
 import type * as api from '../index'
 import { bridge, Kind, note, type Slot, slots, tell } from './native'
+import type { Outage } from './outage'
 
 class Watch implements Slot {
+  readonly #outage: Outage
   readonly #heard: (health: api.StoreHealth) => void
 
-  constructor(heard: (health: api.StoreHealth) => void) {
+  constructor(outage: Outage, heard: (health: api.StoreHealth) => void) {
+    this.#outage = outage
     this.#heard = heard
   }
 
@@ -14,10 +17,11 @@ class Watch implements Slot {
 
   [tell](kind: number, a: number): void {
     if (kind === Kind.Breaker) this.#heard(JSON.parse(bridge.text(a)))
+    else if (kind === Kind.Availability) this.#outage.tell(a)
   }
 }
 
-/** `heard` is called with what `slot` is told. */
-export function watch(slot: number, heard: (health: api.StoreHealth) => void): void {
-  slots[slot] = new Watch(heard)
+/** Calls `heard` with what `slot` is told of servers. `outage` learns what that means for the store. */
+export function watch(slot: number, outage: Outage, heard: (health: api.StoreHealth) => void): void {
+  slots[slot] = new Watch(outage, heard)
 }

@@ -56,13 +56,15 @@ pub enum Mutant {
     TicketLeftBehind,
     /// The release of an adopted lease does not release the ticket.
     TicketKeptAfterRelease,
+    /// What is granted to an acquire that has failed fast is not released while the store is away.
+    FailedFastKept,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 25] = [
+    pub const ALL: [Mutant; 26] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -87,6 +89,7 @@ impl Mutant {
         Mutant::RepairAfterBreak,
         Mutant::TicketLeftBehind,
         Mutant::TicketKeptAfterRelease,
+        Mutant::FailedFastKept,
         Mutant::GrantAfterStopKept,
     ];
 }

@@ -132,6 +132,7 @@ impl Environment {
             auto_renew: true,
             report: false,
             section: false,
+            fail_fast: false,
             outlives_process: false,
             holder: None,
             state: Arc::new(KnownLease::default()),

@@ -54,6 +54,25 @@ export interface AcquireOptions {
    * counts as a try in vain, and is what the call rejects with if it came of the last one. `true`: all the defaults.
    */
   retry?: true | RetryOptions | undefined
+  /**
+   * Whether the call rejects, rather than waits, while the store can't grant leases. Default: the
+   * client's, which is `false`.
+   *
+   * While the circuit breaker before the server is `open`, the call rejects at once, with the
+   * {@link StoreUnavailableError} or {@link QuorumError} that it would have had after `wait`. If the
+   * breaker opens while the call waits, it rejects then. While the breaker is `refusing`, the server
+   * is asked, and the call rejects if the server refuses. While it is `closed`, a single failure is
+   * tried again, as without this option. A quorum can't grant leases while no majority of its
+   * breakers is `closed`. {@link StoreHealth.state} describes the states.
+   *
+   * If no client has asked an absent server for 10 s, the next call first waits for the answer to a
+   * probe, for `storeTimeout` at most. So it is served if the server is back.
+   *
+   * A lease that the store may have granted is released, as after every call that rejects. Only
+   * Redis servers have breakers: the option has no effect on `memory:`, `sqlite:` and
+   * `redis-cluster:` stores.
+   */
+  failFast?: boolean | undefined
   /** Ends the waiting: the call rejects with {@link LockAbortedError}, and a grant on its way is given back. */
   signal?: AbortSignal | undefined
   /** Whether the lease is renewed until it is released. Default `true`. */
@@ -63,7 +82,7 @@ export interface AcquireOptions {
 }
 
 /** What {@link LockClient.tryAcquire} takes beside the key. */
-export type TryAcquireOptions = Omit<AcquireOptions, 'wait' | 'retry'>
+export type TryAcquireOptions = Omit<AcquireOptions, 'wait' | 'retry' | 'failFast'>
 
 /** How {@link AcquireOptions.retry} tries again. */
 export interface RetryOptions {

@@ -33,7 +33,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * @throws {LockTimeoutError} it was held for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}. The
    * error says who held it; to find that out may take up to 250 ms more
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or not be used; passing faults are
-   * retried for as long as `wait` allows
+   * retried for as long as `wait` allows, unless {@link AcquireOptions.failFast} is set
    * @throws {LockAbortedError} `signal` was aborted
    * @throws {LockLostError} the lease ended before it could be handed over: this thread was blocked for longer, or it was one of
    * several and lost while the others were waited for
@@ -124,7 +124,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * its data, when the process dies in the middle and somebody asks once the lease has ended, and when somebody asks after `keep`.
    * Storage that {@link Lease.fence | checks fences} refuses what comes late of the one before.
    *
-   * When the store fails it is asked again for `wait`; then the call rejects, and `fn` has not run.
+   * When the store fails it is asked again for `wait`, unless {@link OnceOptions.failFast} is set; then the call rejects, and
+   * `fn` has not run.
    *
    * @param key What is done: 1 to about 1000 bytes of well-formed Unicode without NUL.
    * @param id Which one, with the same rules: an order, a day. The two together may have some 1000 bytes.
@@ -390,6 +391,12 @@ export interface LockClientOptions {
    * 000.
    */
   wait?: number | undefined
+  /**
+   * Whether calls that would wait for a lock reject while the store can't grant leases: see
+   * {@link AcquireOptions.failFast}, which overrides it for a call. {@link LockClient.tryAcquire}
+   * always fails fast. Workers, schedules and {@link LockClient.adopt} never do. Default `false`.
+   */
+  failFast?: boolean | undefined
   /**
    * Renewal goes on while the JavaScript thread is blocked, but no longer than this, so that a hung process
    * does not hold for ever: 100 to 2 147 483 647, or `Infinity`. Default 60 000.

@@ -20,6 +20,12 @@ export type LeaseOf<K> = K extends string ? Lease : K extends readonly string[] 
  */
 export interface RequestLockOptions extends Pick<AcquireOptions, 'ttl' | 'wait' | 'retry' | 'maxHold'> {
   /**
+   * Whether a request is answered 503 at once, rather than kept waiting, while the store can't grant
+   * leases: see {@link AcquireOptions.failFast}. Default `true`, whatever the client's default is:
+   * otherwise all requests of an outage wait for `wait`, and keep their connections for as long.
+   */
+  failFast?: boolean | undefined
+  /**
    * Says whether requests without a key are allowed. If true, a request whose key function returns
    * `undefined` or `null` is served without a lock. If false, the answer is 400: a visitor who
    * leaves out a parameter must not get past the lock. Default false.
@@ -46,8 +52,10 @@ export interface Refusal {
   /** 423 Locked: somebody else held it for all of `wait`. 503 Service Unavailable: the store is gone, or the client closed. */
   readonly status: 423 | 503
   /**
-   * What `Retry-After` says: whole seconds, at least 1. With 423, what the holder has left if it does not renew; a holder
-   * that lives mostly is done sooner.
+   * What `Retry-After` says, in whole seconds. With 423, when the lock is probably free: the time
+   * for which requests of this middleware have held their locks lately, times one more than the
+   * number of those who wait for the lock. That is 1 to 60, and 1 if no request has held a lock yet.
+   * With 503, 1 if the client was closed, 5 if the outage may pass by itself, and otherwise 60.
    */
   readonly retryAfter: number
   /** Which locks were wanted. Not for the eyes of whoever sent the request. */

@@ -21,6 +21,11 @@ export interface OnceOptions {
    */
   wait?: number | undefined
   /**
+   * Whether the call rejects, rather than tries again, while the store can't grant leases: see
+   * {@link AcquireOptions.failFast}. Default: the client's.
+   */
+  failFast?: boolean | undefined
+  /**
    * What is left of an `fn` that throws. `forget`: nothing, and whoever asks next tries. `keep`: the id is remembered as if `fn` had
    * succeeded, and nobody tries. Default `forget`.
    */

@@ -61,25 +61,20 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, 'free')
     })
 
-    test('busy: 423, and Retry-After says how long the holder has left', async (t) => {
+    test('busy: 423 with Retry-After and a problem that names nothing', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, () => assert.fail('ran without the lock'), { wait: 20 })
-      const holder = await locks.acquire(KEY, { ttl: 7_500, autoRenew: false })
+      await locks.acquire(KEY)
       const response = await fetch(url)
       assert.equal(response.status, 423)
-      const seconds = Number(response.headers.get('retry-after'))
-      assert.ok(seconds === 8 || seconds === 7, String(seconds))
+      assert.equal(response.headers.get('retry-after'), '1')
       assert.equal(response.headers.get('content-type'), 'application/problem+json')
       assert.equal(response.headers.get('cache-control'), 'no-store')
       const text = await response.text()
       assert.doesNotMatch(text, /secret/, 'the key is nobody’s business')
       const { title, status, detail } = JSON.parse(text)
       assert.deepEqual([title, status], ['Locked', 423])
-      assert.match(detail, new RegExp(`in ${seconds} s`))
-
-      await holder.release()
-      await locks.acquire(KEY, { ttl: 200, autoRenew: false })
-      assert.equal((await fetch(url)).headers.get('retry-after'), '1', 'a whole second at least')
+      assert.match(detail, /in 1 s/)
     })
 
     test('an outage, of one store or of a quorum, and a closed client: 503, and nothing of the store is told', async (t) => {

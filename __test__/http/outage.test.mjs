@@ -1,9 +1,12 @@
-// leasehold/express on a real Redis, which dies and comes back.
+// leasehold/express and leasehold/remix on a real Redis, which dies and comes back.
 
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { describe, test } from 'node:test'
 import { lockRequest } from 'leasehold/express'
-import { sleep } from '../support/clock.mjs'
+import { withRequestLock } from 'leasehold/remix'
+import { sleep, timed, until, within } from '../support/clock.mjs'
+import { gate } from '../support/gate.mjs'
 import { frameworks, open, serve } from '../support/http-servers.mjs'
 import { startRedis } from '../support/servers.mjs'
 
@@ -23,7 +26,10 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
     const urls = await Promise.all(
       ['anna', 'ben'].map((name) => {
         const locks = open(t, { store: redis.url(), name })
-        return serve(t, frameworks['Express 5'](lockRequest(locks, { key: () => KEY, wait: 5_000 }), work))
+        return serve(
+          t,
+          frameworks['Express 5'](lockRequest(locks, { key: () => KEY, wait: 5_000, failFast: false }), work),
+        )
       }),
     )
     const ask = async (url) => (await fetch(url)).status
@@ -42,5 +48,89 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
     await redis.start()
     assert.deepEqual(await patient, Array(10).fill(200))
     assert.equal(most, 1)
+  })
+
+  /** Each serves requests under KEY with `work`, and returns the URL. */
+  const servers = {
+    lockRequest: (t, locks, options, work) =>
+      serve(t, frameworks['Express 5'](lockRequest(locks, { key: () => KEY, ...options }), work)),
+    withRequestLock(t, locks, options, work) {
+      const handler = withRequestLock(
+        locks,
+        { key: () => KEY, ...options },
+        () => new Promise((end) => work(null, { end })),
+      )
+      return serve(t, async (_request, response) => {
+        const answer = await handler(new Request('http://host/'))
+        response.writeHead(answer?.status ?? 200, Object.fromEntries(answer?.headers ?? []))
+        response.end()
+      })
+    },
+  }
+
+  for (const [name, start] of Object.entries(servers)) {
+    test(`${name}: while the breaker is open, requests are answered 503 at once, and served when the server is back`, async (t) => {
+      // It keeps its data, so that the one that works keeps its lease.
+      const redis = await startRedis(t, { keep: true })
+      const locks = open(t, { store: redis.url(), storeTimeout: 500 })
+      const works = gate()
+      const url = await start(t, locks, { wait: 30_000 }, async (_request, response) => {
+        await works.passed
+        response.end()
+      })
+      const ask = async () => {
+        const { status, headers } = await fetch(url)
+        return { status, after: headers.get('retry-after') }
+      }
+      const [working, waiting] = [ask(), ask()]
+      await until('one to wait', () => locks.stats().waiting === 1)
+
+      const opened = once(locks, 'breaker')
+      await redis.kill()
+      // Whoever waits asks the server now and then, and so finds out.
+      const [{ state }] = await within('the breaker to open', opened)
+      assert.equal(state, 'open')
+      assert.deepEqual(await within('the one that waits', waiting, 1_000), { status: 503, after: '5' })
+      const times = []
+      for (let i = 0; i < 5; i++) {
+        const { ms, value } = await timed(ask)
+        assert.deepEqual(value, { status: 503, after: '5' })
+        times.push(ms)
+      }
+      // A busy machine may delay some of them.
+      assert.ok(Math.min(...times) < 100 && Math.max(...times) < 2_000, `${times} ms`)
+      t.diagnostic(`answered after ${times.map((ms) => ms.toFixed(1)).join(', ')} ms`)
+
+      const back = once(locks, 'breaker')
+      await redis.start()
+      await within('the server to be found', back)
+      works.pass()
+      assert.equal((await within('a request', ask(), 5_000)).status, 200)
+      await working
+    })
+
+    test(`${name}: with failFast: false, a request waits through an outage`, async (t) => {
+      const redis = await startRedis(t)
+      const locks = open(t, { store: redis.url(), storeTimeout: 500, failFast: true })
+      const url = await start(t, locks, { wait: 30_000, failFast: false }, (_request, response) => response.end())
+      await locks.ready()
+      await redis.kill()
+      const opened = once(locks, 'breaker')
+      const waiting = fetch(url)
+      await within('the breaker to open', opened)
+      assert.equal(await Promise.race([waiting.then(({ status }) => status), sleep(500)]), undefined)
+      await redis.start()
+      assert.equal((await within('the request', waiting, 10_000)).status, 200)
+    })
+  }
+
+  test('a lease of another library that never ends: 423, and Retry-After is a minute', async (t) => {
+    const redis = await startRedis(t)
+    await redis.ask('SET', `lock:${KEY}`, 'theirs')
+    const locks = open(t, { store: redis.url(), wait: 0 })
+    for (const start of Object.values(servers)) {
+      const { status, headers } = await fetch(await start(t, locks, {}, () => assert.fail('ran without the lock')))
+      assert.deepEqual([status, headers.get('retry-after')], [423, '60'])
+    }
   })
 })

@@ -144,6 +144,20 @@ export const heldOf = async <K extends Keys>(key: K): Promise<HeldOf<K>> => {
   return lease
 }
 
+export async function failingFast(): Promise<void> {
+  const hasty = createLockClient({ store: 'memory:hasty', failFast: true })
+  await hasty.acquire('key', { failFast: false, retry: true })
+  await hasty.withLock(['a', 'b'], { failFast: true }, () => {})
+  await hasty.semaphore('few', 2).acquire({ failFast: undefined })
+  await hasty.once('key', 'id', () => {}, { failFast: true })
+  // @ts-expect-error it is no number
+  await hasty.acquire('key', { failFast: 1 })
+  // @ts-expect-error it always fails fast
+  await hasty.tryAcquire('key', { failFast: true })
+  // @ts-expect-error a ticket would run out
+  await hasty.adopt('ticket', { failFast: true })
+}
+
 export async function retrying(): Promise<void> {
   const retry: RetryOptions = { retries: Number.POSITIVE_INFINITY, minDelay: 1, maxDelay: 5, factor: 1.5, jitter: 0.1 }
   await locks.acquire('key', { retry, wait: 500 })

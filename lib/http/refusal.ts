@@ -4,10 +4,11 @@ import { STATUS_CODES } from 'node:http'
 import type * as api from '../../index'
 import type { InvalidKeys, Refusal } from '../../types/http'
 import { isLockError, mayPass } from '../errors'
+import type { HoldTime } from './hold-time'
 
 /** How long to stay away from an outage that may pass by itself: Redis that restarts is back by then. s */
 const OUTAGE = 5
-/** How long from one that somebody has to mend, and from a holder that has no end. s */
+/** How long from one that somebody has to mend, and from a lease of another library that never ends. s */
 const LASTING = 60
 
 /** What an acquire that failed means to a request; undefined if that is nothing that trying again would help against. */
@@ -15,11 +16,12 @@ export async function refusalOf(
   locks: api.LockClient,
   keys: string | readonly string[],
   error: unknown,
+  hold: HoldTime,
 ): Promise<Refusal | undefined> {
   if (!isLockError(error) || error.code === 'ERR_LOCK_ABORTED') return undefined
   const wanted = typeof keys === 'string' ? [keys] : [...keys]
   if (error.code === 'ERR_LOCK_TIMEOUT') {
-    const retryAfter = await holdersLeft(locks, error.key === undefined ? wanted : [error.key])
+    const retryAfter = await untilFree(locks, error.key === undefined ? wanted : [error.key], hold)
     return { status: 423, retryAfter, keys: wanted, error }
   }
   const isOutage = error.code === 'ERR_STORE_UNAVAILABLE' || error.code === 'ERR_LOCK_QUORUM'
@@ -28,16 +30,25 @@ export async function refusalOf(
   return { status: 503, retryAfter, keys: wanted, error }
 }
 
-/** What those who hold the locks have left, in whole seconds. */
-async function holdersLeft(locks: api.LockClient, keys: readonly string[]): Promise<number> {
+/**
+ * Returns after how many whole seconds all of the locks are probably free. The time that a lease has
+ * left does not tell: its holder renews it, and mostly releases it sooner.
+ */
+async function untilFree(locks: api.LockClient, keys: readonly string[], hold: HoldTime): Promise<number> {
   try {
     const all = await Promise.all(keys.map((key) => locks.inspect(key)))
-    const left = all.flatMap((info) => info?.leases ?? []).map(({ remaining }) => remaining ?? LASTING * 1_000)
-    return Math.max(1, Math.ceil(Math.max(0, ...left) / 1_000))
+    return Math.max(...all.map((info) => secondsOf(info, hold)))
   } catch {
     // The store has gone since.
     return OUTAGE
   }
+}
+
+function secondsOf(info: api.LockInfo | null, hold: HoldTime): number {
+  if (info === null) return 1
+  if (info.leases.some(({ remaining }) => remaining === null)) return LASTING
+  // A process may have one place at the store for all its waiters.
+  return hold.secondsBehind(Math.max(info.waiters.length, info.waiting))
 }
 
 const BUSY = 'This request has to wait for another request'

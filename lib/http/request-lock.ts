@@ -16,7 +16,7 @@ import {
 } from '../arguments'
 import { asking, parseAcquire } from '../options'
 
-const ACQUIRE = ['ttl', 'wait', 'retry', 'maxHold'] as const satisfies (keyof RequestLockOptions)[]
+const ACQUIRE = ['ttl', 'wait', 'failFast', 'retry', 'maxHold'] as const satisfies (keyof RequestLockOptions)[]
 const CALLBACKS = ['onBusy', 'onUnavailable', 'onInvalid'] as const
 const OPTIONS = ['key', 'until', 'optional', 'maxKeys', ...ACQUIRE, ...CALLBACKS] as const
 /**
@@ -54,11 +54,11 @@ export function parseRequestLock<T extends object>(given: T, [usual, other]: rea
   const options: Options = readOptions<Options>(given, OPTIONS)
   checkFunction('key', options.key)
   for (const name of CALLBACKS) if (options[name] !== undefined) checkFunction(name, options[name])
-  const { ttl, wait, retry, maxHold, optional = false, maxKeys = 1, until = usual } = options
+  const { ttl, wait, failFast = true, retry, maxHold, optional = false, maxKeys = 1, until = usual } = options
   if (until !== usual && until !== other) throw badValue(`The "until" option must be "${usual}" or "${other}"`)
   checkBoolean('optional', optional)
   checkNumber('maxKeys', maxKeys, 1, MOST_KEYS, true)
-  const asked = { ttl, wait, retry, maxHold }
+  const asked = { ttl, wait, failFast, retry, maxHold }
   // For what it throws. Only the client knows its defaults, and fills them in at each request.
   parseAcquire(asked, asking(MAX_MS, 0))
   options.until = until

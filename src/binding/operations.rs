@@ -27,6 +27,8 @@ const SECTION: u32 = 256;
 const OUTLIVES_PROCESS: u32 = 128;
 /// The bit added to the code of an adoption whose ttl comes from the ticket.
 const TICKET_TTL: u32 = 512;
+/// The bit added to the code of an acquire that ends while the store can't grant leases.
+const FAIL_FAST: u32 = 1024;
 
 const ACQUIRE: u32 = 0;
 const RELEASE: u32 = 1;
@@ -151,6 +153,7 @@ impl Bridge {
             auto_renew: code & NO_AUTO_RENEW == 0,
             report: code & REPORT_RENEWALS != 0,
             section: code & SECTION != 0,
+            fail_fast: code & FAIL_FAST != 0,
             outlives_process: code & OUTLIVES_PROCESS != 0,
             holder: None,
             state,

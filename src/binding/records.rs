@@ -17,7 +17,9 @@ use crate::lease::Phase;
 use crate::store::breaker::{BreakerState, Health};
 use crate::store::diagnosis::{Facts, Finding, Level, Report};
 use crate::store::listing::Listing;
-use crate::store::{LeaseInfo, LockInfo, Said, Servers, StoreError, StoreErrorKind, Vote, WaiterInfo};
+use crate::store::{
+    Availability, LeaseInfo, LockInfo, Said, Servers, StoreError, StoreErrorKind, Vote, WaiterInfo,
+};
 
 /// How many numbers a record has.
 pub const LENGTH: usize = 4;
@@ -43,6 +45,14 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
         }
         Outcome::Breaker(health) => {
             return Some(record(slot, 14, text(describe_health(&health).to_string()), 0.0));
+        }
+        Outcome::Availability(told) => {
+            let number = match told {
+                Availability::Usable => 0.0,
+                Availability::Refusing => 1.0,
+                Availability::Away(_) => 2.0,
+            };
+            return Some(record(slot, 18, number, 0.0));
         }
         Outcome::Shortened(ttl) => return Some(record(slot, 17, ttl.as_millis().into(), 0.0)),
         Outcome::AutoRenewed => return Some(record(slot, 10, 0.0, 0.0)),

@@ -12,7 +12,7 @@ use crate::lease::{Fence, Instant, Key, LossReason, Mode, Token, Ttl};
 use crate::store::breaker::Health;
 use crate::store::diagnosis::Report;
 use crate::store::listing::{Listing, Wanted};
-use crate::store::{LockInfo, StoreError};
+use crate::store::{Availability, LockInfo, StoreError};
 
 /// One JavaScript environment: the main thread or a worker thread.
 pub type EnvId = u32;
@@ -76,6 +76,8 @@ pub struct AcquireCommand {
     pub report: bool,
     /// Whether the lease is for a section: a draining client lets the caller's code under it end.
     pub section: bool,
+    /// Whether the acquire ends, rather than waits, while the store can't grant leases.
+    pub fail_fast: bool,
     /// Whether the lease lives until its ttl ends even if this process is gone.
     pub outlives_process: bool,
     /// What the store shows of the holder in place of the client's name.
@@ -184,7 +186,7 @@ pub enum Command {
         key: Key,
     },
     /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever one is gone or back, and at once if one is
-    /// gone. Ends with the client, in [`Outcome::Done`].
+    /// gone; likewise [`Outcome::Availability`]. Ends with the client, in [`Outcome::Done`].
     Watch {
         /// The operation.
         op: OpId,
@@ -282,7 +284,7 @@ impl Command {
     }
 }
 
-/// What became of an operation. Everything but the six that say otherwise is its last word.
+/// What became of an operation. Everything but the seven that say otherwise is its last word.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The lock is held, by a lease of that token: not the last word, the operation goes on as the lease.
@@ -322,6 +324,8 @@ pub enum Outcome {
     Diagnosed(Vec<Report>),
     /// A server of the store is gone, or back: not the last word.
     Breaker(Arc<Health>),
+    /// Whether the store can grant leases has changed: not the last word.
+    Availability(Availability),
     /// It is done.
     Done,
 }

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::breaker::{Breaker, BreakerState, Failure, Health, Kind, Limits, is_silence};
 use super::diagnosis::Report;
-use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError};
+use super::{Answer, Availability, Listener, Notice, Reply, Request, Store, StoreError};
 use crate::engine::clock;
 
 /// How long after the last request a server that is not there is still probed.
@@ -200,6 +200,7 @@ impl Guarded {
         };
         if state != self.since.get().1 {
             self.since.set((wall_ms(), state));
+            self.tell(Notice::Availability(self.availability()));
             if state.lets_through() {
                 self.patience.set(SHORTEST_PROBE);
                 self.probed.notify_waiters();
@@ -208,8 +209,22 @@ impl Guarded {
                 self.keep_probing();
             }
         }
+        self.tell(Notice::Breaker(Arc::new(self.health())));
+    }
+
+    fn tell(&self, notice: Notice) {
         if let Some(listener) = self.listener.get() {
-            listener(Notice::Breaker(Arc::new(self.health())));
+            listener(notice);
+        }
+    }
+
+    fn availability(&self) -> Availability {
+        match self.state() {
+            BreakerState::Closed => Availability::Usable,
+            BreakerState::Refusing => Availability::Refusing,
+            BreakerState::Open | BreakerState::HalfOpen => {
+                Availability::Away(self.breaker.borrow().refusal())
+            }
         }
     }
 

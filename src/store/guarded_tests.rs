@@ -72,6 +72,7 @@ struct World {
     fake: Rc<Fake>,
     guarded: Rc<Guarded>,
     told: Rc<RefCell<Vec<Health>>>,
+    available: Rc<RefCell<Vec<Availability>>>,
 }
 
 impl World {
@@ -80,12 +81,14 @@ impl World {
             Rc::new(Fake { mood: Cell::new(mood), asked: RefCell::default(), closed: Cell::new(false) });
         let guarded = Guarded::new(fake.clone(), NAME, Limits::default());
         let told = Rc::new(RefCell::new(Vec::new()));
-        let heard = told.clone();
+        let available = Rc::new(RefCell::new(Vec::new()));
+        let (heard, said) = (told.clone(), available.clone());
         guarded.listen(Rc::new(move |notice| match notice {
             Notice::Breaker(health) => heard.borrow_mut().push((*health).clone()),
+            Notice::Availability(availability) => said.borrow_mut().push(availability),
             other => panic!("{other:?}"),
         }));
-        Self { fake, guarded, told }
+        Self { fake, guarded, told, available }
     }
 
     async fn ask(&self, request: Request) -> Answer {
@@ -361,8 +364,7 @@ fn what_is_closed_or_dropped_probes_no_more() {
         sleep(Duration::from_secs(5)).await;
         assert_eq!(world.count(), count);
 
-        let World { fake, guarded, told } = World::new(Mood::Refuses);
-        let world = World { fake, guarded, told };
+        let world = World::new(Mood::Refuses);
         world.open().await;
         let World { fake, guarded, .. } = world;
         drop(guarded);
@@ -452,6 +454,29 @@ fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
         }
         assert_eq!(world.states()[2..], [BreakerState::Refusing, BreakerState::Open]);
         assert!(world.is_probing());
+    });
+}
+
+#[test]
+fn that_a_store_is_away_is_told_once_with_the_error_of_what_is_refused_and_that_it_is_usable_again() {
+    run(async {
+        let world = World::new(Mood::Refuses);
+        world.open().await;
+        let error = world.ask(acquire()).await.unwrap_err();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(*world.available.borrow(), [Availability::Away(error)], "whatever probes there were");
+        world.fake.mood.set(Mood::Answers);
+        sleep(Duration::from_secs(1)).await;
+        world.fake.mood.set(Mood::Loads);
+        for _ in 0..3 {
+            assert!(world.ask(acquire()).await.is_err());
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(world.available.borrow()[1..], [Availability::Usable, Availability::Refusing]);
+        world.fake.mood.set(Mood::Grants);
+        assert!(world.ask(acquire()).await.is_ok());
+        sleep(Duration::from_millis(1_000)).await;
+        assert_eq!(world.available.borrow()[3..], [Availability::Usable]);
     });
 }
 

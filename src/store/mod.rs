@@ -60,6 +60,7 @@
 //!   notice contains no fence: until the lease is taken up, each node has a fence of its own.
 
 mod access;
+mod availability;
 pub mod breaker;
 pub mod diagnosis;
 pub mod error;
@@ -85,6 +86,7 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 
 pub use access::Access;
+pub use availability::Availability;
 pub use error::{Said, StoreError, StoreErrorKind, Vote};
 pub use info::{LeaseInfo, LockInfo, Servers, WaiterInfo};
 pub use inheritance::{Inherited, Source};
@@ -399,7 +401,7 @@ pub enum Absence {
 pub type Answer = Result<Reply, StoreError>;
 
 /// What a store says without being asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// The waiter of a [`Place`] was handed a lease, or may be.
     Granted {
@@ -420,6 +422,9 @@ pub enum Notice {
     Lost(Acknowledgement),
     /// The circuit breaker before a server has changed its state.
     Breaker(Arc<Health>),
+    /// Whether the store as a whole can grant leases has changed. Sent before the
+    /// [`Notice::Breaker`] of the server that caused it. Until then, it is usable.
+    Availability(Availability),
 }
 
 /// Acknowledges a [`Notice::Lost`] when every copy of this is dropped.

@@ -37,6 +37,7 @@
 //! - [`backers`]: on which nodes a lease depends;
 //! - [`repairs`]: the requests that ask nodes to grant a lease again;
 //! - [`places`]: the waiters;
+//! - [`reach`]: whether a majority can be reached;
 //! - [`debts`]: the releases and moves that nodes still have to carry out;
 //! - [`sightings`]: the merged view of what the nodes show;
 //! - [`reports`]: the merged results of diagnoses;
@@ -50,6 +51,7 @@ pub mod council;
 mod debts;
 mod places;
 mod post;
+mod reach;
 mod repairs;
 mod reports;
 mod rivals;

@@ -21,6 +21,8 @@ use world::{Counts, Shape, World};
 const SEEDS: u64 = 10_000;
 /// How many of them with a quorum.
 const QUORUM_SEEDS: u64 = 5_000;
+/// How many with circuit breakers.
+const BREAKER_SEEDS: u64 = 2_000;
 /// Each so many is a long one.
 const LONG_EVERY: u64 = 50;
 
@@ -30,8 +32,32 @@ fn from_env(name: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
+/// What a schedule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    /// One store.
+    Store,
+    /// A quorum.
+    Quorum,
+    /// Either, with circuit breakers that open and close, and acquires that fail fast.
+    Breakers,
+}
+
+impl About {
+    /// Returns a part of the name of the test that runs these schedules.
+    fn test(self) -> &'static str {
+        match self {
+            Self::Store => "no_schedule_overlaps",
+            Self::Quorum => "of_a_quorum",
+            Self::Breakers => "with_breakers",
+        }
+    }
+}
+
 /// The world of a schedule, and for how long there is trouble in it.
-fn shape_of(seed: u64, quorum: bool) -> (Shape, Duration) {
+fn shape_of(seed: u64, about: About) -> (Shape, Duration) {
+    let quorum = about == About::Quorum || about == About::Breakers && (seed / 8) % 2 == 1;
+    let breakers = about == About::Breakers;
     let is_long = seed.is_multiple_of(LONG_EVERY);
     let (shape, trouble) = if quorum {
         let nodes = [3, 3, 4, 5, 5][seed as usize % 5];
@@ -43,16 +69,19 @@ fn shape_of(seed: u64, quorum: bool) -> (Shape, Duration) {
         } else {
             1_000
         };
-        (Shape { nodes, lossy, rolling, hasty: false }, trouble)
+        (Shape { nodes, lossy, rolling, hasty: false, breakers }, trouble)
     } else {
-        (Shape { nodes: 1, lossy: false, rolling: false, hasty: false }, if is_long { 10_000 } else { 500 })
+        (
+            Shape { nodes: 1, lossy: false, rolling: false, hasty: false, breakers },
+            if is_long { 10_000 } else { 500 },
+        )
     };
     (shape, Duration::from_millis(trouble))
 }
 
 /// Runs one schedule.
-fn run(seed: u64, quorum: bool) -> Counts {
-    let (shape, trouble) = shape_of(seed, quorum);
+fn run(seed: u64, about: About) -> Counts {
+    let (shape, trouble) = shape_of(seed, about);
     #[cfg(feature = "mutants")]
     leasehold::mutants::seed_tokens(seed);
     match catch_unwind(AssertUnwindSafe(|| World::new(seed, shape, trouble).run())) {
@@ -60,16 +89,11 @@ fn run(seed: u64, quorum: bool) -> Counts {
         Err(failure) => {
             eprintln!(
                 "the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation {}",
-                name(quorum)
+                about.test()
             );
             resume_unwind(failure);
         }
     }
-}
-
-/// Which test's schedules they are.
-fn name(quorum: bool) -> &'static str {
-    if quorum { "of_a_quorum" } else { "no_schedule_overlaps" }
 }
 
 fn add(sum: Counts, counts: Counts) -> Counts {
@@ -79,11 +103,12 @@ fn add(sum: Counts, counts: Counts) -> Counts {
         relayed: sum.relayed + counts.relayed,
         early: sum.early + counts.early,
         tenures: sum.tenures + counts.tenures,
+        failed_fast: sum.failed_fast + counts.failed_fast,
     }
 }
 
 /// Runs the schedules that the environment wants, or so many, and adds up what they came to.
-fn run_all(count: u64, quorum: bool) -> (u64, Counts) {
+fn run_all(count: u64, about: About) -> (u64, Counts) {
     let seeds = match from_env("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..from_env("LEASEHOLD_SEEDS").unwrap_or(count),
@@ -91,7 +116,7 @@ fn run_all(count: u64, quorum: bool) -> (u64, Counts) {
     let (next, end) = (AtomicU64::new(seeds.start), seeds.end);
     let work = || {
         let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Relaxed)).filter(|seed| *seed < end));
-        mine.map(|seed| run(seed, quorum)).fold(Counts::default(), add)
+        mine.map(|seed| run(seed, about)).fold(Counts::default(), add)
     };
     let counts = std::thread::scope(|scope| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -100,10 +125,10 @@ fn run_all(count: u64, quorum: bool) -> (u64, Counts) {
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         counts.fold(Counts::default(), add)
     });
-    let Counts { leases, hand_offs, relayed, early, tenures } = counts;
+    let Counts { leases, hand_offs, relayed, early, tenures, failed_fast } = counts;
     println!(
         "{leases} leases, {hand_offs} of them handed on within a process, {relayed} of those by its JavaScript thread, \
-         {early} taken up on a notice, {tenures} of workers"
+         {early} taken up on a notice, {tenures} of workers; {failed_fast} acquires failed fast"
     );
     assert!(leases > 0, "a simulation in which nobody ever gets a lock proves nothing");
     assert!(tenures > 0 || seeds.end - seeds.start < 100, "nor one in which no worker ever works");
@@ -112,7 +137,7 @@ fn run_all(count: u64, quorum: bool) -> (u64, Counts) {
 
 #[test]
 fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
-    let (seeds, Counts { relayed, early, .. }) = run_all(SEEDS, false);
+    let (seeds, Counts { relayed, early, .. }) = run_all(SEEDS, About::Store);
     let some = seeds > 100;
     assert!(early > 0 || !some, "a simulation in which no lease is taken up on a notice proves nothing");
     assert!(relayed > 0 || !some, "nor one in which no thread hands a lease on by itself");
@@ -120,5 +145,11 @@ fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
 
 #[test]
 fn no_schedule_of_a_quorum_overlaps_two_leases_or_forgets_anyone() {
-    run_all(QUORUM_SEEDS, true);
+    run_all(QUORUM_SEEDS, About::Quorum);
+}
+
+#[test]
+fn no_schedule_with_breakers_overlaps_two_leases_or_forgets_anyone() {
+    let (seeds, Counts { failed_fast, .. }) = run_all(BREAKER_SEEDS, About::Breakers);
+    assert!(failed_fast > 0 || seeds < 100, "a simulation in which no acquire fails fast proves nothing");
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use leasehold::mutants::{self, Mutant};
 
 use crate::world::{Shape, World};
-use crate::{QUORUM_SEEDS, shape_of};
+use crate::{About, QUORUM_SEEDS, shape_of};
 
 /// A wrong variant.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,8 @@ enum Wrong {
 }
 
 /// Whether that schedule fails.
-fn fails(wrong: Wrong, seed: u64, quorum: bool) -> bool {
-    let (mut shape, trouble) = shape_of(seed, quorum);
+fn fails(wrong: Wrong, seed: u64, about: About) -> bool {
+    let (mut shape, trouble) = shape_of(seed, about);
     match wrong {
         Wrong::Rules(mutant) => mutants::set(Some(mutant)),
         Wrong::Hasty => shape = Shape { lossy: true, hasty: true, ..shape },
@@ -33,9 +33,9 @@ fn fails(wrong: Wrong, seed: u64, quorum: bool) -> bool {
     result.is_err()
 }
 
-/// The first schedule that finds it, and whether it is one of a quorum.
-fn found(wrong: Wrong) -> Option<(u64, bool)> {
-    let of_one = [false].as_slice();
+/// The first schedule that finds it, and what that is about.
+fn found(wrong: Wrong) -> Option<(u64, About)> {
+    let of_one = [About::Store].as_slice();
     let worlds = match wrong {
         // A quorum's notices carry no fence, and its releases name no used fence.
         Wrong::Rules(
@@ -48,11 +48,12 @@ fn found(wrong: Wrong) -> Option<(u64, bool)> {
             | Mutant::ReleaseWithoutToken
             | Mutant::NoCleanUp
             | Mutant::GrantAfterStopKept,
-        ) => &[false, true],
-        _ => &[true],
+        ) => &[About::Store, About::Quorum],
+        Wrong::Rules(Mutant::FailedFastKept) => &[About::Breakers],
+        _ => &[About::Quorum],
     };
-    let schedules = (0..QUORUM_SEEDS).flat_map(|seed| worlds.iter().map(move |quorum| (seed, *quorum)));
-    schedules.into_iter().find(|(seed, quorum)| fails(wrong, *seed, *quorum))
+    let schedules = (0..QUORUM_SEEDS).flat_map(|seed| worlds.iter().map(move |about| (seed, *about)));
+    schedules.into_iter().find(|(seed, about)| fails(wrong, *seed, *about))
 }
 
 #[test]
@@ -69,9 +70,7 @@ fn every_wrong_variant_is_found() {
             scope.spawn(|| {
                 while let Some(wrong) = wrong.get(next.fetch_add(1, Relaxed)) {
                     match found(*wrong) {
-                        Some((seed, quorum)) => {
-                            println!("{wrong:?}: found by {seed}{}", if quorum { " of a quorum" } else { "" })
-                        }
+                        Some((seed, about)) => println!("{wrong:?}: found by {seed} of {about:?}"),
                         None => missed.lock().unwrap().push(*wrong),
                     }
                 }

@@ -1,6 +1,6 @@
 //! One simulated process: an engine and the code that uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use leasehold::store::quorum::council::{Call, Council};
 use leasehold::store::{Answer, Notice, Request};
 
 use super::campaign::Campaign;
+use super::world::Shape;
 
 pub const ENV: u32 = 1;
 const CLIENT: u32 = 1;
@@ -102,13 +103,19 @@ pub struct Process {
     crowded: bool,
     /// Whether its leases outlive all patience.
     tidy: bool,
+    /// Whether every second acquire fails fast, and which of them have not ended.
+    breakers: bool,
+    hasty: BTreeSet<u32>,
+    /// How many of those failed.
+    pub failed_fast: u64,
     /// Its lock worker.
     pub campaign: Campaign,
     pub(super) rng: fastrand::Rng,
 }
 
 impl Process {
-    pub fn new(now: Instant, nodes: usize, crowded: bool, tidy: bool, rng: &mut fastrand::Rng) -> Self {
+    pub fn new(now: Instant, shape: Shape, crowded: bool, tidy: bool, rng: &mut fastrand::Rng) -> Self {
+        let nodes = shape.nodes;
         let pulse = Arc::new(Pulse::default());
         let stats = Arc::new(Stats::default());
         let mut core = Core::new(rng.u64(..));
@@ -143,6 +150,9 @@ impl Process {
             batches: 0,
             crowded,
             tidy,
+            breakers: shape.breakers,
+            hasty: BTreeSet::new(),
+            failed_fast: 0,
             campaign: Campaign::default(),
             rng: rng.fork(),
         }
@@ -207,6 +217,9 @@ impl Process {
         };
         let max_hold = (!crowd && self.rng.u8(..10) == 0).then(|| ttl.as_duration() * 2);
         let auto_renew = crowd || self.rng.u8(..10) > 1;
+        if self.breakers && self.slots.is_multiple_of(2) {
+            self.hasty.insert(self.slots + 1);
+        }
         self.ask(now, key, mode, ttl, wait, max_hold, auto_renew);
     }
 
@@ -244,6 +257,7 @@ impl Process {
                 auto_renew,
                 report: false,
                 section: false,
+                fail_fast: self.hasty.contains(&self.slots),
                 outlives_process: false,
                 holder: None,
                 state: state.clone(),
@@ -296,6 +310,7 @@ impl Process {
             auto_renew: true,
             report: false,
             section: false,
+            fail_fast: false,
             outlives_process: false,
             holder: None,
             state,
@@ -445,6 +460,9 @@ impl Process {
                 Outcome::Shortened(_) => assert!(asked.adopted.is_some() && !asked.granted),
                 last => {
                     asked.ended = true;
+                    if self.hasty.remove(&op.slot) && matches!(last, Outcome::Failed(_)) {
+                        self.failed_fast += 1;
+                    }
                     if asked.adopted.is_some() && !asked.granted {
                         self.told.insert(op.slot, last);
                     }

@@ -1,6 +1,7 @@
 //! The simulated world: time, the network, the store, and who is watched.
 
 mod adopters;
+mod breakers;
 mod network;
 mod repairs;
 
@@ -33,6 +34,8 @@ enum Event {
     Mishap,
     /// A process looks at its timers.
     Wake { process: usize },
+    /// The breaker before a node changes its state in a process.
+    Breaker { process: usize },
 }
 
 /// What a schedule came to.
@@ -48,6 +51,8 @@ pub struct Counts {
     pub early: u64,
     /// How often the work of a worker was begun.
     pub tenures: u64,
+    /// How many acquires failed of those that fail fast.
+    pub failed_fast: u64,
 }
 
 /// Where leases live in a world.
@@ -64,6 +69,8 @@ pub struct Shape {
     pub rolling: bool,
     /// It does not stay away, which is wrong.
     pub hasty: bool,
+    /// Whether circuit breakers open and close at random, and some acquires fail fast.
+    pub breakers: bool,
 }
 
 /// The longest ttl that anybody asks for.
@@ -117,6 +124,8 @@ pub struct World {
     /// The process and the slot of each acquire that must fail, because a ticket or its heir has
     /// the lock.
     strangers: BTreeSet<(usize, u32)>,
+    /// Draws for the breakers alone, so that worlds without them do not change.
+    breakers: fastrand::Rng,
 }
 
 impl World {
@@ -134,7 +143,7 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let now = Instant::from_micros(1_000_000_000);
         let Shape { nodes: count, lossy, .. } = shape;
-        let processes = (0..PROCESSES).map(|_| Process::new(now, count, crowded, tidy, &mut rng)).collect();
+        let processes = (0..PROCESSES).map(|_| Process::new(now, shape, crowded, tidy, &mut rng)).collect();
         let nodes = (0..count).map(|_| Node::new(lossy, &mut rng)).collect();
         Self {
             now,
@@ -166,6 +175,7 @@ impl World {
             distances: BTreeMap::new(),
             mute: Vec::new(),
             strangers: BTreeSet::new(),
+            breakers: fastrand::Rng::with_seed(!seed),
         }
     }
 
@@ -176,6 +186,9 @@ impl World {
         }
         if self.nodes.len() > 1 {
             self.plan(0, Duration::ZERO, Event::Mishap);
+        }
+        if self.shape.breakers {
+            (0..PROCESSES).for_each(|process| self.plan(process, Duration::ZERO, Event::Breaker { process }));
         }
         self.live_until(self.trouble_until);
         for process in 0..PROCESSES {
@@ -216,7 +229,8 @@ impl World {
         let hand_offs = self.processes.iter().map(Process::handed_on).sum();
         let relayed = self.processes.iter().map(|process| process.relayed).sum();
         let tenures = self.processes.iter().map(|process| process.campaign.tenures).sum();
-        Counts { leases: self.grants, hand_offs, relayed, early: self.early, tenures }
+        let failed_fast = self.processes.iter().map(|process| process.failed_fast).sum();
+        Counts { leases: self.grants, hand_offs, relayed, early: self.early, tenures, failed_fast }
     }
 
     fn plan(&mut self, process: usize, after: Duration, event: Event) {
@@ -268,6 +282,7 @@ impl World {
             }
             Event::Stray { .. } => {}
             Event::Mishap => self.mishap(),
+            Event::Breaker { process } => self.switch_breaker(process),
             Event::Answer { process, .. }
             | Event::Act { process }
             | Event::Notice { process, .. }
@@ -344,8 +359,7 @@ impl World {
     fn kill(&mut self, process: usize) {
         self.lives[process] += 1;
         self.wakes[process] = None;
-        let nodes = self.nodes.len();
-        self.processes[process] = Process::new(self.now, nodes, self.crowded, self.tidy, &mut self.rng);
+        self.processes[process] = Process::new(self.now, self.shape, self.crowded, self.tidy, &mut self.rng);
     }
 
     fn act(&mut self, process: usize) {

@@ -156,7 +156,7 @@ async fn contend(store: &Rc<SqliteStore>, path: &Path, in_line: bool, lasts: Opt
     store.listen(Rc::new(move |notice| match notice {
         Notice::Granted { number, .. } => rung[number as usize].notify_one(),
         Notice::Missed | Notice::Moved | Notice::Lost(_) => rung.iter().for_each(Notify::notify_one),
-        Notice::Breaker(_) => unreachable!("a file has none"),
+        Notice::Breaker(_) | Notice::Availability(_) => unreachable!("a file has none"),
     }));
     let (counter, log) = (path.with_file_name("counter"), path.with_file_name("log"));
     let log = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();

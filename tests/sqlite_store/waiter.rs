@@ -183,7 +183,7 @@ pub async fn play(store: &Rc<SqliteStore>) {
             Some(notice) = notices.recv() => match notice {
                 Notice::Granted { number: granted, .. } => (granted == number, true),
                 Notice::Missed | Notice::Moved | Notice::Lost(_) => (false, true),
-                Notice::Breaker(_) => unreachable!("a file has none"),
+                Notice::Breaker(_) | Notice::Availability(_) => unreachable!("a file has none"),
             },
             () = tokio::time::sleep(HEARTBEAT) => (false, true),
         };

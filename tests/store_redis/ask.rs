@@ -141,7 +141,7 @@ impl Notices {
         match self.next().await {
             Notice::Granted { number, fence } => (number, fence),
             Notice::Missed | Notice::Moved | Notice::Lost(_) => panic!("notices were missed"),
-            Notice::Breaker(_) => panic!("a breaker is put around it by others"),
+            Notice::Breaker(_) | Notice::Availability(_) => panic!("a breaker is put around it by others"),
         }
     }
 

@@ -141,7 +141,11 @@ fn a_failover_is_followed_at_once_and_what_was_replicated_is_kept() {
         let (number, told) = loop {
             match notices.next().await {
                 Notice::Granted { number, fence } => break (number, fence),
-                Notice::Missed | Notice::Moved | Notice::Lost(_) | Notice::Breaker(_) => {}
+                Notice::Missed
+                | Notice::Moved
+                | Notice::Lost(_)
+                | Notice::Breaker(_)
+                | Notice::Availability(_) => {}
             }
         };
         assert_eq!(number, 2);

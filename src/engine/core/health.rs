@@ -19,7 +19,13 @@ impl Core {
             return self.settle(op, Outcome::Closed);
         };
         known.watch = Some(op);
-        let health = self.stores.get(&known.store).map(|link| link.health.clone()).unwrap_or_default();
+        let store = known.store;
+        if self.is_unusable(store)
+            && let Some(link) = self.stores.get(&store)
+        {
+            self.settle(op, Outcome::Availability(link.availability.clone()));
+        }
+        let health = self.stores.get(&store).map(|link| link.health.clone()).unwrap_or_default();
         for mut health in health.into_iter().filter(|health| health.state != BreakerState::Closed) {
             let state = as_told(health.state);
             Arc::make_mut(&mut health).state = state;

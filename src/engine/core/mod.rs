@@ -7,6 +7,7 @@
 //! - [`tickets`]: what stands in the queue at the store for them;
 //! - [`notices`]: what stores say by themselves;
 //! - [`health`]: whether a store's servers are there;
+//! - [`failing_fast`]: acquires that end when the store goes away;
 //! - [`early`]: leases that are taken up on a notice alone;
 //! - [`lines`]: waiters who are one waiter at the store, and hand the lease on among themselves;
 //! - [`relaying`]: hand-offs that are left to JavaScript threads;
@@ -21,6 +22,7 @@ mod adopting;
 mod cleanup;
 mod early;
 mod ending;
+mod failing_fast;
 mod health;
 mod holding;
 mod lines;

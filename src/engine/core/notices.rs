@@ -37,6 +37,7 @@ impl Core {
                 }
             }),
             Notice::Breaker(health) => self.health_changed(store, health),
+            Notice::Availability(told) => self.availability_changed(store, told),
             Notice::Missed => self.look_for_all(store),
             Notice::Moved => self.moved(store),
             // The acknowledgement is dropped when this returns. By then, every holder's lease

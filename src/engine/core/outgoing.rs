@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::Core;
 use crate::engine::command::{ClientId, OpId, StoreId};
 use crate::lease::{Fence, Instant, Key, Token, Ttl};
-use crate::store::Request;
 use crate::store::breaker::Health;
+use crate::store::{Availability, Request};
 
 /// What the answer to a request means.
 #[derive(Debug)]
@@ -143,6 +143,8 @@ pub struct Link {
     pub lost_at: Option<Instant>,
     /// How its servers are, as far as that has ever changed.
     pub health: Vec<Arc<Health>>,
+    /// Whether it can grant leases, as far as that has ever changed.
+    pub availability: Availability,
     /// What the next batch asks. Renewals come first, because their leases run out, then releases,
     /// because they make room for the acquires of the same batch, which come last.
     renewals: Vec<Entry>,

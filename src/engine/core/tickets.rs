@@ -232,6 +232,9 @@ impl Core {
                 Err(error) if error.maybe_done => true,
                 _ => return,
             };
+            if mutants::is(Mutant::FailedFastKept) && self.is_unusable(store) {
+                return;
+            }
             return self.clean_up(tag.leftover(store, now, straggler));
         };
         ticket.looking = false;
@@ -389,6 +392,7 @@ impl Core {
         if once || !error.kind.is_transient() {
             return self.fail_ticket(number, &error);
         }
+        self.fail_fast(number, &error);
         let Some(ticket) = self.tickets.get_mut(&number) else { return };
         let pause = OUTAGE_PAUSE.saturating_mul(1 << ticket.looks.min(10)).min(LONGEST_OUTAGE_PAUSE);
         ticket.looks += 1;

@@ -19,7 +19,7 @@ pub struct Waiter {
     /// Where the client's doings are counted; here, so that they are also when the client is gone.
     pub(super) stats: Arc<Stats>,
     /// Its place among the waiters of this process.
-    arrival: Arrival,
+    pub(super) arrival: Arrival,
     pub(super) since: Instant,
     /// When it stops waiting; `None` if never.
     give_up: Option<Instant>,
@@ -77,7 +77,9 @@ impl Core {
             && !asked.mode.is_shared()
             && asked.auto_renew
             && !asked.outlives_process
-            && !looks_once(asked.wait);
+            && !looks_once(asked.wait)
+            // The ticket of a line may be in a pause, or wait for the answer of a silent server.
+            && !(asked.fail_fast && self.is_unusable(store));
         stats.waiting.up();
         self.arrivals += 1;
         let arrival = self.arrivals;

@@ -25,6 +25,7 @@ use super::batches::{Batches, Settled};
 use super::debts::{Debts, Owed, Said};
 use super::places::Places;
 use super::post::{Post, Tag};
+use super::reach::Reach;
 use super::repairs::Repairs;
 use super::rivals::Rivals;
 use crate::lease::{Fence, Instant, Key, Mode};
@@ -64,6 +65,7 @@ pub struct Council {
     /// The requests that hold a minority.
     holding: Vec<u64>,
     post: Post,
+    reach: Reach,
     /// Tokens with acquires that not all nodes have answered yet.
     asking: Asking,
     places: Places,
@@ -90,6 +92,7 @@ impl Council {
             rivals: Rivals::default(),
             holding: Vec::new(),
             post: Post::default(),
+            reach: Reach::new(count),
             asking: Asking::default(),
             places: Places::default(),
             backers: Backers::default(),

@@ -1,7 +1,7 @@
 use super::super::debts::STRAGGLER_PAUSES;
 use super::*;
 use crate::lease::{Token, Ttl};
-use crate::store::{Absence, LeaseInfo, LockInfo, Place, Servers};
+use crate::store::{Absence, Availability, LeaseInfo, LockInfo, Place, Servers};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -451,3 +451,23 @@ mod lost_tests;
 mod repairing_tests;
 #[path = "council/used_tickets_tests.rs"]
 mod used_tickets_tests;
+
+#[test]
+fn the_quorum_tells_that_it_is_away_once_and_passes_on_what_breakers_say() {
+    let mut chamber = Chamber::of(3);
+    let away = |node: usize| {
+        Availability::Away(StoreError::not_done(StoreErrorKind::Unreachable, format!("n{node} is gone")))
+    };
+    for (node, told) in
+        [(0, away(0)), (2, away(2)), (1, away(1)), (1, Availability::Usable), (0, Availability::Usable)]
+    {
+        chamber.council.noticed(chamber.now, node, Notice::Availability(told));
+    }
+    chamber.gather();
+    let [Notice::Availability(Availability::Away(error)), Notice::Availability(Availability::Usable)] =
+        &chamber.notices[..]
+    else {
+        panic!("{:?}", chamber.notices)
+    };
+    assert_eq!((error.kind, error.votes.len()), (StoreErrorKind::Quorum, 3));
+}

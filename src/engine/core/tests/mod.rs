@@ -4,6 +4,7 @@ mod adopting;
 mod cleanup;
 mod early;
 mod ending;
+mod failing_fast;
 mod fences;
 mod health;
 mod holding;
@@ -121,6 +122,7 @@ impl World {
             auto_renew: true,
             report: false,
             section: false,
+            fail_fast: false,
             outlives_process: false,
             holder: None,
             state: Arc::default(),

@@ -30,6 +30,10 @@ impl Council {
                 self.heard(now, node, heard);
             }
             Notice::Lost(acknowledgement) => self.lost(now, node, acknowledgement),
+            Notice::Availability(told) => {
+                let told = self.reach.changed(node, told, &self.nodes);
+                self.effects.notices.extend(told.map(Notice::Availability));
+            }
             other => self.effects.notices.push(other),
         }
     }

@@ -1,0 +1,32 @@
+// How long the requests of one middleware hold their locks. Pure: the caller passes in the times.
+
+/**
+ * How much of the figure the latest hold makes, as for the round trips of TCP (RFC 6298). If this is
+ * larger, one slow request changes the figure for all; if it is smaller, the figure follows a change
+ * of the load later.
+ */
+const WEIGHT = 1 / 8
+/**
+ * The longest time to send a client away, in s. The figure assumes that all who wait stay and take
+ * as long as those before. If this is larger, clients stay away for long after the queue has
+ * emptied; if it is smaller, clients of long jobs ask more often.
+ */
+const LONGEST = 60
+
+export class HoldTime {
+  /** The smoothed time, in ms. */
+  #usual = 0
+
+  /** Notes that a lock was held for `ms`. */
+  add(ms: number): void {
+    this.#usual = this.#usual === 0 ? ms : this.#usual + WEIGHT * (ms - this.#usual)
+  }
+
+  /**
+   * Returns after how many seconds a lock is probably free that is held, and for which `waiting`
+   * others wait: a whole number from 1 to {@link LONGEST}. 1 if no lock was held yet.
+   */
+  secondsBehind(waiting: number): number {
+    return Math.min(Math.max(Math.ceil(((waiting + 1) * this.#usual) / 1_000), 1), LONGEST)
+  }
+}
