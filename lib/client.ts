@@ -250,7 +250,9 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   /** What leases see of it; an object of its own, so that users do not see it. */
   #asHost(): Host {
     const identity = () => this.#identity()
-    const timeouts = new Timeouts({ id: this.#id, name: this.#name, isQuorum: this.#stores.length > 1 })
+    const outage = new Outage()
+    const asker = { id: this.#id, name: this.#name, isQuorum: this.#stores.length > 1 }
+    const timeouts = new Timeouts(asker, outage)
     return {
       get source() {
         return identity()
@@ -260,7 +262,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
       timeouts,
       pauses: new Set([timeouts.close]),
       sections: new Sections(),
-      outage: new Outage(),
+      outage,
       schedules: new Set(),
       checkOpen: (key) => this.#checkOpen(key),
       checkNames: checkerOf(this.#prefix),

@@ -3,13 +3,12 @@
 // the store does not answer at once.
 
 import * as timers from 'node:timers'
-import type * as api from '../index'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
 import { now } from './clock'
 import { type Answer, type Asker, type Contention, contentionOf, guess } from './contention'
 import * as errors from './errors'
 import { Lease } from './lease'
-import { bridge } from './native'
+import type { Outage } from './outage'
 import { defer, raise } from './promise'
 import { Question } from './question'
 
@@ -67,6 +66,7 @@ interface Call {
 /** The calls of one client whose waits have ended. Tells them in the order of their ends. */
 export class Timeouts {
   readonly #asker: Asker
+  readonly #outage: Outage
   /** The calls that have to be told, in order. */
   readonly #calls: Call[] = []
   /** What is being asked, or was asked a moment ago. */
@@ -85,8 +85,9 @@ export class Timeouts {
   #isPausing = false
   #isClosed = false
 
-  constructor(asker: Asker) {
+  constructor(asker: Asker, outage: Outage) {
     this.#asker = asker
+    this.#outage = outage
   }
 
   /** Returns what is known without the store. `heldHere`: whether this client holds the lock. */
@@ -198,7 +199,7 @@ export class Timeouts {
 
   #ask(): void {
     if (this.#unasked.length === 0 || this.#isClosed) return
-    if (this.#overdue > 0 || !isReachable(this.#asker.id)) {
+    if (this.#overdue > 0 || this.#outage.isAway) {
       for (const topic of this.#unasked) this.#giveUp(topic)
       this.#unasked.length = 0
     }
@@ -261,12 +262,4 @@ export class Timeouts {
       this.#tell()
     }, first.until - now()).unref()
   }
-}
-
-/** Returns whether requests of the client get through to the store, as far as its circuit breakers say. */
-function isReachable(client: number): boolean {
-  const { stores }: api.LockStats = JSON.parse(bridge.stats(client))
-  const shut = stores.filter(({ state }) => state === 'open' || state === 'half-open').length
-  // Of a quorum, a majority answers.
-  return shut === 0 || 2 * shut < stores.length
 }

@@ -21,7 +21,11 @@ export async function refusalOf(
   if (!isLockError(error) || error.code === 'ERR_LOCK_ABORTED') return undefined
   const wanted = typeof keys === 'string' ? [keys] : [...keys]
   if (error.code === 'ERR_LOCK_TIMEOUT') {
-    const retryAfter = await untilFree(locks, error.key === undefined ? wanted : [error.key], hold)
+    const { key, holder, waiters } = error as api.LockTimeoutError
+    const isTold = holder !== undefined && waiters !== undefined
+    const retryAfter = isTold
+      ? hold.secondsBehind(waiters)
+      : await untilFree(locks, key === undefined ? wanted : [key], hold)
     return { status: 423, retryAfter, keys: wanted, error }
   }
   const isOutage = error.code === 'ERR_STORE_UNAVAILABLE' || error.code === 'ERR_LOCK_QUORUM'
