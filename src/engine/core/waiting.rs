@@ -71,6 +71,8 @@ impl Core {
         // The store answers within its time-out, and only then is there something to wait for; a timer for
         // every acquire that is granted at once would cost more than the acquire.
         let timer_now = give_up.filter(|at| at.since(self.now) < client.settings.store_timeout);
+        // The ticket of a line may be in a pause, or wait for the answer of a silent server.
+        let is_hasty = asked.fail_fast && self.is_unusable(store);
         // A lease that is handed on keeps the lifetime of the one before. So only leases that are
         // renewed and end with their process may line up.
         let may_line_up = client.settings.hand_offs > 0
@@ -78,8 +80,7 @@ impl Core {
             && asked.auto_renew
             && !asked.outlives_process
             && !looks_once(asked.wait)
-            // The ticket of a line may be in a pause, or wait for the answer of a silent server.
-            && !(asked.fail_fast && self.is_unusable(store));
+            && !is_hasty;
         stats.waiting.up();
         self.arrivals += 1;
         let arrival = self.arrivals;
