@@ -16,6 +16,7 @@ import type { Lease } from './lease'
 import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
 import type { TlsOptions } from './tls'
 import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
+import type { Milliseconds } from './units'
 
 /** Acquires locks at one store. */
 export interface LockClient extends Emitter<LockClientEvents> {
@@ -303,7 +304,7 @@ export interface CloseOptions {
    * Limits how long sections may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default:
    * the client's `drain`.
    */
-  drain?: number | undefined
+  drain?: Milliseconds | undefined
 }
 
 /** The events of a {@link LockClient}. */
@@ -380,19 +381,19 @@ export interface LockClientOptions {
    */
   name?: string | undefined
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default 10 000. */
-  ttl?: number | undefined
+  ttl?: Milliseconds | undefined
   /**
    * How long {@link LockClient.acquire} waits, in ms: 0 to 2 147 483 647, or `Infinity`. Default 10
    * 000.
    */
-  wait?: number | undefined
+  wait?: Milliseconds | undefined
   /**
    * Renewal goes on while the JavaScript thread is blocked, but no longer than this, so that a hung process
    * does not hold for ever: 100 to 2 147 483 647, or `Infinity`. Default 60 000.
    */
-  maxStall?: number | undefined
+  maxStall?: Milliseconds | undefined
   /** How long one call to the store may take: 10 to 60 000. Default 1000. */
-  storeTimeout?: number | undefined
+  storeTimeout?: Milliseconds | undefined
   /**
    * How many times in a row a lock may be handed on within this process, without asking the store: so often, and for up
    * to 10 ms, before it asks whether others wait; and so often, and for up to 10 ms, in a turn while they do. 0 is never:
@@ -404,7 +405,7 @@ export interface LockClientOptions {
    * or `Infinity`. Default 8000: `docker stop` kills after 10 s, so work that outlives the drain
    * has 2 s left to stop when its signal aborts.
    */
-  drain?: number | undefined
+  drain?: Milliseconds | undefined
   /**
    * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
    * for at most `drain` ms. If no other code listens to the signal, the process then ends by it.

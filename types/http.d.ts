@@ -3,6 +3,7 @@
 import type { AcquireOptions } from './asking'
 import type { LockError } from './errors'
 import type { Lease, MultiLease } from './lease'
+import type { Seconds } from './units'
 
 /**
  * Says what a key function returns: one key, several keys (all or none; see
@@ -49,7 +50,7 @@ export interface Refusal {
    * What `Retry-After` says: whole seconds, at least 1. With 423, what the holder has left if it does not renew; a holder
    * that lives mostly is done sooner.
    */
-  readonly retryAfter: number
+  readonly retryAfter: Seconds
   /** Which locks were wanted. Not for the eyes of whoever sent the request. */
   readonly keys: readonly string[]
   /** What `LockClient.acquire()` rejected with. Not for the eyes of whoever sent the request: it may name the store. */

@@ -15,6 +15,7 @@ import {
   type LockClientOptions,
   type LockInfo,
   type LockStats,
+  type Milliseconds,
   type MultiLease,
   type ReadWriteLock,
   type RetryOptions,
@@ -51,7 +52,7 @@ same<ReturnType<LockClient['stats']>, LockStats>()
 same<LockInfo['leases'], LeaseInfo[]>()
 same<LockInfo['waiters'], WaiterInfo[]>()
 same<LockInfo['fence'], number | null>()
-same<WaiterInfo['age'], number>()
+same<WaiterInfo['age'], Milliseconds>()
 same<LockStats['localHandOffs'], number>()
 same<LockStats['stores'], StoreHealth[]>()
 same<StoreHealth['state'], 'closed' | 'open' | 'half-open' | 'refusing'>()
