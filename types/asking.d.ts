@@ -37,8 +37,9 @@ export interface ReadWriteLock {
 /** One key, or an array of 1 to 100 000 keys. */
 export type Keys = string | readonly string[]
 
-// One signature with this, and not an overload for each: so the compiler says which option is wrong, and not that the key is no
-// array. A key of which it knows nothing (`any`, as in a request's body) is one key.
+// acquire() and tryAcquire() have one signature with this, and not an overload for each. So the
+// compiler says which option is wrong, and not that the key is no array. A key of which it knows
+// nothing (`any`, as in a request's body) is one key.
 /** What is held of such: one key has a {@link Lease}, several have a {@link MultiLease} together. */
 export type HeldOf<K> = 0 extends 1 & K ? Lease : K extends string ? Lease : MultiLease
 

@@ -12,7 +12,7 @@ import type {
 } from './asking'
 import type { Emitter } from './emitter'
 import type { LockLostError } from './errors'
-import type { Lease } from './lease'
+import type { Lease, MultiLease } from './lease'
 import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
 import type { TlsOptions } from './tls'
 import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
@@ -61,8 +61,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * A function that declares three parameters or more is a {@link LockCallback}: then nothing is returned, the function
    * gets an error or a lease, and the lease is released when it says so. Until then the process is kept alive.
    *
-   * In TypeScript, `T` and `K` are found out by themselves. Who names `T` names `K` as well, unless it is one key:
-   * `withLock<number>('a', fn)`, but `withLock<number, string[]>(['a', 'b'], fn)`.
+   * TypeScript infers `T` and `K`. A call may name `T` alone: `withLock<number>(['a', 'b'], fn)`.
    *
    * @returns what `fn` returns
    * @throws {LockLostError} the lease was lost while `fn` ran, although `fn` succeeded
@@ -81,9 +80,26 @@ export interface LockClient extends Emitter<LockClientEvents> {
     options: AcquireOptions | undefined,
     fn: (lease: HeldOf<K>) => T | PromiseLike<T>,
   ): Promise<T>
+  /** Does the same for several keys, in a call that names `T`. */
+  withLock<T>(keys: readonly string[], fn: (leases: MultiLease) => T | PromiseLike<T>): Promise<T>
+  withLock<T>(
+    keys: readonly string[],
+    options: AcquireOptions | undefined,
+    fn: (leases: MultiLease) => T | PromiseLike<T>,
+  ): Promise<T>
   /** The same in the style of callbacks. */
   withLock<K extends Keys>(key: K, fn: LockCallback<HeldOf<K>>): void
   withLock<K extends Keys>(key: K, options: AcquireOptions | undefined, fn: LockCallback<HeldOf<K>>): void
+  // If none of four or more overloads fits, the compiler reports what is wrong with the last one. So
+  // this one has to be last: then the compiler says which option is wrong, and not that the key is no
+  // array.
+  /** Does the same for one key or several, in a call that names `T`. */
+  withLock<T, K extends Keys = Keys>(key: K, fn: (lease: HeldOf<K>) => T | PromiseLike<T>): Promise<T>
+  withLock<T, K extends Keys = Keys>(
+    key: K,
+    options: AcquireOptions | undefined,
+    fn: (lease: HeldOf<K>) => T | PromiseLike<T>,
+  ): Promise<T>
 
   /**
    * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it
