@@ -54,6 +54,16 @@ describe('documentation', () => {
     assert.deepEqual(wrongWith('const f = 1\nf.toFixed()', '<!-- ts\ndeclare function f(): void\n-->'), [])
   })
 
+  test('a block imports Express, and no comment declares it', () => {
+    const blocks = blocksIn('ts', 'js').filter(({ text }) => text.includes('lockRequest('))
+    const routes = blocks.filter(({ text }) => /\b(app|router)\.\w+\(/.test(text))
+    assert.ok(routes.length > 3)
+    for (const block of routes) assert.match(block.text, /^import express\b.* from 'express'$/m, at(block))
+    for (const { declarations } of blocksIn('ts', 'js')) {
+      for (const { text } of declarations) assert.doesNotMatch(text, /express|\bapp\b|RequestHandler/i)
+    }
+  })
+
   test('commands parse', () => {
     const blocks = blocksIn('sh')
     assert.ok(blocks.length > 3)
