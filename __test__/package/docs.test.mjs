@@ -8,7 +8,7 @@ import { dirname, join, normalize } from 'node:path'
 import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { callsIn, refusals } from '../support/docs/commands.mjs'
-import { javaScriptOf, mistakes } from '../support/docs/compiler.mjs'
+import { javaScriptOf, mistakes, NEWEST_NODE } from '../support/docs/compiler.mjs'
 import { anchors, links, pages, ROOT, readPage } from '../support/docs/page.mjs'
 
 const all = pages()
@@ -37,6 +37,7 @@ describe('documentation', () => {
     const blocks = blocksIn('ts', 'js')
     assert.ok(blocks.length > 30)
     assert.deepEqual(mistakes(blocks), [])
+    assert.deepEqual(mistakes(blocks, NEWEST_NODE), [], 'with the newest types of Node')
   })
 
   test('a block that does not compile is found, and where', () => {
