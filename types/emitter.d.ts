@@ -1,10 +1,9 @@
 // How clients, workers and schedules tell of events.
 //
-// Each refuses names that are no event, and can be passed as an `EventEmitter<Events>` of `node:events`
-// all the same. With the types of Node 26, on() of an EventEmitter takes any name. To compare our on()
-// with that one, TypeScript instantiates ours with all of its names at once, and no listener takes the
-// arguments of all events. So the names include AnyEvent: no call can pass it, so it changes no call,
-// and in the comparison it makes the arguments `any`.
+// Each refuses names that are no event, and is an `EventEmitter<Events>` of `node:events` all the same.
+// With the types of Node 26, on() of an EventEmitter takes any name. To compare ours with it, TypeScript
+// takes all of our names at once, and no listener fits all events. So the names include AnyEvent: no
+// call can pass it, and in the comparison it makes the arguments `any`.
 
 type AnyEvent = { readonly anyEvent: never }
 
@@ -57,5 +56,5 @@ interface Emitter<Events extends Record<keyof Events, unknown[]>> {
   getMaxListeners(): number
 }
 
-// The other types are not exported. In the declarations of a program, TypeScript writes them out.
+// The other types are not exported.
 export type { Emitter }

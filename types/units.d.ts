@@ -1,10 +1,8 @@
-// The units of durations. An editor shows the unit of every option, property and parameter that is
-// a duration.
+// The units of durations, which editors show.
 //
 // TypeScript shows an alias of `number` as `number`, but the alias of a union by its name. So a unit
-// is a union of `number` and an enum without members. `number & {}` would keep its name, too. But it
-// counts as an object: `DeepReadonly<LockStats>` and types like it would turn each duration into an
-// object that has the methods of a number.
+// is a union of `number` and an enum without members. `number & {}` has a name, too, but counts as an
+// object: `DeepReadonly<LockStats>` and types like it would turn its durations into objects.
 
 /** @hidden */
 declare enum MillisecondsUnit {}
@@ -13,8 +11,8 @@ declare enum MillisecondsUnit {}
 declare enum SecondsUnit {}
 
 /**
- * Measures a duration in milliseconds. Any `number` can be assigned to it, and it can be assigned to
- * any `number`. `MillisecondsUnit` has no values: it makes editors show the unit.
+ * Measures a duration in milliseconds. Any `number` can be assigned to it, and it to any `number`.
+ * `MillisecondsUnit` has no values: it makes editors show the unit.
  *
  * @example
  * const limit: Milliseconds = 5_000
@@ -24,8 +22,8 @@ declare enum SecondsUnit {}
 export type Milliseconds = number | MillisecondsUnit
 
 /**
- * Measures a duration in seconds. Any `number` can be assigned to it, and it can be assigned to any
- * `number`. `SecondsUnit` has no values: it makes editors show the unit.
+ * Measures a duration in seconds. Any `number` can be assigned to it, and it to any `number`.
+ * `SecondsUnit` has no values: it makes editors show the unit.
  */
 export type Seconds = number | SecondsUnit
 

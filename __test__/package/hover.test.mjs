@@ -6,7 +6,7 @@ import { describe, test } from 'node:test'
 import { editor, hover, numbersIn, typings } from '../support/docs/durations.mjs'
 import { ROOT } from '../support/docs/page.mjs'
 
-/** The numbers that are no durations. All other numbers of the typings have a unit as their type. */
+/** The numbers that are no durations. Each other number of the typings has a unit as its type. */
 const NO_DURATIONS = [
   // Counts.
   'Semaphore.permits',
@@ -51,13 +51,11 @@ const all = typings()
   .filter((path) => basename(path) !== 'units.d.ts')
   .flatMap((path) => numbersIn(path))
 
-/** The numbers without a unit that nobody has listed as something else than a duration. */
+/** Returns the names of the numbers that have no unit and are not listed as something else than a duration. */
 const unitless = (numbers) =>
   numbers.filter(({ unit, name }) => !unit && !NO_DURATIONS.includes(name)).map(({ name }) => name)
 
-/** Where the program is, in the editor only. */
-const PROGRAM = join(ROOT, 'docs', 'hover.mts')
-// A pointer is on each word behind a `§`.
+/** A program that names each duration. The pointer is on each word behind a `§`. */
 const program = `
   import { createServer } from 'node:http'
   import { createLockClient, createLockWorker, type LeaseholdChannels } from 'leasehold'
@@ -98,7 +96,12 @@ const positions = rest.map((words) => {
   text += words
   return [position, /^\w+/.exec(words)[0]]
 })
+/** Where the editor has the program. There is no such file. */
+const PROGRAM = join(ROOT, 'docs', 'hover.mts')
 const service = editor(new Map([[PROGRAM, text]]))
+
+/** Matches what the editor shows for a duration. */
+const typed = (unit) => new RegExp(`: ${unit}( \\||$|\\))`)
 
 describe('the unit of a duration', () => {
   test('is the type of every number that is not listed as something else', () => {
@@ -140,7 +143,7 @@ describe('the unit of a duration', () => {
     const durations = all.filter(({ unit }) => unit)
     assert.ok(durations.length > 35)
     for (const { path, position, name, unit } of durations) {
-      assert.match(hover(service, path, position), new RegExp(`: ${unit}( \\||$|\\))`), name)
+      assert.match(hover(service, path, position), typed(unit), name)
     }
   })
 
@@ -150,7 +153,7 @@ describe('the unit of a duration', () => {
     const seen = new Set(positions.map(([, word]) => word))
     for (const [position, word] of positions) {
       const unit = word === 'retryAfter' ? 'Seconds' : 'Milliseconds'
-      assert.match(hover(service, PROGRAM, position), new RegExp(`: ${unit}( \\||$|\\))`), word)
+      assert.match(hover(service, PROGRAM, position), typed(unit), word)
     }
     // A duration that is new has to be in the program, too.
     const names = all.filter(({ unit }) => unit).map(({ name }) => name.split('.').slice(1))
