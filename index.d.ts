@@ -3,13 +3,14 @@
 //
 // Here are the two functions. In types/: client, its options and events; asking, the kinds of locks and what may be asked of
 // them; lease, what is held; once, what is done once in the cluster; told, what a client tells of a lock, of itself and of
-// its store; worker; emitter, how all of them tell of events; tls; errors; channels, what is told to diagnostics. In otel and prometheus what `leasehold/otel` and
-// `leasehold/prometheus` have.
+// its store; worker; emitter, how all of them tell of events; tls; errors; channels, what is told to diagnostics; units, those of
+// durations. In otel and prometheus what `leasehold/otel` and `leasehold/prometheus` have.
 //
-// Every time is in milliseconds; those that are given are whole, those that are told may not be. Promise-returning
-// methods reject, also with the TypeError or RangeError of a bad argument, and callbacks are called with it;
-// createLockClient(), createLockWorker(), semaphore() and readWriteLock() throw. Either way nothing has been sent.
-// An option that is `undefined` has its default.
+// Every time is in milliseconds, and its type says so. Those that are given are whole, those that
+// are told may not be. Promise-returning methods reject, also with the TypeError or RangeError of a
+// bad argument, and callbacks are called with it; createLockClient(), createLockWorker(),
+// semaphore() and readWriteLock() throw. Either way nothing has been sent. An option that is
+// `undefined` has its default.
 
 import type { LockClient, LockClientOptions } from './types/client'
 import type { LockWorker, LockWorkerOptions } from './types/worker'
@@ -23,6 +24,7 @@ export * from './types/lease'
 export * from './types/once'
 export * from './types/tls'
 export * from './types/told'
+export * from './types/units'
 export * from './types/worker'
 
 /**

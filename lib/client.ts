@@ -111,8 +111,12 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
 
   withLock<T, K extends Keys = string>(key: K, fn: Work<HeldOf<K>, T>): Promise<T>
   withLock<T, K extends Keys = string>(key: K, options: Options, fn: Work<HeldOf<K>, T>): Promise<T>
+  withLock<T>(keys: readonly string[], fn: Work<api.MultiLease, T>): Promise<T>
+  withLock<T>(keys: readonly string[], options: Options, fn: Work<api.MultiLease, T>): Promise<T>
   withLock<K extends Keys>(key: K, fn: api.LockCallback<HeldOf<K>>): void
   withLock<K extends Keys>(key: K, options: Options, fn: api.LockCallback<HeldOf<K>>): void
+  withLock<T, K extends Keys = Keys>(key: K, fn: Work<HeldOf<K>, T>): Promise<T>
+  withLock<T, K extends Keys = Keys>(key: K, options: Options, fn: Work<HeldOf<K>, T>): Promise<T>
   withLock(key: Keys, second: unknown, third?: unknown): unknown {
     return this.#acquirer.withLock(key, second, third)
   }

@@ -1,6 +1,7 @@
 // What is asked for, and how: locks of all kinds, and the options of an acquire.
 
 import type { Lease, MultiLease } from './lease'
+import type { Milliseconds } from './units'
 
 /** One lock, and the ways to it. */
 export interface Lock {
@@ -36,17 +37,18 @@ export interface ReadWriteLock {
 /** One key, or an array of 1 to 100 000 keys. */
 export type Keys = string | readonly string[]
 
-// One signature with this, and not an overload for each: so the compiler says which option is wrong, and not that the key is no
-// array. A key of which it knows nothing (`any`, as in a request's body) is one key.
+// acquire() and tryAcquire() have one signature with this, and not an overload for each. So the
+// compiler says which option is wrong, and not that the key is no array. A key of which it knows
+// nothing (`any`, as in a request's body) is one key.
 /** What is held of such: one key has a {@link Lease}, several have a {@link MultiLease} together. */
 export type HeldOf<K> = 0 extends 1 & K ? Lease : K extends string ? Lease : MultiLease
 
 /** What {@link LockClient.acquire} takes beside the key. */
 export interface AcquireOptions {
   /** How long the lease lives without renewal. Default: the client's, or `maxHold` if that is shorter. */
-  ttl?: number | undefined
+  ttl?: Milliseconds | undefined
   /** How long to wait: 0 to 2 147 483 647, or `Infinity`. Default: the client's; with `retry`, `Infinity`. */
-  wait?: number | undefined
+  wait?: Milliseconds | undefined
   /**
    * Instead of waiting in the queue: tries, and tries again after growing pauses. Whoever waits in the queue comes
    * first, so this is for locks that are seldom held for long, or work that may as well not be done. It ends when
@@ -78,7 +80,7 @@ export interface AcquireOptions {
   /** Whether the lease is renewed until it is released. Default `true`. */
   autoRenew?: boolean | undefined
   /** How long the lease may be held in all, `ttl` to 2 147 483 647. It is then lost as `expired`. Default: no limit. */
-  maxHold?: number | undefined
+  maxHold?: Milliseconds | undefined
 }
 
 /** What {@link LockClient.tryAcquire} takes beside the key. */
@@ -89,9 +91,9 @@ export interface RetryOptions {
   /** How often it tries again after the first time: 0 to 2 147 483 647, or `Infinity`. Default 10. */
   retries?: number | undefined
   /** The first pause: 1 to 2 147 483 647. Default 50. */
-  minDelay?: number | undefined
+  minDelay?: Milliseconds | undefined
   /** No pause gets longer than this, `jitter` aside: `minDelay` to 2 147 483 647. Default 1000, or `minDelay` if that is more. */
-  maxDelay?: number | undefined
+  maxDelay?: Milliseconds | undefined
   /** How many times longer each pause is than the one before it: 1 to 100, fractions allowed. Default 2. */
   factor?: number | undefined
   /**
@@ -109,7 +111,7 @@ export interface AdoptOptions {
    * If the process is killed, the lock is free after this time, or at the end that `detach()` gave
    * the ticket if that is later.
    */
-  ttl?: number | undefined
+  ttl?: Milliseconds | undefined
   /**
    * Ends the call: it rejects with {@link LockAbortedError}, and a lease that was adopted already
    * is released. Over a quorum, an adoption that has not ended yet gives the lease back to the
@@ -122,7 +124,7 @@ export interface AdoptOptions {
    * How long the lease may be held from now on, `ttl` to 2 147 483 647. It is then lost as `expired`. Default: no limit,
    * whatever limit it had before.
    */
-  maxHold?: number | undefined
+  maxHold?: Milliseconds | undefined
 }
 
 /**

@@ -3,6 +3,7 @@
 import type { LockClient } from './client'
 import type { LockLostError, LossReason, StoreUnavailableReason } from './errors'
 import type { StoreHealth } from './told'
+import type { Milliseconds } from './units'
 import type { LockWorker, WorkerState } from './worker'
 
 /**
@@ -69,7 +70,7 @@ export interface Ending<Outcome extends string> {
   /** How it ended; missing until then, as what follows. */
   outcome?: Outcome
   /** How long it took, in ms. */
-  duration?: number
+  duration?: Milliseconds
   /** What it rejected with. */
   error?: Error
   /** Why, in a word, if that is known. */
@@ -90,9 +91,9 @@ export interface AcquireMessage extends ClientMessage, Ending<AcquireOutcome> {
   /** Which locks: more than one only of those who asked for several. */
   readonly keys: readonly string[]
   readonly mode: LockMode
-  readonly ttl: number
+  readonly ttl: Milliseconds
   /** How long it may wait, in ms or `Infinity`; 0 of those who do not wait. */
-  readonly wait: number
+  readonly wait: Milliseconds
   /** How often it was tried: 1, or more with {@link AcquireOptions.retry}. */
   tries: number
   /** The fence of `key`, if it was acquired. */
@@ -105,14 +106,14 @@ export interface AcquireMessage extends ClientMessage, Ending<AcquireOutcome> {
 export interface LeaseMessage extends ClientMessage {
   readonly key: string
   readonly mode: LockMode
-  readonly ttl: number
+  readonly ttl: Milliseconds
   readonly fence: number
   /** How often it was renewed by itself, as far as that was listened to. */
   renewals: number
   /** How it ended; missing while it is held, as what follows. */
   outcome?: 'released' | 'detached' | 'lost'
   /** How long it was held, in ms. */
-  held?: number
+  held?: Milliseconds
   /** What its holder is told of its loss. */
   error?: LockLostError
   /** Why it was lost. */
@@ -123,7 +124,7 @@ export interface LeaseMessage extends ClientMessage {
 export interface RenewMessage extends Ending<'renewed' | FailureOutcome> {
   readonly lease: LeaseMessage
   /** What was asked for, in ms. */
-  readonly ttl: number
+  readonly ttl: Milliseconds
 }
 
 /** A release. `gone`: there was nothing to give back any more. */

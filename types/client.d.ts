@@ -12,10 +12,11 @@ import type {
 } from './asking'
 import type { Emitter } from './emitter'
 import type { LockLostError } from './errors'
-import type { Lease } from './lease'
+import type { Lease, MultiLease } from './lease'
 import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
 import type { TlsOptions } from './tls'
 import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
+import type { Milliseconds } from './units'
 
 /** Acquires locks at one store. */
 export interface LockClient extends Emitter<LockClientEvents> {
@@ -61,8 +62,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * A function that declares three parameters or more is a {@link LockCallback}: then nothing is returned, the function
    * gets an error or a lease, and the lease is released when it says so. Until then the process is kept alive.
    *
-   * In TypeScript, `T` and `K` are found out by themselves. Who names `T` names `K` as well, unless it is one key:
-   * `withLock<number>('a', fn)`, but `withLock<number, string[]>(['a', 'b'], fn)`.
+   * TypeScript infers `T` and `K`. A call may name `T` alone: `withLock<number>(['a', 'b'], fn)`.
    *
    * @returns what `fn` returns
    * @throws {LockLostError} the lease was lost while `fn` ran, although `fn` succeeded
@@ -81,9 +81,26 @@ export interface LockClient extends Emitter<LockClientEvents> {
     options: AcquireOptions | undefined,
     fn: (lease: HeldOf<K>) => T | PromiseLike<T>,
   ): Promise<T>
+  /** Does the same for several keys, in a call that names `T`. */
+  withLock<T>(keys: readonly string[], fn: (leases: MultiLease) => T | PromiseLike<T>): Promise<T>
+  withLock<T>(
+    keys: readonly string[],
+    options: AcquireOptions | undefined,
+    fn: (leases: MultiLease) => T | PromiseLike<T>,
+  ): Promise<T>
   /** The same in the style of callbacks. */
   withLock<K extends Keys>(key: K, fn: LockCallback<HeldOf<K>>): void
   withLock<K extends Keys>(key: K, options: AcquireOptions | undefined, fn: LockCallback<HeldOf<K>>): void
+  // If none of four or more overloads fits, the compiler reports what is wrong with the last one. So
+  // this one has to be last: then the compiler says which option is wrong, and not that the key is no
+  // array.
+  /** Does the same for one key or several, in a call that names `T`. */
+  withLock<T, K extends Keys = Keys>(key: K, fn: (lease: HeldOf<K>) => T | PromiseLike<T>): Promise<T>
+  withLock<T, K extends Keys = Keys>(
+    key: K,
+    options: AcquireOptions | undefined,
+    fn: (lease: HeldOf<K>) => T | PromiseLike<T>,
+  ): Promise<T>
 
   /**
    * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it
@@ -305,7 +322,7 @@ export interface CloseOptions {
    * Limits how long sections may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default:
    * the client's `drain`.
    */
-  drain?: number | undefined
+  drain?: Milliseconds | undefined
 }
 
 /** The events of a {@link LockClient}. */
@@ -385,12 +402,12 @@ export interface LockClientOptions {
    */
   name?: string | undefined
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default 10 000. */
-  ttl?: number | undefined
+  ttl?: Milliseconds | undefined
   /**
    * How long {@link LockClient.acquire} waits, in ms: 0 to 2 147 483 647, or `Infinity`. Default 10
    * 000.
    */
-  wait?: number | undefined
+  wait?: Milliseconds | undefined
   /**
    * Whether calls that would wait for a lock reject while the store can't grant leases: see
    * {@link AcquireOptions.failFast}, which overrides it for a call. {@link LockClient.tryAcquire}
@@ -401,9 +418,9 @@ export interface LockClientOptions {
    * Renewal goes on while the JavaScript thread is blocked, but no longer than this, so that a hung process
    * does not hold for ever: 100 to 2 147 483 647, or `Infinity`. Default 60 000.
    */
-  maxStall?: number | undefined
+  maxStall?: Milliseconds | undefined
   /** How long one call to the store may take: 10 to 60 000. Default 1000. */
-  storeTimeout?: number | undefined
+  storeTimeout?: Milliseconds | undefined
   /**
    * How many times in a row a lock may be handed on within this process, without asking the store: so often, and for up
    * to 10 ms, before it asks whether others wait; and so often, and for up to 10 ms, in a turn while they do. 0 is never:
@@ -415,7 +432,7 @@ export interface LockClientOptions {
    * or `Infinity`. Default 8000: `docker stop` kills after 10 s, so work that outlives the drain
    * has 2 s left to stop when its signal aborts.
    */
-  drain?: number | undefined
+  drain?: Milliseconds | undefined
   /**
    * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
    * for at most `drain` ms. If no other code listens to the signal, the process then ends by it.

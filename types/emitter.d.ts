@@ -1,38 +1,52 @@
 // How clients, workers and schedules tell of events.
+//
+// Each refuses names that are no event, and is an `EventEmitter<Events>` of `node:events` all the same.
+// With the types of Node 26, on() of an EventEmitter takes any name. To compare ours with it, TypeScript
+// takes all of our names at once, and no listener fits all events. So the names include AnyEvent: no
+// call can pass it, and in the comparison it makes the arguments `any`.
+
+type AnyEvent = { readonly anyEvent: never }
+
+/** Names an event. */
+type EventOf<Events> = keyof Events | (keyof Events & AnyEvent)
+
+/** Lists the arguments of a listener of the event `K`. */
+// biome-ignore lint/suspicious/noExplicitAny: see above
+type Told<Events, K extends keyof Events> = Events[K] | (K extends AnyEvent ? any : never)
 
 /**
  * An `EventEmitter` that knows its events: what listens to another name, or wants what is not told, does not compile. (For an
  * `EventEmitter<Events>` of `node:events` any name does.) `once()` and `on()` of `node:events` take it like any other emitter.
  */
-export interface Emitter<Events extends Record<keyof Events, unknown[]>> {
+interface Emitter<Events extends Record<keyof Events, unknown[]>> {
   /** Calls `listener` whenever the event happens. */
-  on<K extends keyof Events>(event: K, listener: (...told: Events[K]) => void): this
+  on<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
   /** Calls `listener` the next time the event happens. */
-  once<K extends keyof Events>(event: K, listener: (...told: Events[K]) => void): this
+  once<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
   /** Calls `listener` no more. */
-  off<K extends keyof Events>(event: K, listener: (...told: Events[K]) => void): this
+  off<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
   /** {@link Emitter.on}. */
-  addListener<K extends keyof Events>(event: K, listener: (...told: Events[K]) => void): this
+  addListener<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
   /** {@link Emitter.off}. */
-  removeListener<K extends keyof Events>(event: K, listener: (...told: Events[K]) => void): this
+  removeListener<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
   /** {@link Emitter.on}, before the listeners that are there. */
-  prependListener<K extends keyof Events>(event: K, listener: (...told: Events[K]) => void): this
+  prependListener<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
   /** {@link Emitter.once}, before the listeners that are there. */
-  prependOnceListener<K extends keyof Events>(event: K, listener: (...told: Events[K]) => void): this
+  prependOnceListener<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
   /** Calls none of them any more, or none of this event. */
   removeAllListeners(event?: keyof Events): this
   /** Calls the listeners as if the event had happened: for tests. */
-  emit<K extends keyof Events>(event: K, ...told: Events[K]): boolean
+  emit<K extends EventOf<Events>>(event: K, ...told: Told<Events, K>): boolean
   /** How many listeners the event has, or how often it has this one. */
-  listenerCount<K extends keyof Events>(event: K, listener?: (...told: Events[K]) => void): number
-  // What these three return can't be said more exactly: Node's types say it in terms of types that they keep to themselves, and what
-  // takes an EventEmitter<Events> would refuse this one. (That of @types/node 26 does: its on() has to take any name.)
+  listenerCount<K extends EventOf<Events>>(event: K, listener?: (...told: Told<Events, K>) => void): number
+  // What these three return can't be said more exactly: Node's types say it in terms of types that they
+  // keep to themselves, and what takes an EventEmitter<Events> would refuse this one.
   /** The listeners of the event: functions. */
   // biome-ignore lint/suspicious/noExplicitAny: see above
-  listeners<K extends keyof Events>(event: K): any[]
+  listeners<K extends EventOf<Events>>(event: K): any[]
   /** The same with what wraps those of {@link Emitter.once}. */
   // biome-ignore lint/suspicious/noExplicitAny: see above
-  rawListeners<K extends keyof Events>(event: K): any[]
+  rawListeners<K extends EventOf<Events>>(event: K): any[]
   /** The events that have listeners: keys of `Events`. */
   // biome-ignore lint/suspicious/noExplicitAny: see above
   eventNames(): any[]
@@ -41,3 +55,6 @@ export interface Emitter<Events extends Record<keyof Events, unknown[]>> {
   /** What {@link Emitter.setMaxListeners} was given. */
   getMaxListeners(): number
 }
+
+// The other types are not exported.
+export type { Emitter }

@@ -83,8 +83,26 @@ export interface LockRequestOptions<
   onInvalid?: ((invalid: InvalidKeys, request: Request, response: Response, next: Next) => unknown) | undefined
 }
 
+/**
+ * Leaves out of a request what depends on the route of Express. A middleware that needs no more than
+ * this does not change the types of the other handlers of the route.
+ */
+export type OfAnyRoute<Request> = Request extends IncomingMessage
+  ? IncomingMessage & Omit<Request, keyof IncomingMessage | 'params' | 'query' | 'body' | 'res'>
+  : Request
+
+/** Leaves out of a response what depends on the route of Express: the types of its body and `locals`. */
+export type ToAnyRoute<Response, Request> = Response extends ServerResponse
+  ? // In a route of Express, TypeScript infers the request of the key function from `req`.
+    ServerResponse & { req: OfAnyRoute<Request> }
+  : Response
+
 /** A handler as Express, Connect and node:http call it; without `next`, errors are rejections. */
-export type LockedHandler<Request, Response> = (request: Request, response: Response, next?: Next) => Promise<void>
+export type LockedHandler<Request, Response> = (
+  request: OfAnyRoute<Request>,
+  response: ToAnyRoute<Response, Request>,
+  next?: Next,
+) => Promise<void>
 
 /**
  * Makes a middleware that acquires a lock for each request and puts the lease at `request.lease` (of several keys:

@@ -3,6 +3,7 @@
 import type { AcquireOptions } from './asking'
 import type { LockError } from './errors'
 import type { Lease, MultiLease } from './lease'
+import type { Seconds } from './units'
 
 /**
  * Says what a key function returns: one key, several keys (all or none; see
@@ -57,7 +58,7 @@ export interface Refusal {
    * number of those who wait for the lock. That is 1 to 60, and 1 if no request has held a lock yet.
    * With 503, 1 if the client was closed, 5 if the outage may pass by itself, and otherwise 60.
    */
-  readonly retryAfter: number
+  readonly retryAfter: Seconds
   /** Which locks were wanted. Not for the eyes of whoever sent the request. */
   readonly keys: readonly string[]
   /** What `LockClient.acquire()` rejected with. Not for the eyes of whoever sent the request: it may name the store, or the lock's holder. */

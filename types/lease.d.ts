@@ -1,5 +1,7 @@
 // What is held.
 
+import type { Milliseconds } from './units'
+
 /**
  * One tenure of a lock. Inspecting or serializing it never shows the token.
  */
@@ -18,7 +20,7 @@ export interface Lease {
    */
   readonly fence: number
   /** How long it lives without renewal. */
-  readonly ttl: number
+  readonly ttl: Milliseconds
   /**
    * Whether the lease is held now. This is read from the clock, so it is right even just after the
    * event loop was blocked.
@@ -28,7 +30,7 @@ export interface Lease {
    * How much longer it is held without another renewal; 0 when it is not held. Counted from before the request was
    * sent, and less a margin of 1 % and 2 ms for clocks that run differently: so it is less than the store tells.
    */
-  readonly remaining: number
+  readonly remaining: Milliseconds
   /** Aborts with a {@link LockLostError} when the lease is lost; not when it is released. */
   readonly signal: AbortSignal
   /**
@@ -45,7 +47,7 @@ export interface Lease {
    * @throws {LockError} `ERR_LOCK_RELEASED`: it was released or detached
    * @throws {StoreUnavailableError} the store could not be reached; the lease still lives until its deadline
    */
-  renew(ttl?: number): Promise<void>
+  renew(ttl?: Milliseconds): Promise<void>
   /**
    * Renews it for the last time and ends it here without giving it back, so that somebody else can go on with it:
    * {@link LockClient.adopt}, in whatever process. The lock stays taken until it is adopted and released, or its time is over.
@@ -61,7 +63,7 @@ export interface Lease {
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
    */
-  detach(ttl?: number): Promise<string>
+  detach(ttl?: Milliseconds): Promise<string>
   /**
    * Releases the lock. A second call returns the same promise. A rejection that nobody handles does
    * no harm.
@@ -100,7 +102,7 @@ export interface MultiLease {
   /** Whether all of them are held now; true to the clock, as {@link Lease.isHeld}. */
   readonly isHeld: boolean
   /** How much longer all of them are held without another renewal; 0 when they are not. */
-  readonly remaining: number
+  readonly remaining: Milliseconds
   /**
    * Aborts with a {@link LockLostError} as soon as one of the leases is lost; not when they are
    * released.
@@ -115,7 +117,7 @@ export interface MultiLease {
    * Renews all leases now. Rejects as {@link Lease.renew} does. If one of them can't be renewed,
    * the others are still renewed.
    */
-  renew(ttl?: number): Promise<void>
+  renew(ttl?: Milliseconds): Promise<void>
   /**
    * Releases all leases. A second call returns the same promise. A rejection that nobody handles
    * does no harm.

@@ -2,6 +2,7 @@
 
 import type { Emitter } from './emitter'
 import type { Lease } from './lease'
+import type { Milliseconds } from './units'
 
 /** What {@link LockClient.once} takes beside what is to be done. */
 export interface OnceOptions {
@@ -9,17 +10,17 @@ export interface OnceOptions {
    * For how long the id is remembered after `fn` has ended: `ttl` to 2 147 483 647. It has to be longer than anybody may come late
    * with the same id. Default 3 600 000 (an hour), or `ttl` if that is more.
    */
-  keep?: number | undefined
+  keep?: Milliseconds | undefined
   /**
    * How long the lease lives without renewal, in ms. If a process crashes, others can't try for
    * this long. Default: the client's.
    */
-  ttl?: number | undefined
+  ttl?: Milliseconds | undefined
   /**
    * How long the call tries again if the store fails, in ms: 0 to 2 147 483 647, or `Infinity`.
    * Default: the client's.
    */
-  wait?: number | undefined
+  wait?: Milliseconds | undefined
   /**
    * Whether the call rejects, rather than tries again, while the store can't grant leases: see
    * {@link AcquireOptions.failFast}. Default: the client's.
@@ -130,14 +131,14 @@ export interface ScheduleOptions {
    * How late a tick may begin, if the store or the process was away or another run has to end: 1000 to 1 073 741 823. Of several ticks only the last is asked
    * for, and none any more when the next has come. A schedule that is started this soon after a tick asks for it. Default 10 000.
    */
-  catchUp?: number | undefined
+  catchUp?: Milliseconds | undefined
   /**
    * For how long the store remembers that a tick was run: `ttl` and twice `catchUp`, at least, to 2 147 483 647. It has to be longer
    * than `catchUp` and the difference of any two clocks together. Default 3 600 000 (an hour), or twice `catchUp` if that is more.
    */
-  keep?: number | undefined
+  keep?: Milliseconds | undefined
   /** How long the leases live without renewal: 10 to 2 147 483 647. Default: the client's. */
-  ttl?: number | undefined
+  ttl?: Milliseconds | undefined
   /** Whether the process may end while this only waits for its next tick. Default `false`. */
   unref?: boolean | undefined
 }

@@ -2,6 +2,7 @@
 
 import type { MeterProvider, TracerProvider } from '@opentelemetry/api'
 import type { LockClient } from './client'
+import type { Milliseconds } from './units'
 
 /** What {@link instrument} takes beside the client. */
 export interface InstrumentOptions {
@@ -15,7 +16,7 @@ export interface InstrumentOptions {
    * too; and an event `leasehold.blocked` with the `name` of the holder and its fence. The store is asked once for all calls
    * that wait for one lock, and asked again at most every `inspectAfter` ms, or every second if that is less. Default 100.
    */
-  inspectAfter?: number | undefined
+  inspectAfter?: Milliseconds | undefined
   /**
    * Whether the store is told in which trace each lease is asked for: the id of the trace and of the call's span, if that is
    * recorded, which {@link LockClient.inspect} shows to whoever may look there. Without it calls of other processes are not

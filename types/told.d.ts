@@ -1,6 +1,7 @@
 // What a client tells: of a lock, of itself, of its store.
 
 import type { StoreUnavailableReason } from './errors'
+import type { Milliseconds } from './units'
 
 /**
  * Who holds a lock and who waits for it, as {@link LockClient.inspect} tells. `holder`, `fence` and `remaining` are those of
@@ -56,7 +57,7 @@ export interface LeaseInfo {
    */
   fence: number | null
   /** When the lease ends without renewal; `null` if it never does (another library's key without expiry). */
-  remaining: number | null
+  remaining: Milliseconds | null
   /**
    * How many servers of a quorum have the lease. If fewer than a majority have it, the lease is
    * lost. A server that was away gets the lease back with the next renewals. Missing for other
@@ -88,7 +89,7 @@ export interface WaiterInfo {
   /** Whether it would let others in. */
   shared: boolean
   /** For how long its place has been in the queue; in a process that hands a lock on among its own, that of whoever came first. */
-  age: number
+  age: Milliseconds
   /** As {@link LeaseInfo.trace}. */
   trace?: string
 }
@@ -104,9 +105,9 @@ export interface LockStats {
   /** Of these, the ones for which somebody had to wait in the queue. */
   waited: number
   /** How long these took in all. */
-  waitMs: number
+  waitMs: Milliseconds
   /** How long the slowest of these took. */
-  longestWaitMs: number
+  longestWaitMs: Milliseconds
   /** Leases handed on within this process, without asking the store. */
   localHandOffs: number
   /** Leases handed to a waiter of this client by the store. */
@@ -198,7 +199,7 @@ export interface StoreFacts {
   /** The server's version. */
   version: string | null
   /** How long a question and its answer take: the middle of five. */
-  roundTrip: number | null
+  roundTrip: Milliseconds | null
   /** By how much its clock is ahead of this host's, to within half a round trip. */
-  clockOffset: number | null
+  clockOffset: Milliseconds | null
 }

@@ -4,6 +4,7 @@ import type { LockClient } from './client'
 import type { Emitter } from './emitter'
 import type { LockLostError, LossReason } from './errors'
 import type { Lease } from './lease'
+import type { Milliseconds } from './units'
 
 /** Campaigns for a lock and works while it holds it. While it is started it keeps the process alive. */
 export interface LockWorker extends Emitter<LockWorkerEvents> {
@@ -57,13 +58,13 @@ export interface LockWorkerOptions {
   /** Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. */
   key: string
   /** How long a lease lives without renewal: 10 to 2 147 483 647. Default: the client's. */
-  ttl?: number | undefined
+  ttl?: Milliseconds | undefined
   /**
    * How often to look again while somebody else holds the lock, and how long to rest when the store cannot be
    * reached, `startWork` failed or the lease was released under it: 1 to 2 147 483 647. That somebody else releases
    * the lock is noticed without it. Default 5000.
    */
-  retryInterval?: number | undefined
+  retryInterval?: Milliseconds | undefined
   /** Tells this worker from others; 1 to 255 bytes, without U+001F. Names the worker's own client. Default: a random UUID. */
   workerId?: string | undefined
   /**
@@ -74,7 +75,7 @@ export interface LockWorkerOptions {
    * work ends or the ttl is over. Until the work has ended, this worker does not ask for the lock
    * again.
    */
-  stopTimeout?: number | undefined
+  stopTimeout?: Milliseconds | undefined
   /**
    * Begins the work; called once per tenure. Its promise may be that of the beginning or that of the whole
    * work: when it resolves, the worker still holds the lease. When it rejects, at any time, the work has failed:

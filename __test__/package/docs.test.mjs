@@ -8,7 +8,7 @@ import { dirname, join, normalize } from 'node:path'
 import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { callsIn, refusals } from '../support/docs/commands.mjs'
-import { javaScriptOf, mistakes } from '../support/docs/compiler.mjs'
+import { javaScriptOf, mistakes, NEWEST_NODE } from '../support/docs/compiler.mjs'
 import { anchors, links, pages, ROOT, readPage } from '../support/docs/page.mjs'
 
 const all = pages()
@@ -37,6 +37,7 @@ describe('documentation', () => {
     const blocks = blocksIn('ts', 'js')
     assert.ok(blocks.length > 30)
     assert.deepEqual(mistakes(blocks), [])
+    assert.deepEqual(mistakes(blocks, NEWEST_NODE), [], 'with the newest types of Node')
   })
 
   test('a block that does not compile is found, and where', () => {
@@ -52,6 +53,16 @@ describe('documentation', () => {
       /^page\.md:2: Cannot find name 'Missing'/,
     )
     assert.deepEqual(wrongWith('const f = 1\nf.toFixed()', '<!-- ts\ndeclare function f(): void\n-->'), [])
+  })
+
+  test('a block imports Express, and no comment declares it', () => {
+    const blocks = blocksIn('ts', 'js').filter(({ text }) => text.includes('lockRequest('))
+    const routes = blocks.filter(({ text }) => /\b(app|router)\.\w+\(/.test(text))
+    assert.ok(routes.length > 3)
+    for (const block of routes) assert.match(block.text, /^import express\b.* from 'express'$/m, at(block))
+    for (const { declarations } of blocksIn('ts', 'js')) {
+      for (const { text } of declarations) assert.doesNotMatch(text, /express|\bapp\b|RequestHandler/i)
+    }
   })
 
   test('commands parse', () => {

@@ -15,6 +15,7 @@ import {
   type LockClientOptions,
   type LockInfo,
   type LockStats,
+  type Milliseconds,
   type MultiLease,
   type ReadWriteLock,
   type RetryOptions,
@@ -51,7 +52,7 @@ same<ReturnType<LockClient['stats']>, LockStats>()
 same<LockInfo['leases'], LeaseInfo[]>()
 same<LockInfo['waiters'], WaiterInfo[]>()
 same<LockInfo['fence'], number | null>()
-same<WaiterInfo['age'], number>()
+same<WaiterInfo['age'], Milliseconds>()
 same<LockStats['localHandOffs'], number>()
 same<LockStats['stores'], StoreHealth[]>()
 same<StoreHealth['state'], 'closed' | 'open' | 'half-open' | 'refusing'>()
@@ -124,12 +125,39 @@ export async function keysOfAllKinds(any: any, either: string | string[], one: '
   const ofOne = await locks.tryAcquire(one)
   same<typeof ofOne, Lease | null>()
   await locks.withLock(any, (lease) => lease.fence)
-  await locks.withLock<number>('key', (lease) => lease.fence)
-  const count = await locks.withLock<number, string[]>(['a', 'b'], (leases) => leases.leases.length)
+  // A call may name `T` alone, for one key and for several.
+  const fence = await locks.withLock<number>('key', (lease) => lease.fence)
+  same<typeof fence, number>()
+  const nullable = await locks.withLock<string | null>('key', { ttl: 500 }, (lease) =>
+    lease.isHeld ? lease.key : null,
+  )
+  same<typeof nullable, string | null>()
+  const count = await locks.withLock<number>(['a', 'b'], (leases) => {
+    same<typeof leases, MultiLease>()
+    return leases.leases.length
+  })
   same<typeof count, number>()
+  const later = await locks.withLock<number>(['a', 'b'] as const, { ttl: 500 }, async (leases) => leases.leases.length)
+  same<typeof later, number>()
+  await locks.withLock<number>(any, (lease) => lease.fence)
+  await locks.withLock<number>(either, undefined, (lease) => {
+    same<typeof lease, Lease | MultiLease>()
+    return lease.remaining
+  })
+  // @ts-expect-error: of several keys there is no one fence
+  await locks.withLock<number>(['a', 'b'], (leases) => leases.fence)
+  // @ts-expect-error: one key has one fence
+  await locks.withLock<number>('key', (lease) => lease.fences)
+  // @ts-expect-error: the key, not a number
+  await locks.withLock<number>('key', async (lease) => lease.key)
+  // @ts-expect-error: a boolean, not a number
+  await locks.withLock<number>(['a', 'b'], { ttl: 500 }, (leases) => leases.isHeld)
+  // It may name both.
+  const both = await locks.withLock<number, string[]>(['a', 'b'], (leases) => leases.leases.length)
+  same<typeof both, number>()
   await locks.withLock<number, string[]>(['a', 'b'], { ttl: 500 }, (leases) => leases.leases.length)
-  // @ts-expect-error: of several keys, K has to be named as T is
-  await locks.withLock<number>(['a', 'b'], () => 5)
+  const inferred = await locks.withLock(either, (lease) => lease.isHeld)
+  same<typeof inferred, boolean>()
   const named = async (lease: MultiLease) => lease.fences
   await locks.withLock(['a', 'b'], named)
   // @ts-expect-error: of one key it is another lease
@@ -213,6 +241,14 @@ export async function shared(): Promise<void> {
     // @ts-expect-error: it never waits
     await way.tryAcquire({ wait: 5 })
   }
+  const named = await semaphore.withLock<number>((lease) => lease.fence)
+  same<typeof named, number>()
+  await lock.read.withLock<number>({ wait: 5 }, async (lease) => lease.fence)
+  await locks.withAdopted<number>('ticket', (lease) => lease.fence)
+  const outcome = await locks.once<number>('key', 'id', (lease) => lease.fence)
+  same<typeof outcome.value, number | undefined>()
+  // @ts-expect-error: the key, not a number
+  await semaphore.withLock<number>((lease) => lease.key)
   // @ts-expect-error: how many?
   locks.semaphore('key')
 }

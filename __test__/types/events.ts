@@ -85,6 +85,27 @@ export function theSchedule(): void {
   schedule.on('run', (lease: Lease) => lease.fence)
 }
 
+/** An event that is not known before the program runs. */
+export function whichever(event: keyof ScheduleEvents, told: ScheduleEvents[keyof ScheduleEvents]): void {
+  schedule.on(event, (...args) => {
+    same<(typeof args)[0], Date | Error>()
+  })
+  schedule.emit(event, ...told)
+  // @ts-expect-error: no such event
+  schedule.on(event as string, () => {})
+  // @ts-expect-error: no event is told a number
+  schedule.emit(event, 5)
+}
+
+/** For events of one's own. */
+export function relay<Events extends Record<keyof Events, unknown[]>>(
+  from: Emitter<Events>,
+  to: Emitter<Events>,
+  event: keyof Events,
+): void {
+  from.on(event, (...told) => to.emit(event, ...told))
+}
+
 export function telling(lease: Lease): void {
   const told: boolean = worker.emit('acquired', lease)
   const names: (keyof LockWorkerEvents)[] = worker.eventNames()
@@ -111,6 +132,12 @@ export async function withNode(signal: AbortSignal): Promise<void> {
   knowing.on('lost', (lease, error) => [lease.key, error.reason])
   const knowingToo: [EventEmitter<LockWorkerEvents>, EventEmitter<ScheduleEvents>] = [worker, schedule]
   for (const emitter of knowingToo) emitter.setMaxListeners(20)
+  const nodesToo: NodeJS.EventEmitter<LockClientEvents> = locks
+  nodesToo.once('breaker', (health) => health.store)
+  function countOf<Events extends Record<keyof Events, any[]>>(emitter: EventEmitter<Events>): number {
+    return emitter.eventNames().length
+  }
+  console.log(countOf<LockClientEvents>(locks), countOf<LockWorkerEvents>(worker), countOf<ScheduleEvents>(schedule))
   if (locks instanceof EventEmitter) locks.setMaxListeners(0)
 }
 

@@ -1,6 +1,6 @@
 // leasehold/remix around handlers of the shapes that frameworks have.
 
-import { createLockClient, type Lease, type MultiLease } from 'leasehold'
+import { createLockClient, type Lease, type MultiLease, type Seconds } from 'leasehold'
 import { type Refusal, withRequestLock } from 'leasehold/remix'
 import type * as lib from '../../lib/remix'
 import { same } from './equal'
@@ -58,7 +58,7 @@ export const own = withRequestLock(
   },
   () => 5,
 )
-same<ReturnType<typeof own>, Promise<number | Response | { seconds: number }>>()
+same<ReturnType<typeof own>, Promise<number | Response | { seconds: Seconds }>>()
 
 // @ts-expect-error: no request
 withRequestLock(locks, { key: (_: string) => 'key' }, () => 5)

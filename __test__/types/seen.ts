@@ -13,7 +13,7 @@ subscribe('leasehold:lost', (message) => {
   const { key, reason, held } = message as LeaseholdChannels['leasehold:lost']
   console.error(key.length, reason, held)
 })
-tracingChannel<unknown, AcquireMessage>('leasehold:acquire').subscribe({
+tracingChannel<AcquireMessage>('leasehold:acquire').subscribe({
   start() {},
   end() {},
   asyncStart() {},

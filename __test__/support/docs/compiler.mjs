@@ -52,8 +52,12 @@ function moduleOf({ text, line, declarations }) {
   return { text: lines.join('\n'), numbers }
 }
 
-/** What is wrong with `blocks`, as `PAGE:LINE: MESSAGE`. */
-export function mistakes(blocks) {
+/** The folder of the newest types of Node. By default, the types are those of the oldest Node that is supported. */
+export const NEWEST_NODE = join(ROOT, 'node_modules', '@types-latest')
+
+/** What is wrong with `blocks`, as `PAGE:LINE: MESSAGE`. The types of Node are those in the folder `node`. */
+export function mistakes(blocks, node) {
+  const options = node ? { ...OPTIONS, typeRoots: [node] } : OPTIONS
   const modules = new Map()
   for (const block of blocks) {
     const path = join(ROOT, 'docs', `${block.page.name.replaceAll('/', '-')}.${block.line}.mts`)
@@ -66,7 +70,7 @@ export function mistakes(blocks) {
   const texts = new Map([...modules].map(([path, { text }]) => [path, text]))
   texts.set(ambient, [...strangers].map((name) => `declare module '${name}'`).join('\n'))
 
-  const host = ts.createCompilerHost(OPTIONS)
+  const host = ts.createCompilerHost(options)
   const { fileExists, readFile, getSourceFile } = host
   host.fileExists = (path) => texts.has(path) || fileExists(path)
   host.readFile = (path) => texts.get(path) ?? readFile(path)
@@ -74,7 +78,7 @@ export function mistakes(blocks) {
     texts.has(path) ? ts.createSourceFile(path, texts.get(path), version, true) : getSourceFile(path, version, ...rest)
   host.getCurrentDirectory = () => ROOT
 
-  const program = ts.createProgram([...texts.keys()], OPTIONS, host)
+  const program = ts.createProgram([...texts.keys()], options, host)
   return ts.getPreEmitDiagnostics(program).map(({ file, start, messageText }) => {
     const message = ts.flattenDiagnosticMessageText(messageText, ' ')
     const found = modules.get(file?.fileName)
