@@ -1,5 +1,7 @@
 // What goes wrong.
 
+import type { Milliseconds } from './units'
+
 /**
  * Why a lease was lost. `expired`: not renewed in time, or `maxHold` old. `taken`: somebody else holds it now. `missing`:
  * the store knows nothing of it. `stalled`: this thread was blocked for longer than `maxStall`. `closed`: the client was.
@@ -64,7 +66,7 @@ export class LockTimeoutError extends LockError {
    * clocks are: see {@link LockClient.diagnose}. Missing for a quorum, and if the store's clock is
    * found to be ahead.
    */
-  readonly heldFor?: number
+  readonly heldFor?: Milliseconds
   /**
    * How many calls wait for the lock. The calls of another process may count as one, as in
    * {@link LockInfo.waiters}.
@@ -77,7 +79,7 @@ export interface LockTimeoutErrorOptions extends LockErrorOptions {
   /** See {@link LockTimeoutError.holder}. Default: not set. */
   holder?: string | undefined
   /** See {@link LockTimeoutError.heldFor}. Default: not set. */
-  heldFor?: number | undefined
+  heldFor?: Milliseconds | undefined
   /** See {@link LockTimeoutError.waiters}. Default: not set. */
   waiters?: number | undefined
 }

@@ -18,6 +18,8 @@ const NO_DURATIONS = [
   'LockClientOptions.handOffs',
   'RequestLockOptions.maxKeys',
   'LockInfo.waiting',
+  'LockTimeoutError.waiters',
+  'LockTimeoutErrorOptions.waiters',
   'ListOptions.limit',
   'LeaseInfo.servers.held',
   'LeaseInfo.servers.total',
@@ -58,7 +60,7 @@ const unitless = (numbers) =>
 /** A program that names each duration. The pointer is on each word behind a `§`. */
 const program = `
   import { createServer } from 'node:http'
-  import { createLockClient, createLockWorker, type LeaseholdChannels } from 'leasehold'
+  import { createLockClient, createLockWorker, type LeaseholdChannels, LockTimeoutError } from 'leasehold'
   import { lockRequest } from 'leasehold/express'
   import { instrument } from 'leasehold/otel'
   import { withRequestLock } from 'leasehold/remix'
@@ -81,6 +83,7 @@ const program = `
   console.log(info?.§remaining, info?.leases[0].§remaining, info?.waiters[0].§age)
   createLockWorker({ key: 'key', startWork() {}, §ttl: 50, §retryInterval: 5, §stopTimeout: 5 }).lease?.§ttl
   locks.close({ §drain: 0 })
+  console.log(new LockTimeoutError('', { §heldFor: 5 }).§heldFor)
   createServer(lockRequest(locks, { key: () => 'key', §ttl: 50, §wait: 5, §maxHold: 50, retry: { §minDelay: 5 } }))
   lockRequest(locks, { key: () => 'key', onBusy: ({ §retryAfter }) => retryAfter })
   withRequestLock(locks, { key: (request: Request) => 'key', §wait: 5, §maxHold: 50 }, (held) => held.§ttl)
