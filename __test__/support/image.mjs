@@ -69,7 +69,7 @@ class Stage {
   }
 
   run(command) {
-    const env = { ...process.env, NODE_TEST_CONTEXT: undefined, ...this.env }
+    const env = { ...process.env, NODE_TEST_CONTEXT: undefined, NODE_ENV: undefined, ...this.env }
     return promisify(execFile)('sh', ['-ec', command], { cwd: this.at('.'), env }).catch(({ stdout, stderr }) => {
       throw new Error(`RUN ${command}:\n${stdout}${stderr}`)
     })
