@@ -7,6 +7,7 @@ import {
   LockLostError,
   LockTimeoutError,
   type LossReason,
+  type Milliseconds,
   StoreUnavailableError,
   type StoreUnavailableReason,
 } from 'leasehold'
@@ -32,7 +33,7 @@ export function explain(error: unknown): string {
 
 same<LockTimeoutError['code'], 'ERR_LOCK_TIMEOUT'>()
 same<LockTimeoutError['holder'], string | undefined>()
-same<LockTimeoutError['heldFor'], number | undefined>()
+same<LockTimeoutError['heldFor'], Milliseconds | undefined>()
 same<LockTimeoutError['waiters'], number | undefined>()
 same<LockAbortedError['code'], 'ERR_LOCK_ABORTED'>()
 same<StoreUnavailableError['code'], 'ERR_STORE_UNAVAILABLE'>()
