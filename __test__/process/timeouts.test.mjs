@@ -121,8 +121,8 @@ describe('process: time-outs at a Redis server', {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     await server.ask('SET', 'lock:k', 'a token', 'PX', 60_000)
-    const error = await named(() => locks.acquire('k', { wait: 50 }))
-    assert.equal(error.message, 'could not acquire "k" within 50 ms: held by a client of another library')
+    const error = await named(() => locks.acquire('k', { wait: 300 }))
+    assert.equal(error.message, 'could not acquire "k" within 300 ms: held by a client of another library')
     assert.deepEqual([error.holder, error.heldFor, error.waiters], [undefined, undefined, 0])
   })
 
