@@ -7,7 +7,7 @@ import * as errors from './errors'
 import { followed, type Source } from './following'
 import { Lease, type Observer, type Owner } from './lease'
 import { MultiLease } from './multi'
-import { Flag } from './native'
+import { Flag, withFailFast } from './native'
 import { type Asked, parseAcquire, parseTry } from './options'
 import type { Outage } from './outage'
 import { type Pauses, trying } from './retry'
@@ -58,7 +58,7 @@ export class Acquirer {
   constructor(host: Host, defaults: Asked) {
     this.#host = host
     this.defaults = defaults
-    this.#tryDefaults = { ...defaults, wait: -1 }
+    this.#tryDefaults = { ...defaults, wait: -1, flags: withFailFast(defaults.flags, true) }
     this.#sectionDefaults = { ...defaults, flags: defaults.flags | Flag.Section }
   }
 
@@ -162,7 +162,7 @@ export class Acquirer {
   tryAcquire(key: string | readonly string[], options?: api.TryAcquireOptions): Promise<Held | null> {
     try {
       const keys = this.#checkKeys(key)
-      const asked = options === undefined ? this.#tryDefaults : parseTry(options, this.defaults, NOT_HERE)
+      const asked = options === undefined ? this.#tryDefaults : parseTry(options, this.#tryDefaults, NOT_HERE)
       if (!isHeard()) return this.#request(keys, asked)
       const calling = { source: this.#host.source, method: 'tryAcquire', keys, asked } as const
       return followed(calling, (telling) => this.#request(keys, telling))

@@ -20,6 +20,8 @@ export function defineDispose<T extends Disposable>(prototype: T, dispose: (self
  * not name the mistake, and a lease would stay held. It ends all the same, but later.
  */
 function refuseUsing<T extends Disposable>(prototype: T, dispose: (self: T) => Promise<unknown>): void {
+  // A polyfill may have defined only the asynchronous symbol.
+  if (Symbol.dispose === undefined) return
   const name = prototype.constructor.name
   const value = function (this: T): never {
     dispose(this).catch(ignore)

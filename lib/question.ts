@@ -14,6 +14,8 @@ const MOST_TEXT = 1_000_000
 export class Question implements Slot {
   /** When it was sent; `Infinity` before that. */
   sentAt = Number.POSITIVE_INFINITY
+  /** Whether its last record was told. After that, its slot may be another operation's. */
+  isAnswered = false
   readonly #client: number
   readonly #key: string
   readonly #heard: (answer: Answer | undefined) => void
@@ -51,6 +53,7 @@ export class Question implements Slot {
       slots[this.#slot] = this
       return
     }
+    this.isAnswered = true
     this.#heard(this.#answer)
   }
 }

@@ -219,6 +219,8 @@ export class Timeouts {
       this.#topics.delete(topic.key)
       return
     }
+    // Its slot may already be another operation's.
+    if (topic.question.isAnswered) return
     topic.isOverdue = true
     this.#overdue++
     topic.question.abandon()
@@ -259,6 +261,8 @@ export class Timeouts {
         if (until > at + 1) break
         if (topic !== undefined) this.#giveUp(topic)
       }
+      // Give up the questions that were not sent, too: they do not keep the process alive.
+      this.#ask()
       this.#tell()
     }, first.until - now()).unref()
   }

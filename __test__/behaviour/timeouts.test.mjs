@@ -55,7 +55,7 @@ overStores(
       const [a, b] = [store.client(t, { name: 'web' }), store.client(t, { name: 'web' })]
       const key = store.key()
       await a.acquire(key)
-      const [own, other] = await Promise.all([a, b].map((locks) => named(() => locks.acquire(key, { wait: 100 }))))
+      const [own, other] = await Promise.all([a, b].map((locks) => named(() => locks.acquire(key, { wait: 300 }))))
       assert.match(own.message, /: held by this client \("web"\) for /)
       assert.match(other.message, /: held by "web" for /)
     })
@@ -68,7 +68,9 @@ overStores(
         while (began === undefined) await locks.withLock(key, { wait: 60_000 }, () => {})
       }
       const all = [quick(), quick(), quick(), quick()]
-      await sleep(1_000)
+      // The store knows the first lease of a client's turn. On a busy machine, turns are short.
+      const turn = async () => Date.now() - ((await locks.inspect(key))?.fence ?? Infinity) / 1_000
+      for (const end = now() + 5_000; (await turn()) < 100 && now() < end; ) await sleep(1)
       let done
       const slow = () => {
         began = now()
@@ -82,8 +84,9 @@ overStores(
       // The fence of a lease that was passed on was reserved at most 10 ms before.
       const most = now() - began + 10 + 2
       assert.ok(error.heldFor >= 200 - 10 && error.heldFor <= most, `${error.heldFor} of ${most} ms`)
-      assert.equal(error.waiters, 4)
-      t.diagnostic(`passed on ${locks.stats().localHandOffs} times`)
+      // One of the four may have ended just before.
+      assert.ok(error.waiters === 3 || error.waiters === 4, `${error.waiters} wait`)
+      t.diagnostic(`held for ${error.heldFor} ms, the client's turn ${(await turn()).toFixed()} ms`)
       done()
       await Promise.all(all)
     })
@@ -92,10 +95,10 @@ overStores(
       const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
       const keys = [store.key(), store.key(), store.key()].sort()
       await a.acquire(keys[1])
-      const error = await named(() => b.acquire(keys, { wait: 100 }))
+      const error = await named(() => b.acquire(keys, { wait: 300 }))
       assert.match(
         error.message,
-        message(`could not acquire 3 keys within 100 ms: "${keys[1]}" is held by "web-1" for …`),
+        message(`could not acquire 3 keys within 300 ms: "${keys[1]}" is held by "web-1" for …`),
       )
       assert.deepEqual([error.key, error.holder, error.waiters], [keys[1], 'web-1', 0])
     })
@@ -159,16 +162,16 @@ overStores(
       const key = store.key()
       const [one, two, three] = clients.map((client) => client.readWriteLock(key))
       const readers = [await one.read.acquire(), await two.read.acquire()]
-      const kept = await named(() => three.write.acquire({ wait: 50 }))
+      const kept = await named(() => three.write.acquire({ wait: 300 }))
       assert.match(
         kept.message,
-        message(`could not acquire "${key}" within 50 ms: held by "web-1" for …, "web-2" for …`),
+        message(`could not acquire "${key}" within 300 ms: held by "web-1" for …, "web-2" for …`),
       )
       assert.equal(kept.holder, 'web-1')
       for (const lease of readers) await lease.release()
       const writer = await three.write.acquire()
-      const out = await named(() => one.read.acquire({ wait: 50 }))
-      assert.match(out.message, message(`could not acquire "${key}" within 50 ms: held by "web-3" for …`))
+      const out = await named(() => one.read.acquire({ wait: 300 }))
+      assert.match(out.message, message(`could not acquire "${key}" within 300 ms: held by "web-3" for …`))
       await writer.release()
     })
 

@@ -6,6 +6,7 @@ import { describe, test } from 'node:test'
 import { lockRequest } from 'leasehold/express'
 import { withRequestLock } from 'leasehold/remix'
 import { sleep, timed, until, within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { gate } from '../support/gate.mjs'
 import { frameworks, open, serve } from '../support/http-servers.mjs'
 import { startRedis } from '../support/servers.mjs'
@@ -48,6 +49,21 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
     await redis.start()
     assert.deepEqual(await patient, Array(10).fill(200))
     assert.equal(most, 1)
+  })
+
+  test('a server that is silent when the wait ends delays the 423 by 250 ms, and is asked nothing else', async (t) => {
+    const redis = await startRedis(t)
+    const locks = open(t, { store: redis.url(), storeTimeout: 10_000 })
+    const handler = lockRequest(locks, { key: () => KEY, wait: 300 }, () => {})
+    const url = await serve(t, frameworks['Express 5'](handler))
+    await locks.acquire(KEY, { ttl: 60_000 })
+    const asked = fetch(url)
+    await until('it to wait', async () => (await locks.inspect(KEY)).waiting === 1)
+    redis.freeze()
+    atEnd(t, () => redis.thaw())
+    const { ms, value } = await timed(() => within('the answer', asked, 9_000))
+    assert.deepEqual([value.status, value.headers.get('retry-after')], [423, '1'])
+    assert.ok(ms < 2_500, `${ms} ms`)
   })
 
   /** Each serves requests under KEY with `work`, and returns the URL. */
@@ -127,7 +143,7 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
   test('a lease of another library that never ends: 423, and Retry-After is a minute', async (t) => {
     const redis = await startRedis(t)
     await redis.ask('SET', `lock:${KEY}`, 'theirs')
-    const locks = open(t, { store: redis.url(), wait: 0 })
+    const locks = open(t, { store: redis.url(), wait: 20 })
     for (const start of Object.values(servers)) {
       const { status, headers } = await fetch(await start(t, locks, {}, () => assert.fail('ran without the lock')))
       assert.deepEqual([status, headers.get('retry-after')], [423, '60'])

@@ -100,7 +100,7 @@ for (const [name, start] of Object.entries(kinds)) {
 
     test('longer for longer jobs, and the longer the more wait', async (t) => {
       const locks = open(t)
-      const url = await start(t, locks, { key: () => KEY, wait: 0 }, () => sleep(1_050))
+      const url = await start(t, locks, { key: () => KEY, wait: 20 }, () => sleep(1_050))
       assert.deepEqual(await ask(url), [200, null])
       const lease = await locks.acquire(KEY)
       const [status, alone] = await ask(url)

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { getEventListeners } from 'node:events'
+import { createRequire } from 'node:module'
 import { describe, test } from 'node:test'
 import { createLockClient, LockAbortedError, LockTimeoutError, StoreUnavailableError } from 'leasehold'
 import { startChild } from '../support/child.mjs'
@@ -13,6 +14,8 @@ import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 import { named } from '../support/time-outs.mjs'
+
+const { Question } = createRequire(import.meta.url)('../../dist/question.js')
 
 /** What a busy machine may add to a timer. */
 const SLACK = 500
@@ -121,8 +124,8 @@ describe('process: time-outs at a Redis server', {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     await server.ask('SET', 'lock:k', 'a token', 'PX', 60_000)
-    const error = await named(() => locks.acquire('k', { wait: 50 }))
-    assert.equal(error.message, 'could not acquire "k" within 50 ms: held by a client of another library')
+    const error = await named(() => locks.acquire('k', { wait: 300 }))
+    assert.equal(error.message, 'could not acquire "k" within 300 ms: held by a client of another library')
     assert.deepEqual([error.holder, error.heldFor, error.waiters], [undefined, undefined, 0])
   })
 
@@ -244,6 +247,52 @@ describe('process: time-outs at a Redis server', {
     assert.deepEqual(await within('the end', child.ended, 9_000), { code: 0, signal: null }, child.stderr)
     // At its end, a process that waited takes its place in the queue back.
     assert.ok(now() - at < 2_000, `${now() - at} ms after the error`)
+  })
+
+  test('waits for more locks than are asked about at a time all end, at a silent server', async (t) => {
+    const server = await startRedis(t)
+    const locks = clientOf(t, server.url())
+    const keys = Array.from({ length: 80 }, (_, i) => `k${i}`)
+    await Promise.all(keys.map((key) => locks.acquire(key, { ttl: 60_000 })))
+    // The waits of the second half end after the questions of the first half were sent, and before these are given up.
+    const waits = keys.map((key, i) => ({ key, wait: i < 40 ? 900 : 1_000 }))
+    const child = startChild(t, 'late-errors.mjs', { store: server.url(), storeTimeout: 10_000, waits })
+    await until('it to wait', async () => (await locks.list()).locks.every(({ waiters }) => waiters.length > 0))
+    server.freeze()
+    atEnd(t, () => server.thaw())
+    assert.deepEqual(await within('the end', child.ended, 9_000), { code: 0, signal: null }, child.stderr)
+    assert.equal((await child.next('settled')).count, 80)
+  })
+
+  test('close() in a listener leaves alone the slot of a question whose answer has come', async (t) => {
+    const names = [randomUUID(), randomUUID()]
+    const [holder, closing, innocent] = [names[0], names[0], names[1]].map((name) => clientOf(t, `memory:${name}`))
+    await Promise.all([holder.acquire('k'), innocent.ready()])
+    const taken = []
+    closing.on('lost', () => {
+      closing.close()
+      // The first call may get the slot of the question.
+      for (const key of ['a', 'b', 'c']) taken.push(innocent.acquire(key))
+    })
+    await closing.acquire('short', { ttl: 1_000, maxHold: 1_000 })
+    // Block the thread from the question to the loss, so that the answer and the loss come in one batch.
+    const { send } = Question.prototype
+    t.after(() => {
+      Question.prototype.send = send
+    })
+    Question.prototype.send = function () {
+      send.call(this)
+      const end = now() + 400
+      queueMicrotask(() => {
+        while (now() < end);
+      })
+    }
+    const error = await closing.acquire('k', { wait: 800 }).catch((error) => error)
+    assert.ok(error instanceof LockTimeoutError, error?.stack)
+    await until('the loss', () => taken.length === 3)
+    const leases = await within('the leases', Promise.all(taken))
+    assert.ok(leases.every(({ isHeld }) => isHeld))
+    assert.equal(innocent.stats().held, 3)
   })
 
   test('nothing is asked while the circuit breaker is open', async (t) => {

@@ -21,11 +21,7 @@ export async function refusalOf(
   if (!isLockError(error) || error.code === 'ERR_LOCK_ABORTED') return undefined
   const wanted = typeof keys === 'string' ? [keys] : [...keys]
   if (error.code === 'ERR_LOCK_TIMEOUT') {
-    const { key, holder, waiters } = error as api.LockTimeoutError
-    const isTold = holder !== undefined && waiters !== undefined
-    const retryAfter = isTold
-      ? hold.secondsBehind(waiters)
-      : await untilFree(locks, key === undefined ? wanted : [key], hold)
+    const retryAfter = await untilFree(locks, error as api.LockTimeoutError, hold)
     return { status: 423, retryAfter, keys: wanted, error }
   }
   const isOutage = error.code === 'ERR_STORE_UNAVAILABLE' || error.code === 'ERR_LOCK_QUORUM'
@@ -35,24 +31,30 @@ export async function refusalOf(
 }
 
 /**
- * Returns after how many whole seconds all of the locks are probably free. The time that a lease has
- * left does not tell: its holder renews it, and mostly releases it sooner.
+ * Returns after how many whole seconds the lock of the error is probably free. The time that a lease
+ * has left does not tell: its holder renews it, and mostly releases it sooner.
  */
-async function untilFree(locks: api.LockClient, keys: readonly string[], hold: HoldTime): Promise<number> {
-  try {
-    const all = await Promise.all(keys.map((key) => locks.inspect(key)))
-    return Math.max(...all.map((info) => secondsOf(info, hold)))
-  } catch {
-    // The store has gone since.
-    return OUTAGE
-  }
+async function untilFree(
+  locks: api.LockClient,
+  { key, holder, waiters }: api.LockTimeoutError,
+  hold: HoldTime,
+): Promise<number> {
+  const isForeign = key !== undefined && waiters !== undefined && holder === undefined
+  if (isForeign && (await neverEnds(locks, key))) return LASTING
+  return hold.secondsBehind(waiters ?? 0)
 }
 
-function secondsOf(info: api.LockInfo | null, hold: HoldTime): number {
-  if (info === null) return 1
-  if (info.leases.some(({ remaining }) => remaining === null)) return LASTING
-  // A process may have one place at the store for all its waiters.
-  return hold.secondsBehind(Math.max(info.waiters.length, info.waiting))
+/**
+ * Returns whether another library holds the lock for ever. Ask only if the store has just answered:
+ * otherwise, each refused request would wait for a store that is silent.
+ */
+async function neverEnds(locks: api.LockClient, key: string): Promise<boolean> {
+  try {
+    const info = await locks.inspect(key)
+    return info?.leases.some(({ remaining }) => remaining === null) ?? false
+  } catch {
+    return false
+  }
 }
 
 const BUSY = 'This request has to wait for another request'

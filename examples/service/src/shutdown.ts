@@ -33,7 +33,7 @@ export function shutDownOnSignal({ log, health, server, worker, nightly, locks, 
   server.on('connection', (socket) => sockets.add(socket.once('close', () => sockets.delete(socket))))
 
   async function shutDown(signal: NodeJS.Signals): Promise<void> {
-    for (const each of SIGNALS) process.removeListener(each, shutDown)
+    for (const each of SIGNALS) process.removeListener(each, begin)
     health.end()
     log.info('shutting down', { signal })
     // Each open connection closes after its next request.
@@ -52,5 +52,12 @@ export function shutDownOnSignal({ log, health, server, worker, nightly, locks, 
     await closeRest()
     log.info('stopped')
   }
-  for (const signal of SIGNALS) process.on(signal, shutDown)
+
+  function begin(signal: NodeJS.Signals): void {
+    shutDown(signal).catch((error: unknown) => {
+      log.error('shutdown failed', { error })
+      process.exitCode = 1
+    })
+  }
+  for (const signal of SIGNALS) process.on(signal, begin)
 }
