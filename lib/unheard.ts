@@ -57,7 +57,7 @@ export function warnOnce(emitter: object, error: unknown, describe: () => Unhear
 async function warn(error: Error, describe: () => Unheard): Promise<void> {
   const { who, event = 'error', remedy, what } = describe()
   const message =
-    `The ${who} has no '${event}' listener: add ${remedy}. Without one, only its first error is shown: ` +
+    `The ${printable(who, MOST_OF_LINE)} has no '${event}' listener: add ${remedy}. Without one, only its first error is shown: ` +
     `${what === undefined ? '' : `${what}: `}${messageOf(error)}`
   await process.emitWarning(new LeaseholdWarning(message, error))
 }

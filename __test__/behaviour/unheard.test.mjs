@@ -112,11 +112,11 @@ describe('unheard errors', { timeout: 60_000 }, () => {
 
   test('a client: the warning names its store, without a password', async (t) => {
     const warnings = warningsOf(t)
-    await cause(open(t), new Error('a mistake'))
+    await cause(open(t, 'memory:un\u001bheard'), new Error('a mistake'))
     await until('a warning', () => warnings.length === 1)
     assert.match(
       warnings[0].message,
-      /^The client of memory:unheard has no 'error' listener: add client\.on\('error', /,
+      /^The client of memory:un\\u\{1b\}heard has no 'error' listener: add client\.on\('error', /,
     )
     assert.match(warnings[0].message, /: Error: a mistake$/)
     const port = await freePort()

@@ -106,7 +106,7 @@ describe('documentation', () => {
       ['leasehold ls --limit many', /--limit takes a whole number/],
       ['leasehold watch --interval 1ms', /--interval takes/],
       ['leasehold bench --time 1h', /--time takes 100ms to 1m/],
-      ['leasehold doctor --store radis://localhost', /did you mean redis:/],
+      ['leasehold doctor --store radis://localhost', /did you mean redis:\/\/\?/],
       ['leasehold doctor --strict=yes', /--strict takes no value/],
       ['leasehold demo --ttl soon', /--ttl takes a time/],
       ['leasehold release nightly --yes', /--force/],

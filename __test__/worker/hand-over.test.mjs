@@ -130,7 +130,9 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
       child.events.find(({ event }) => event === 'unhandled'),
       undefined,
     )
-    assert.equal(child.stderr, '')
+    const warnings = child.stderr.match(/LEASEHOLD_UNHEARD_ERROR/g)
+    assert.equal(warnings?.length, 1, child.stderr)
+    assert.match(child.stderr, /^\(node:\d+\) \[LEASEHOLD_UNHEARD_ERROR\] LeaseholdWarning: The worker of lock "k" has/)
   })
 
   test('stop while the store is down or frozen ends', async (t) => {
