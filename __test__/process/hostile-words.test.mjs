@@ -15,6 +15,8 @@ const HOSTILE = 'a\u001b[2Jb\u001b]0;c\u0007\rd\nleasehold: all is well\u007f\u0
 /** The same text as messages show it. */
 const SHOWN =
   'a\\u{1b}[2Jb\\u{1b}]0;c\\u{7}\\rd\\nleasehold: all is well\\u{7f}\\u{9b}31m\\u{202e}gro.live\\u{2066}\\u{200e}\\u{2028}e'
+/** The same text in quotes: as JSON. */
+const QUOTED = SHOWN.replace(/\\u\{(\w+)\}/g, (_, hex) => `\\u${hex.padStart(4, '0')}`)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
 const STEERS = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
 
@@ -228,7 +230,8 @@ overStores(
             const told = JSON.parse(stdout)
             assert.equal(told.key ?? told.locks[0].key, key, 'programs get what was written')
           } else if (words[0] !== 'release') {
-            assert.ok(stdout.includes(`${SHOWN}-key`) && stdout.includes(`${SHOWN}-holder`), stdout)
+            const shown = words[0] === 'ls' ? `${SHOWN}-key` : `"${QUOTED}-key"`
+            assert.ok(stdout.includes(shown) && stdout.includes(`${SHOWN}-holder`), stdout)
           }
         }
       }
