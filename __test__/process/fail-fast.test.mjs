@@ -105,7 +105,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     })
 
     test(`calls that wait when a server is ${how} reject as soon as its breaker opens, and leave nothing behind`, async (t) => {
-      const server = await startRedis(t)
+      const server = await startRedis(t, { keep: true })
       const [locks, holder] = [clientOf(t, server.url()), clientOf(t, server.url(), { name: 'holder' })]
       const held = await holder.acquire(['k', 'few', 'k@once:id'], { ttl: 60_000 })
       const calls = Object.entries(CALLS).filter(([name]) => name !== 'once')
