@@ -54,6 +54,13 @@ impl Inherited {
         }
     }
 
+    /// Returns false if the lease is newer than its ticket, which contains the fence `said`. The
+    /// lease of the ticket has then passed to another heir. After that, an acquire that was sent
+    /// before the lease was detached arrived late, and got a new lease for the same token.
+    pub fn is_of_ticket(&self, said: Fence) -> bool {
+        self.ttl.is_some() || self.first <= said
+    }
+
     /// Returns true if the fence `said` may be the lease's.
     pub fn vouches(&self, said: Fence) -> bool {
         self.fence(said) == said

@@ -75,6 +75,9 @@ impl Core {
             // The store may have lost the lease before this answer came. The same request again
             // finds that out.
             Ok(Reply::Adopted(_)) if ours && self.is_outdated(store, sent) => self.try_to_adopt(tag.op),
+            Ok(Reply::Adopted(inherited)) if ours && !self.is_of_ticket(tag.op, &inherited) => {
+                self.end_adoption(tag.op, Outcome::Lost(LossReason::Taken));
+            }
             Ok(Reply::Adopted(inherited)) if ours => self.inherit(store, sent, tag, inherited),
             Ok(Reply::NotHeld(absence)) if ours => {
                 let reason = match absence {
@@ -93,6 +96,10 @@ impl Core {
             Err(error) if ours && error.kind.is_transient() => self.retry_adoption(store, tag, error),
             Err(error) => self.give_up_adoption(store, tag, error),
         }
+    }
+
+    fn is_of_ticket(&self, op: OpId, inherited: &Inherited) -> bool {
+        self.adoptions.get(&op).is_none_or(|adoption| inherited.is_of_ticket(adoption.fence))
     }
 
     /// Takes up a lease that the store has moved to its heir, as the store describes the lease.

@@ -87,6 +87,27 @@ fn of_two_adopters_one_has_the_lease_and_the_other_is_told() {
 }
 
 #[test]
+fn a_lease_that_a_late_acquire_got_with_the_tickets_token_is_not_adopted() {
+    let mut world = World::new();
+    let late = world.acquire(Wait::Forever);
+    let on_its_way = world.only_batch().requests.clone();
+    let Request::Acquire(ask) = &on_its_way[0] else { panic!("{on_its_way:?}") };
+    let token = ask.token;
+    world.give(Command::Cancel { op: late.op });
+    world.settled();
+    // The ticket's lease, with fence 7, was adopted and released before the acquire arrives.
+    for request in on_its_way {
+        world.ask(request).unwrap();
+    }
+    let heir = adopt(&mut world, token);
+    world.exchange();
+    assert!(matches!(world.outcome_of(heir.op), Outcome::Lost(LossReason::Taken)));
+    assert!(!heir.state.is_held(world.now));
+    world.exchange();
+    assert!(world.table.is_empty(), "nobody has that lease");
+}
+
+#[test]
 fn an_adoption_without_an_answer_is_tried_again() {
     let mut world = World::new();
     let (held, token) = hold_real(&mut world);
