@@ -8,11 +8,14 @@ import { fileURLToPath } from 'node:url'
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 const MODULES = join(HERE, 'node_modules')
 
-/** Installs them into bench/node_modules, unless they are there. Two processes may do so at the same time. */
+/**
+ * Installs the libraries into bench/node_modules, unless they are there. Two processes may do that
+ * at the same time.
+ */
 export function haveLibraries() {
   if (existsSync(MODULES)) return
   console.error('installing the libraries to compare with, into bench/node_modules')
-  // A folder of the same file system, so that the modules appear at once and complete.
+  // This folder is on the same file system, so that the modules appear at once and complete.
   const folder = mkdtempSync(join(HERE, '.installing-'))
   try {
     for (const name of ['package.json', 'package-lock.json']) copyFileSync(join(HERE, name), join(folder, name))

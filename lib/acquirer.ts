@@ -149,7 +149,7 @@ export class Acquirer {
         key = busy
       })
     const gaveUp = async (tries: number, waited: number) => {
-      // A call that did not wait is often repeated at once.
+      // Do not ask the store for a call that did not wait: callers often repeat it at once.
       const contention = tries > 1 ? await timeouts.of(key, waited, signal) : timeouts.guess(false)
       return errors.gaveUp(key, tries, typeof keys === 'string' ? 1 : keys.length, contention)
     }

@@ -8,7 +8,10 @@ function withCode<E extends Error>(error: E, code: string): E {
   return Object.assign(error, { code })
 }
 
-/** `received` describes what was given, if its kind alone does not help. */
+/**
+ * Returns the error of an argument of the wrong type. `received` describes the argument if its type
+ * alone does not help.
+ */
 export function badType(name: string, expected: string, given: unknown, received = kindOf(given)): TypeError {
   const message = `The "${name}" argument must be ${expected}. Received ${received}`
   return withCode(new TypeError(message), 'ERR_INVALID_ARG_TYPE')
@@ -37,7 +40,7 @@ function classOf(given: object): string {
     const name: unknown = Object.getPrototypeOf(given)?.constructor?.name
     return typeof name === 'string' && /^[A-Za-z_$][\w$]{0,39}$/.test(name) ? name : 'Object'
   } catch {
-    // A getter throws, or it is a proxy that throws.
+    // The object has a getter that throws, or is a proxy that throws.
     return 'Object'
   }
 }
@@ -152,7 +155,7 @@ export function readOptions<T extends object>(
   elsewhere: Readonly<Record<string, string>> = {},
 ): T {
   const like = typeof given === 'object' && given !== null && !Array.isArray(given)
-  // The entries of a map are no properties, so all options would have their defaults.
+  // A map has entries and no properties, so all options would have their defaults.
   if (!like || types.isPromise(given) || types.isMap(given)) {
     throw badType('options', `an object, such as { ${known[0]}: … }`, given)
   }

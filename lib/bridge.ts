@@ -24,7 +24,7 @@ const Operation = {
 /** Added to the code of an acquire or an adoption that is followed by a trace. */
 const TRACED = 64
 
-/** The number of no client: native code counts them from 1. */
+/** The number that no client has: native code counts clients from 1. */
 const NOBODY = 0
 
 /** How many numbers an operation has: its code, its slot, and up to five more. */
@@ -116,11 +116,12 @@ export class Bridge {
 
   /**
    * Lets the process end although the question in `slot` has no answer. -> Closed, before or after
-   * the answer; the slot is free after both.
+   * the answer. The slot is free after both.
    */
   abandon(slot: number): void {
     this.#abandoned.add(slot)
-    // Native code answers a client that is not there at once, and then no promise waits for the slot.
+    // Native code answers at once for a client that does not exist. Then no promise waits for the
+    // slot.
     this.#push(Operation.Ping, slot, NOBODY, 0, 0, 0, 0)
   }
 

@@ -295,7 +295,7 @@ function openClient(config: ClientConfig, origin: string | undefined): { client:
     return bridge.openClient(config)
   } catch (error) {
     // Its message is made for people, and has no password in it.
-    const where = origin === undefined ? '' : ` (the store is that of the environment variable ${origin})`
+    const where = origin === undefined ? '' : ` (the environment variable ${origin} names this store)`
     throw badValue(`${(error as Error).message}${where}`)
   }
 }

@@ -6,5 +6,5 @@ import { performance } from 'node:perf_hooks'
  */
 export const now: () => number = performance.now.bind(performance)
 
-/** Returns the time of the wall clock in ms since 1970. It is bound at load time, too. */
+/** Returns the time of the wall clock in ms since 1970. Bound at load time, like {@link now}. */
 export const wallNow: () => number = Date.now.bind(Date)

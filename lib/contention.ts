@@ -1,4 +1,5 @@
-// Says why a call did not get its lock: who holds the lock, for how long, and how many wait for it.
+// Says why a call did not get its lock: who holds the lock, for how long, and how many calls wait
+// for it.
 
 import type * as api from '../index'
 import { wallNow } from './clock'
@@ -22,7 +23,7 @@ export interface Asker {
   readonly isQuorum: boolean
 }
 
-/** What the store told about a lock; `null` if the lock is free. */
+/** The store's answer about a lock; `null` if the lock is free. */
 export type Answer = Pick<api.LockInfo, 'shared' | 'leases' | 'waiters'> | null
 
 /** What a client itself knows about a lock. */
@@ -45,25 +46,25 @@ interface Holder {
 
 /**
  * How many holders a message names. If this is larger, the error of a semaphore with many permits
- * is hard to read.
+ * is hard to read; if it is smaller, errors hide holders.
  */
 const MOST_NAMED = 3
 /**
  * How far ahead of the clock the fence of a new lease may be, in ms: fences are reserved in blocks
- * of 64 µs, and the clock of JavaScript counts whole ms. If this is smaller, the message does not say
- * how long a new lease has been held; if it is larger, a wrong clock is taken for a right one.
+ * of 64 µs, and the clock of JavaScript counts whole ms. If this is smaller, the message does not
+ * say how long a new lease has been held; if it is larger, a wrong clock is taken for a right one.
  */
 const AHEAD = 2
 
-/** Describes a lock of which no more is known than that it is held. */
-export const UNKNOWN: Contention = { words: 'already held; inspect() tells by whom' }
+/** Describes a held lock whose holder is not known. */
+export const UNKNOWN: Contention = { words: 'already held; inspect() shows the holder' }
 
 /** Returns what is known without the store. `heldHere`: whether this client holds the lock. */
 export function guess({ name }: Asker, heldHere: boolean): Contention {
   return heldHere ? { words: `held by ${nameOf(name, true)}`, holder: name } : UNKNOWN
 }
 
-/** Describes what the store has told to `asker`. */
+/** Describes a lock from the store's answer to `asker`. */
 export function contentionOf(asker: Asker, info: Answer, own: Own | undefined): Contention {
   if (info === null) return { words: 'held until just now' }
   const holders = holdersOf(asker, info, own?.fences ?? [])
@@ -90,15 +91,15 @@ function holdersOf(asker: Asker, { leases, shared }: NonNullable<Answer>, fences
     const id = `${isOwn} ${name}`
     const known = holders.get(id)
     if (known !== undefined) known.count++
-    // The fences of a quorum are those of its clients' clocks, and of servers that are ahead.
+    // The fences of a quorum come from the clocks of its clients, and from servers that are ahead.
     else holders.set(id, { name, isOwn, count: 1, heldFor: asker.isQuorum ? undefined : ageOf(own ?? fence) })
   }
   return [...holders.values()]
 }
 
 /**
- * Returns the fence of the client's own lease if that is the lease with `fence`. Of an exclusive
- * lease, the store knows the first fence, and the client may have passed it on with a larger one.
+ * Returns the fence of the client's own lease if that is the lease with `fence`. The store knows
+ * the first fence of an exclusive lease. The client may have passed the lease on with a larger one.
  */
 function ownFence(fence: number | null, shared: boolean, fences: readonly number[]): number | undefined {
   if (fence === null) return undefined
@@ -107,8 +108,9 @@ function ownFence(fence: number | null, shared: boolean, fences: readonly number
 
 /**
  * Returns how long ago the lease with `fence` was granted, in ms; `undefined` if that is not known.
- * The fence is the store's time in µs at the grant, unless the last fence was larger. That is so if
- * the clock was set back, and then the fence is ahead of the clock until the clock has caught up.
+ * The fence is the store's time in µs at the grant, unless the last fence was larger. The last
+ * fence is larger if the clock was set back. Then fences are ahead of the clock until the clock has
+ * caught up.
  */
 function ageOf(fence: number | null): number | undefined {
   if (fence === null) return undefined
@@ -117,8 +119,8 @@ function ageOf(fence: number | null): number | undefined {
 }
 
 /**
- * Returns how many calls wait, as far as that is known. All calls of this client that wait for an
- * exclusive lease are one waiter at the store.
+ * Returns how many calls are known to wait. All calls of this client that wait for an exclusive
+ * lease are one waiter at the store.
  */
 function waitersOf({ name }: Asker, { waiters }: NonNullable<Answer>, waiting: number): number {
   const ours = waiters.filter(({ holder }) => holder === name).length

@@ -16,8 +16,9 @@ export function defineDispose<T extends Disposable>(prototype: T, dispose: (self
 }
 
 /**
- * Makes `using` without `await` an error that says so. Without this, the error of the runtime would
- * not name the mistake, and a lease would stay held. It ends all the same, but later.
+ * Makes `using` without `await` throw an error that says so, and ends the resource in the
+ * background. Otherwise the error of the runtime would not name the mistake, and a lease would stay
+ * held.
  */
 function refuseUsing<T extends Disposable>(prototype: T, dispose: (self: T) => Promise<unknown>): void {
   // A polyfill may have defined only the asynchronous symbol.
@@ -26,7 +27,7 @@ function refuseUsing<T extends Disposable>(prototype: T, dispose: (self: T) => P
   const value = function (this: T): never {
     dispose(this).catch(ignore)
     throw new TypeError(
-      `A ${name} ends asynchronously, so "using" does not wait for its end: write "await using". It is being ended now`,
+      `A ${name} ends asynchronously, so "using" does not wait for its end: write "await using". The ${name} is ending now`,
     )
   }
   Object.defineProperty(prototype, Symbol.dispose, { value, writable: true, configurable: true })

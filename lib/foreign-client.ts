@@ -1,17 +1,20 @@
-// Recognizes a client that is given where the URL of a store belongs: of ioredis, of node-redis, or
-// of this library. Returns the URL to give instead. Never shows a password.
+// Recognizes a client of ioredis, of node-redis or of this library in the place of a store's URL.
+// Returns the URL to give instead. Never shows a password.
 //
-// Looks at shapes, because the libraries may be of any version, and none of them may be installed.
+// Looks at shapes, because the libraries may be of any version, and may not be installed.
 
 /** Describes a client of another library. */
 export interface ForeignClient {
-  /** Names it: `a client of ioredis`. */
+  /** Names the client: `a client of ioredis`. */
   readonly what: string
   /** The URL of its server, with `<password>` in place of a password. */
   readonly url: string
 }
 
-/** The most hosts of a cluster, or sentinels, that a URL lists. More make the message hard to read. */
+/**
+ * The most hosts of a cluster, or sentinels, that a URL lists. If this is larger, the message is
+ * hard to read; if it is smaller, the user has to add more of the hosts.
+ */
 const MOST_HOSTS = 5
 const [REDIS_PORT, SENTINEL_PORT] = [6_379, 26_379]
 
@@ -20,16 +23,17 @@ export function foreignClient(given: unknown): ForeignClient | undefined {
   if (!isInstance(given)) return undefined
   const options = read(given, 'options') ?? read(given, '_options')
   if (isMethod(given, 'sendCommand')) {
-    // ioredis says how its connection is. node-redis says whether it has one.
+    // A client of ioredis has the state of its connection, and one of node-redis says whether it is
+    // connected.
     if (typeof read(given, 'status') === 'string') return ofIoredis(given, options)
     if (typeof read(given, 'isOpen') === 'boolean') return ofNodeRedis(given, options)
   }
-  // node-redis before version 4.
+  // This is node-redis before version 4.
   if (isMethod(given, 'internal_send_command')) return { what: 'a client of node-redis', url: serverUrl(options) }
   return undefined
 }
 
-/** Options of a connection that other libraries take, and that the URL of a store has instead. */
+/** The connection options of other libraries. Here, the URL of the store has their values. */
 const OF_CONNECTION = 'host hostname port family socket path db database sentinels sentinelRootNodes rootNodes'.split(
   ' ',
 )
@@ -39,7 +43,7 @@ const OF_CONNECTION = 'host hostname port family socket path db database sentine
  */
 export function connectionHints(given: unknown): Readonly<Record<string, string>> {
   if (!isObject(given) || !OF_CONNECTION.some((name) => Object.hasOwn(given, name))) return {}
-  const why = `the URL of the store has it, { store: '${serverUrl(given)}' }`
+  const why = `write it into the URL of the store, { store: '${serverUrl(given)}' }`
   return Object.fromEntries(OF_CONNECTION.map((name) => [name, why]))
 }
 
@@ -88,7 +92,7 @@ function ofNodeRedis(client: object, options: unknown): ForeignClient {
     const url = clusterUrl(read(options, 'rootNodes'), read(options, 'defaults'))
     return { what: 'a cluster client of node-redis', url }
   }
-  // These two show no options.
+  // These two do not show their options.
   if (isMethod(client, 'getSentinelNode')) {
     return { what: 'a sentinel client of node-redis', url: `redis-sentinel://HOST:${SENTINEL_PORT}/MASTER` }
   }
@@ -98,7 +102,10 @@ function ofNodeRedis(client: object, options: unknown): ForeignClient {
   return { what: 'a client of node-redis', url: serverUrl(options) }
 }
 
-/** `defaults` has the login of all nodes. A node may have a URL of its own with one. */
+/**
+ * Returns the URL of a cluster. Either `defaults` has the login of all nodes, or the URL of a node
+ * has it.
+ */
 function clusterUrl(given: unknown, defaults: unknown): string {
   const nodes = listOf(given)
   const first = nodes?.map(placeOf)[0]
@@ -141,7 +148,9 @@ function hostOf(at: unknown, usual: number): string {
   return `${isBare ? `[${shown}]` : shown}:${isPort ? port : usual}`
 }
 
-/** A user name without a password may be a password in the wrong place. */
+/**
+ * Returns the login of a URL. Hides a user name without a password: it may be a misplaced password.
+ */
 function loginOf(options: unknown): string {
   const [user, password] = [read(options, 'username'), read(options, 'password') ?? read(options, 'auth_pass')]
   const hasUser = typeof user === 'string' && user !== ''
@@ -149,7 +158,7 @@ function loginOf(options: unknown): string {
   return `${hasUser ? encodeURIComponent(user.slice(0, 100).toWellFormed()) : ''}:<password>@`
 }
 
-/** Returns whether `given` is an object of a class: options are none. */
+/** Returns whether `given` is an instance of a class. Plain options are not. */
 function isInstance(given: unknown): given is object {
   try {
     const prototype: unknown = isObject(given) ? Object.getPrototypeOf(given) : null

@@ -111,7 +111,7 @@ export class Lease implements api.Lease, Slot, Abortable {
     return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags, trace))
   }
 
-  /** Returns what a client itself knows about those of the locks `keys` that it holds or waits for. */
+  /** Returns what a client itself knows about the locks `keys` that it holds or waits for. */
   static ownOf(client: number, keys: ReadonlySet<string>): ReadonlyMap<string, Own> {
     const known = new Map<string, { fences: number[]; waiting: number }>()
     for (const lease of slots) {
@@ -371,14 +371,16 @@ export class Lease implements api.Lease, Slot, Abortable {
     }
   }
 
-  /** Rejects the request as soon as it is known who holds the lock. `heldHere`: this client does. */
+  /**
+   * Rejects the request once the client knows who holds the lock. `heldHere`: this client holds it.
+   */
   #timeOut(heldHere: boolean): void {
-    // There is nothing left that an abort could cancel.
+    // From here on, an abort has nothing to cancel.
     this.#phase = Phase.Released
     const { timeouts } = this.#owner
     const { wait, count } = this.#asked.among ?? { wait: this.#asked.wait, count: 1 }
     const tell = (contention: Contention) => this.#fail(() => errors.timedOut(this.#key, wait, count, contention))
-    // A call that did not wait is often repeated at once.
+    // Do not ask the store for a call that did not wait: callers often repeat it at once.
     if (wait > 0) timeouts.add(this.#key, wait, heldHere, tell)
     else tell(timeouts.guess(heldHere))
   }

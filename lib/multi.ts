@@ -35,9 +35,9 @@ export class MultiLease implements api.MultiLease, Abortable {
   }
 
   /**
-   * Resolves with the leases of `keys`, which are acquired in this order, or with `null` if somebody else holds one
-   * of them and `asked` is not to wait. Whoever else wants some of them has the same order, so nobody who holds one waits
-   * for somebody who waits for that. The key that somebody else holds is passed to `busy`.
+   * Resolves with the leases of `keys`. If another lease holds one of them and `asked` does not
+   * wait, resolves with `null`, and passes that key to `busy`. All calls acquire their keys in the
+   * same order, so no two calls wait for each other.
    */
   static async request(
     owner: Owner,
@@ -66,8 +66,8 @@ export class MultiLease implements api.MultiLease, Abortable {
   }
 
   /**
-   * Puts one lease after the other into `leases`. Says whether it got all. If not, passes the key
-   * that is held to `busy`.
+   * Acquires one lease after the other, into `leases`. Resolves with true if it got all leases; if
+   * not, passes the held key to `busy`.
    */
   async #collect(asked: Asked, leases: Lease[], busy?: (key: string) => void): Promise<boolean> {
     const patient = asked.wait >= 0

@@ -106,8 +106,8 @@ export const Kind = {
 } as const
 
 /**
- * Whether the store can grant leases, as its circuit breakers know it. `Refusing`: it has refused
- * several acquires in a row. `Away`: requests fail at once, and are not sent.
+ * Says whether the store can grant leases, as its circuit breakers know it. `Refusing`: the store
+ * has refused several acquires in a row. `Away`: requests fail at once, and are not sent.
  */
 export const Availability = { Usable: 0, Refusing: 1, Away: 2 } as const
 

@@ -57,7 +57,9 @@ export interface Asked {
   /** Instead of a place in the queue. `wait` is then how long to go on. */
   readonly retry: Retry | undefined
   readonly signal: AbortSignal | undefined
-  /** The call for several keys that this is one of, with the `wait` for all of them. */
+  /**
+   * Set if this is one key of a call for several keys: their count, and the `wait` for all of them.
+   */
   readonly among: { readonly count: number; readonly wait: number } | undefined
 }
 

@@ -1,4 +1,4 @@
-// Whether the store of a client can grant leases, for calls that fail fast and pause between tries.
+// Knows whether the store of a client can grant leases, for calls that fail fast.
 
 import { Availability } from './native'
 import type { Pauses } from './retry'
@@ -18,7 +18,7 @@ export class Outage {
     return this.#told === Availability.Away
   }
 
-  /** Takes what native code tells: see {@link Availability}. */
+  /** Notes the {@link Availability} that native code tells. */
   tell(told: number): void {
     this.#told = told
     if (this.isAway) for (const end of [...this.pauses]) end()

@@ -2,8 +2,8 @@
 
 /**
  * Returns what `load` returns. If the package `name` is not installed, throws an error that says
- * who needs it and how to install it; its `code` is `MODULE_NOT_FOUND`, and its `cause` the error of
- * Node.
+ * what needs the package and how to install it. The `code` of the error is `MODULE_NOT_FOUND`, and
+ * its `cause` is the error of Node.
  */
 export function loadPeer<T>(name: string, entry: string, load: () => T): T {
   try {
@@ -15,7 +15,7 @@ export function loadPeer<T>(name: string, entry: string, load: () => T): T {
   }
 }
 
-/** Returns false if the package is there, and a package that it needs is missing. */
+/** Returns false if the package is installed, but a package that it needs is not. */
 function isMissing(error: unknown, name: string): boolean {
   const { code, message } = error as NodeJS.ErrnoException
   return code === 'MODULE_NOT_FOUND' && String(message).split('\n', 1)[0]?.includes(`'${name}'`) === true

@@ -1,20 +1,23 @@
-// One question to the store: who holds a lock, and who waits for it.
+// Asks the store who holds a lock, and who waits for it.
 
 import { now } from './clock'
 import type { Answer } from './contention'
 import { bridge, Kind, note, type Slot, slots, tell } from './native'
 
 /**
- * How long, in characters, an answer may be. If this is larger, the lock of a mass of waiters stops
- * the thread while the answer is parsed; if it is smaller, fewer errors name its holder. One waiter
- * takes about 70 characters.
+ * The most characters of an answer. One waiter takes about 70. If this is larger, the answer about
+ * a crowded lock blocks the thread while it is parsed; if it is smaller, fewer errors name the
+ * holder.
  */
 const MOST_TEXT = 1_000_000
 
 export class Question implements Slot {
-  /** When it was sent; `Infinity` before that. */
+  /** When the question was sent; `Infinity` before that. */
   sentAt = Number.POSITIVE_INFINITY
-  /** Whether its last record was told. After that, its slot may be another operation's. */
+  /**
+   * Whether the last record of the question was told. After that, another operation may have the
+   * slot.
+   */
   isAnswered = false
   readonly #client: number
   readonly #key: string
@@ -37,7 +40,7 @@ export class Question implements Slot {
     slots[this.#slot] = this
   }
 
-  /** Lets the process end before the answer is there. */
+  /** Lets the process end before the answer arrives. */
   abandon(): void {
     this.#isAbandoned = true
     bridge.abandon(this.#slot)

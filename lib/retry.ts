@@ -55,7 +55,7 @@ interface Attempts<T> {
   readonly wait: number
   readonly signal: AbortSignal | undefined
   readonly pauses: Pauses
-  /** Set if the call fails fast: then no try is repeated while the store can't grant leases. */
+  /** Set if the call fails fast: then it does not try again while the store can't grant leases. */
   readonly outage?: Outage | undefined
   /** Called before each further try. */
   readonly again?: (() => void) | undefined
@@ -84,7 +84,7 @@ export async function trying<T>(attempts: Attempts<T>): Promise<T> {
     // What is wrong is what was seen last, as with those who wait in the queue.
     if (count >= retry.retries || left <= 0) throw fault ?? (await attempts.gaveUp(count + 1, now() - start))
     const pause = Math.min(delay * (1 + retry.jitter * (Math.random() * 2 - 1)), left, MAX_MS)
-    // While the store is away, the next try only finds out how it fails.
+    // While the store is away, the next try fails at once, so it comes without a pause.
     if (!outage?.isAway) {
       await new Pause(firstOf(keys), signal, outage ? [pauses, outage.pauses] : [pauses]).over(pause)
     }
@@ -96,7 +96,7 @@ export async function trying<T>(attempts: Attempts<T>): Promise<T> {
 class Pause implements Abortable {
   readonly #key: string
   readonly #signal: AbortSignal | undefined
-  /** Whom it tells how to end it. */
+  /** The sets of functions that end pauses. This pause adds its own function to each. */
   readonly #pauses: readonly Pauses[]
   readonly #deferred = defer<void>()
   #timer: NodeJS.Timeout | undefined
@@ -108,8 +108,8 @@ class Pause implements Abortable {
   }
 
   /**
-   * Resolves after `ms`, or as soon as the client is closed or the store goes away; the next attempt
-   * then says so.
+   * Resolves after `ms`, or as soon as the client is closed or the store goes away. The next try
+   * then rejects.
    */
   over(ms: number): Promise<void> {
     if (this.#signal?.aborted) throw errors.aborted(this.#key, this.#signal.reason)

@@ -274,7 +274,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     await work().catch((error) => this.#failed(error, tick))
   }
 
-  // Without a listener of the schedule, a failure is an error of the client.
+  // If the schedule has no listener, its client reports the failure.
 
   #missed(error: unknown, tick: number): void {
     if (this.listenerCount('missed') > 0) guarded(() => this.emit('missed', new Date(tick), asError(error)))

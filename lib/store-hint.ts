@@ -1,5 +1,5 @@
-// Says what a text was meant to be that is not the URL of a store. Shows no part of the text that may
-// be a password: anything but the name of a host.
+// Explains a text that is not the URL of a store: what is wrong, and what to write instead. Of the
+// text, it shows only names of hosts: any other part may be a password.
 
 import { nearest } from './nearest'
 
@@ -16,7 +16,7 @@ const FORMS: Readonly<Record<string, string>> = {
   'rediss-cluster': 'rediss-cluster://',
 }
 
-/** The schemes that other libraries have for the same. */
+/** The schemes that other libraries use for these stores. */
 const ALIASES: Readonly<Record<string, string>> = {
   cluster: 'redis-cluster',
   file: 'sqlite',
@@ -28,10 +28,12 @@ const ALIASES: Readonly<Record<string, string>> = {
   valkeys: 'rediss',
 }
 
-/** Whole texts, most of which are made of a variable without a value, or of the wrong type. */
+/**
+ * Texts that are wrong as a whole. Most come from a variable without a value, or of the wrong type.
+ */
 const TEXTS: Readonly<Record<string, string>> = {
-  undefined: 'is the text "undefined": the variable that it is made of has no value',
-  null: 'is the text "null": the variable that it is made of has no value',
+  undefined: 'is the text "undefined": set the variable that it comes from',
+  null: 'is the text "null": set the variable that it comes from',
   '[object Object]': 'is the text "[object Object]": give the URL as a string, not an object',
   ':memory:': 'has no scheme: did you mean memory:NAME?',
   memory: 'is only the scheme of a store: write memory:NAME',
@@ -44,13 +46,17 @@ const INSTEAD_OF_POSTGRES =
   'which is not supported yet: use redis://HOST:6379, or sqlite:PATH for the processes of one host'
 
 const SCHEME = /^([a-z][a-z0-9+.-]*):/i
-/** Matches a name that is certainly no password: a well-known one, a number, or one with dots. */
+/**
+ * Matches a host that is certainly no password: a well-known name, a name with dots, or an address.
+ */
 const HOST = /^(?:localhost|redis|valkey|\[[\da-f:]+\]|[a-z\d-]+(?:\.[a-z\d-]+)+)$/i
 const ADDRESS = /^(localhost|\d{1,3}(?:\.\d{1,3}){3})$/i
 /** Matches the path of a file, also on Windows. */
 const PATH = /^(?:\.{0,2}[\\/]|~|[a-z]:[\\/])|\.(?:db|sqlite3?)$/i
 
-/** Returns what is wrong with `text`, and what to write instead; `undefined` if nothing is known. */
+/**
+ * Returns what is wrong with `text`, and what to write instead; `undefined` if nothing is known.
+ */
 export function storeHint(text: string): string | undefined {
   if (Object.hasOwn(TEXTS, text)) return TEXTS[text]
   if (/^\s/.test(text)) return 'begins with a blank or a line break: remove it'
@@ -65,7 +71,7 @@ export function storeHint(text: string): string | undefined {
   if (scheme !== undefined && (text.startsWith('//', scheme.length + 1) || scheme === 'file')) {
     const meant = ALIASES[scheme] ?? nearest(scheme, Object.keys(FORMS))
     if (POSTGRES.includes(scheme)) return `names PostgreSQL, ${INSTEAD_OF_POSTGRES}`
-    return meant && `has a scheme that no store has: did you mean ${FORMS[meant]}?`
+    return meant && `has an unknown scheme: did you mean ${FORMS[meant]}?`
   }
   if (PATH.test(text)) return 'has no scheme: if it is the path of a file, write sqlite:PATH'
   if (/^[^\s/]*@[^\s/@]+(?:\/\d*)?$/.test(text)) return 'has no scheme: write redis://USER:PASSWORD@HOST:6379'

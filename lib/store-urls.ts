@@ -51,12 +51,12 @@ function checkStore(name: string, url: unknown): asserts url is string {
   if (BLANK.test(url)) throw severalIn(name, 'blanks')
 }
 
-/** Throws if `given`, which may be options, is a client, and says what to give instead. */
+/** Throws if `given` is a client and not options. The error says what to give instead. */
 export function refuseClients(given: unknown): void {
   const client = foreignClient(given)
   if (client !== undefined) throw foreign('store', given, client, `createLockClient('${client.url}')`)
   if (isLockClient(given)) throw badType('store', 'the URL of a store', given, 'a lock client: use it as it is')
-  // It would pass for options, none of which it has, and its getters for user and password.
+  // A URL object would pass for options, because it has a `username` and a `password`.
   if (isUrlObject(given)) throw badType('store', 'a string', given, URL_OBJECT)
 }
 
@@ -66,12 +66,12 @@ function isUrlObject(given: unknown): boolean {
   try {
     return given instanceof URL
   } catch {
-    // It is a proxy that throws.
+    // `given` is a proxy that throws.
     return false
   }
 }
 
-/** Returns the error for what is no string. */
+/** Returns the error for a store that is not a string. */
 function noUrl(name: string, given: unknown): TypeError {
   const client = foreignClient(given)
   if (client !== undefined) {
@@ -81,7 +81,7 @@ function noUrl(name: string, given: unknown): TypeError {
   return badType(name, 'of type string', given, isLockClient(given) ? 'a lock client: give its URL' : undefined)
 }
 
-/** Returns the error for a client of another library. `code` has its URL instead. */
+/** Returns the error for a client of another library. `code` is what to write instead. */
 function foreign(name: string, given: unknown, { what }: ForeignClient, code: string): TypeError {
   const received = `${what}. leasehold opens its own connections, so give the URL: ${code}`
   return badType(name, 'the URL of a store', given, received)
@@ -106,7 +106,7 @@ function variable(name: string): string | undefined {
   return Object.hasOwn(process.env, name) ? process.env[name] : undefined
 }
 
-/** Returns the name of the variable that has the default store, if one has. */
+/** Returns the environment variable that names the default store, if one is set. */
 export function storeVariable(): string | undefined {
   return VARIABLES.find(variable)
 }

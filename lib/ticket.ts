@@ -35,7 +35,7 @@ export function writeTicket({ key, token, fence, ttl, most }: Ticket): string {
 
 /** Throws a TypeError that has nothing of the ticket in it: it is a secret, even if it is half of one. */
 export function readTicket(given: unknown): Ticket {
-  if (typeof given !== 'string') throw badType('ticket', 'a string, which the detach() of a lease resolves with', given)
+  if (typeof given !== 'string') throw badType('ticket', 'the string that lease.detach() resolves with', given)
   const fields = given.length <= LONGEST ? fieldsOf(given) : undefined
   if (fields === undefined) throw malformed()
   if (fields.v !== VERSION) throw badValue('The "ticket" argument is a ticket of another version of leasehold')

@@ -1,6 +1,6 @@
-// Finds out who holds the locks whose waits have ended, so that the errors can say it. The store may
-// be overloaded, so the questions have limits: one for all calls that waited for a lock, and none if
-// the store does not answer at once.
+// Finds out who holds the locks whose waits have ended, for the errors of these calls. The store
+// may be overloaded, so questions are limited: all calls that waited for a lock share one, and none
+// is sent while the store does not answer in time.
 
 import * as timers from 'node:timers'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
@@ -17,38 +17,46 @@ const { clearTimeout, setImmediate, setTimeout } = timers
 const soon = Promise.resolve()
 
 /**
- * How long an error waits for the store, in ms; and how old an answer may be that counts for other
- * waits, which had begun before it was asked for. If this is larger, calls take longer than their
- * `wait`, and errors name earlier holders. If it is smaller, errors name no holder if the store is far
- * away, and waits that end one after the other ask more often.
+ * How long an error waits for the store, in ms. An answer counts for this long, for waits that had
+ * begun before its question was sent. If this is larger, calls take longer than their `wait`, and
+ * errors name earlier holders. If it is smaller, errors name no holder if the store is far away,
+ * and waits that end one after the other send more questions.
  */
 const LIMIT = 250
 /**
- * How many questions of a client may be unanswered. If this is larger, waits for many locks that end
- * together are a burst of work for the store; if it is smaller, their errors come later.
+ * How many questions of a client may be unanswered. If this is larger, waits for many locks that
+ * end together are a burst of work for the store; if it is smaller, their errors come later.
  */
 const MOST_ASKED = 32
 /**
- * How long the client does not ask again about a lock, in ms for each holder and waiter in the answer:
- * about ten times as long as a Redis server needs for one of them. If this is smaller, the lock of
- * a crowd takes more of the server's time; if it is larger, more of its errors name nobody.
+ * How long the client does not ask again about a lock, in ms for each holder and waiter in the
+ * answer. This is about ten times as long as a Redis server needs for one of them. If it is
+ * smaller, a crowded lock takes more of the server's time; if it is larger, more of its errors name
+ * no holder.
  */
 const REST = 0.02
-/** The same after a question that failed, in ms. If this is smaller, a store that fails is asked more often. */
+/**
+ * How long the client does not ask again about a lock after a question that failed, in ms. If this
+ * is smaller, a failing store is asked more often; if it is larger, errors name no holder for
+ * longer.
+ */
 const FAILED_REST = 1_000
-/** How many calls end without a break: as many as in `SLICE` in native.ts. */
+/**
+ * How many calls end without a break: as many as in `SLICE` in native.ts. If this is larger, the
+ * thread is blocked for longer; if it is smaller, the last of many calls ends later.
+ */
 const SLICE = 256
 
 /** What is known, or being asked, about a key. */
 interface Topic {
   readonly key: string
   readonly question: Question
-  /** Whether calls need not wait for the question: it is answered, or took too long. */
+  /** Whether calls stop waiting for the question, because it is answered or took too long. */
   isOver: boolean
   isOverdue: boolean
-  /** `undefined` if the store has not told. */
+  /** `undefined` if the store has not answered. */
   contention: Contention | undefined
-  /** Until when the store is not asked again. */
+  /** The time until which the store is not asked again. */
   restsUntil: number
 }
 
@@ -58,22 +66,22 @@ interface Call {
   readonly topic: Topic | undefined
   /** Whether the engine says that this client holds the lock. */
   readonly heldHere: boolean
-  /** When the call waits for the store no longer. */
+  /** When the call stops waiting for the store. */
   readonly until: number
   tell(contention: Contention): void
 }
 
-/** The calls of one client whose waits have ended. Tells them in the order of their ends. */
+/** Ends the calls of one client whose waits are over, in the order in which these ended. */
 export class Timeouts {
   readonly #asker: Asker
   readonly #outage: Outage
-  /** The calls that have to be told, in order. */
+  /** The calls that have not been told yet, in order. */
   readonly #calls: Call[] = []
-  /** What is being asked, or was asked a moment ago. */
+  /** The topics of questions that are on their way, or were a moment ago, by key. */
   readonly #topics = new Map<string, Topic>()
   /** The topics whose questions were not sent yet. */
   readonly #unasked: Topic[] = []
-  /** The answers since the last turn. */
+  /** The answers that have not been described yet. */
   #answers: { readonly topic: Topic; readonly info: Answer }[] = []
   /** How many questions were sent and not answered. */
   #asked = 0
@@ -122,7 +130,7 @@ export class Timeouts {
     }
   }
 
-  /** Tells all calls what is known, because the client is closed. */
+  /** Tells all calls what is known. Called when the client is closed. */
   readonly close = (): void => {
     this.#isClosed = true
     clearTimeout(this.#timer)
@@ -170,7 +178,7 @@ export class Timeouts {
     this.#schedule()
   }
 
-  /** Goes on when all that has happened at once is known. */
+  /** Continues in a microtask, when everything that arrived at once is known. */
   #schedule(): void {
     if (this.#isScheduled) return
     this.#isScheduled = true
@@ -219,7 +227,7 @@ export class Timeouts {
       this.#topics.delete(topic.key)
       return
     }
-    // Its slot may already be another operation's.
+    // Another operation may already have the slot.
     if (topic.question.isAnswered) return
     topic.isOverdue = true
     this.#overdue++
@@ -233,7 +241,7 @@ export class Timeouts {
     while (count < SLICE && (this.#calls[count]?.topic?.isOver ?? count < this.#calls.length)) count++
     for (const call of this.#calls.splice(0, count)) this.#end(call)
     if (count === SLICE) {
-      // What is told is an error for each, and code of the user.
+      // Each call creates an error and runs code of the user.
       this.#isPausing = true
       setImmediate(() => {
         this.#isPausing = false
@@ -252,7 +260,7 @@ export class Timeouts {
   #watch(): void {
     const [first] = this.#calls
     if (this.#timer !== undefined || first === undefined) return
-    // What keeps the process alive is the question.
+    // The question keeps the process alive, not the timer.
     this.#timer = setTimeout(() => {
       this.#timer = undefined
       const at = now()

@@ -6,7 +6,7 @@ import { ignore } from './promise'
 import { asError } from './thrown'
 import { withoutLogins } from './without-logins'
 
-/** See LockClientEvents in types/client.d.ts. */
+/** The code of the warning: see LockClientEvents in types/client.d.ts. */
 const CODE = 'LEASEHOLD_UNHEARD_ERROR'
 
 /**
@@ -32,7 +32,7 @@ Object.defineProperty(LeaseholdWarning.prototype, 'name', { value: 'LeaseholdWar
 export interface Unheard {
   /** Names the emitter: `worker of lock "k"`. */
   readonly who: string
-  /** The event that nobody listens to. Default `error`. */
+  /** The event that has no listener. Default `error`. */
   readonly event?: string
   /** The call that adds a listener. */
   readonly remedy: string
@@ -53,7 +53,7 @@ export function warnOnce(emitter: object, error: unknown, describe: () => Unhear
   warn(asError(error), describe).catch(ignore)
 }
 
-/** Rejects if `process.emitWarning` fails, which other code may have replaced. */
+/** Rejects if `process.emitWarning` fails: other code may have replaced it. */
 async function warn(error: Error, describe: () => Unheard): Promise<void> {
   const { who, event = 'error', remedy, what } = describe()
   const message =

@@ -21,7 +21,10 @@ class Watch implements Slot {
   }
 }
 
-/** Calls `heard` with what `slot` is told of servers. `outage` learns what that means for the store. */
+/**
+ * Calls `heard` with the health of each server that native code tells `slot`. Tells `outage`
+ * whether the store can grant leases.
+ */
 export function watch(slot: number, outage: Outage, heard: (health: api.StoreHealth) => void): void {
   slots[slot] = new Watch(outage, heard)
 }

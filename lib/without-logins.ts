@@ -7,7 +7,10 @@
  */
 const MOST = 20_000
 
-/** Matches the login of a URL, which may have a `/` in it. The path of a `file:` URL may have an `@`. */
+/**
+ * Matches the login of a URL, which may have a `/` in it. The path of a `file:` URL may have an
+ * `@`.
+ */
 const LOGIN = /\b(?!file:)([a-z][a-z0-9+.-]{0,30}:\/\/)\S{0,1000}@/gi
 /** Matches a value in the query of a URL that may be a secret. */
 const SECRET = /([?&](?:auth|pass|pwd|secret|token)\w{0,30}=)[^\s&]*/gi

@@ -54,7 +54,7 @@ const nextTurn = (): Promise<void> => new Promise((resolve) => void realSetImmed
 
 function noClient(given: unknown): TypeError {
   const client = foreignClient(given)
-  const received = client && `${client.what}: give its URL instead of it, { store: '${client.url}' }`
+  const received = client && `${client.what}: give its URL instead, { store: '${client.url}' }`
   return badType('client', 'a LockClient made by createLockClient()', given, received)
 }
 

@@ -56,7 +56,7 @@ pub enum Mutant {
     TicketLeftBehind,
     /// The release of an adopted lease does not release the ticket.
     TicketKeptAfterRelease,
-    /// What is granted to an acquire that has failed fast is not released while the store is away.
+    /// A lease granted to an acquire that has failed fast is not released while the store is away.
     FailedFastKept,
     /// What is granted to a lock worker after it has given up asking is not released.
     GrantAfterStopKept,

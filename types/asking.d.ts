@@ -38,8 +38,8 @@ export interface ReadWriteLock {
 export type Keys = string | readonly string[]
 
 // acquire() and tryAcquire() have one signature with this, and not an overload for each. So the
-// compiler says which option is wrong, and not that the key is no array. A key of which it knows
-// nothing (`any`, as in a request's body) is one key.
+// compiler says which option is wrong, and not that the key is no array. A key of the type `any`,
+// as in a request's body, counts as one key.
 /** What is held of such: one key has a {@link Lease}, several have a {@link MultiLease} together. */
 export type HeldOf<K> = 0 extends 1 & K ? Lease : K extends string ? Lease : MultiLease
 
@@ -61,14 +61,15 @@ export interface AcquireOptions {
    * client's, which is `false`.
    *
    * While the circuit breaker before the server is `open`, the call rejects at once, with the
-   * {@link StoreUnavailableError} or {@link QuorumError} that it would have had after `wait`. If the
-   * breaker opens while the call waits, it rejects then. While the breaker is `refusing`, the server
-   * is asked, and the call rejects if the server refuses. While it is `closed`, a single failure is
-   * tried again, as without this option. A quorum can't grant leases while no majority of its
-   * breakers is `closed`. {@link StoreHealth.state} describes the states.
+   * {@link StoreUnavailableError} or {@link QuorumError} that it would have had after `wait`. If
+   * the breaker opens while the call waits, the call rejects at that moment. While the breaker is
+   * `refusing`, the call asks the server, and rejects if the server refuses. While the breaker is
+   * `closed`, the call tries again after a single failure, as without this option. A quorum can't
+   * grant leases while no majority of its breakers is `closed`. {@link StoreHealth.state} describes
+   * the states.
    *
    * If no client has asked an absent server for 10 s, the next call first waits for the answer to a
-   * probe, for `storeTimeout` at most. So it is served if the server is back.
+   * probe, for `storeTimeout` at most. So the call is served if the server is back.
    *
    * A lease that the store may have granted is released, as after every call that rejects. Only
    * Redis servers have breakers: the option has no effect on `memory:`, `sqlite:` and

@@ -31,10 +31,11 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * rejects; when it is aborted, at the same time.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. Or an array of at least one: which locks.
-   * @throws {LockTimeoutError} it was held for all of `wait`, or whenever it was tried: see {@link AcquireOptions.retry}. The
-   * error says who held it; to find that out may take up to 250 ms more
-   * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or not be used; passing faults are
-   * retried for as long as `wait` allows, unless {@link AcquireOptions.failFast} is set
+   * @throws {LockTimeoutError} the lock was held for all of `wait`, or at each try: see
+   * {@link AcquireOptions.retry}. The error says who held it. To find that out may take up to
+   * 250 ms more
+   * @throws {StoreUnavailableError | QuorumError} the store could not be reached or used. Passing
+   * faults are retried until `wait` ends, unless {@link AcquireOptions.failFast} is set
    * @throws {LockAbortedError} `signal` was aborted
    * @throws {LockLostError} the lease ended before it could be handed over: this thread was blocked for longer, or it was one of
    * several and lost while the others were waited for
@@ -91,9 +92,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
   /** The same in the style of callbacks. */
   withLock<K extends Keys>(key: K, fn: LockCallback<HeldOf<K>>): void
   withLock<K extends Keys>(key: K, options: AcquireOptions | undefined, fn: LockCallback<HeldOf<K>>): void
-  // If none of four or more overloads fits, the compiler reports what is wrong with the last one. So
-  // this one has to be last: then the compiler says which option is wrong, and not that the key is no
-  // array.
+  // If none of four or more overloads fits, the compiler reports what is wrong with the last one.
+  // So this one has to be last: then the compiler says which option is wrong, and not that the key
+  // is no array.
   /** Does the same for one key or several, in a call that names `T`. */
   withLock<T, K extends Keys = Keys>(key: K, fn: (lease: HeldOf<K>) => T | PromiseLike<T>): Promise<T>
   withLock<T, K extends Keys = Keys>(
@@ -141,8 +142,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * its data, when the process dies in the middle and somebody asks once the lease has ended, and when somebody asks after `keep`.
    * Storage that {@link Lease.fence | checks fences} refuses what comes late of the one before.
    *
-   * When the store fails it is asked again for `wait`, unless {@link OnceOptions.failFast} is set; then the call rejects, and
-   * `fn` has not run.
+   * If the store fails, the call tries again until `wait` ends; with {@link OnceOptions.failFast},
+   * only while the store can grant leases. Then it rejects, and `fn` has not run.
    *
    * @param key What is done: 1 to about 1000 bytes of well-formed Unicode without NUL.
    * @param id Which one, with the same rules: an order, a day. The two together may have some 1000 bytes.
@@ -333,10 +334,14 @@ export interface LockClientEvents {
    */
   lost: [lease: Lease, error: LockLostError]
   /**
-   * A release that nobody waits for failed: a {@link LockError}; or a callback said `done(error)` without a callback to
-   * take that; or the job of a schedule failed to whose `'error'` nobody listens, or the store let it miss a tick and nobody
-   * listens to `'missed'`. Without a listener it is not thrown: the first one is a process warning with the code
-   * `LEASEHOLD_UNHEARD_ERROR`, which Node prints. It names the store without its password, and its `cause` is the error.
+   * A release that no call waits for failed: a {@link LockError}. Or a callback called
+   * `done(error)` without a callback that takes the error. Or a schedule without an `'error'`
+   * listener had a job that failed, or a schedule without a `'missed'` listener missed a tick
+   * because of the store.
+   *
+   * Without a listener, the error is not thrown. The first one of the client is a process warning
+   * with the code `LEASEHOLD_UNHEARD_ERROR`, which Node prints. The warning names the store without
+   * its password, and its `cause` is the error.
    */
   error: [error: NodeJS.ErrnoException]
   /**
@@ -362,7 +367,8 @@ export interface LockClientOptions {
    * granted, and fewer than half of them may fail (Redlock, with fences). They must keep their data over a restart, or
    * stay away for the longest `ttl`; see docs/choosing-a-store.md. Commas or blanks between URLs in one string are refused.
    *
-   * A client of ioredis or node-redis is refused (`ERR_INVALID_ARG_TYPE`). The error has the URL to give instead.
+   * A client of ioredis or node-redis is refused (`ERR_INVALID_ARG_TYPE`). The error has the URL to
+   * give instead.
    */
   store?: string | readonly string[] | undefined
   /** Redis user name, if it is not in the URL. Another than there is refused, as `password`. */

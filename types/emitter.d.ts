@@ -1,9 +1,10 @@
 // How clients, workers and schedules tell of events.
 //
-// Each refuses names that are no event, and is an `EventEmitter<Events>` of `node:events` all the same.
-// With the types of Node 26, on() of an EventEmitter takes any name. To compare ours with it, TypeScript
-// takes all of our names at once, and no listener fits all events. So the names include AnyEvent: no
-// call can pass it, and in the comparison it makes the arguments `any`.
+// An emitter refuses unknown event names, and can still be assigned to an `EventEmitter<Events>` of
+// `node:events`. With the types of Node 26, on() of an EventEmitter takes any name. To compare our
+// on() with that one, TypeScript takes all of our names at once, and no listener fits all events.
+// So the names include AnyEvent: no call can pass AnyEvent, and in the comparison it makes the
+// arguments `any`.
 
 type AnyEvent = { readonly anyEvent: never }
 
@@ -39,8 +40,8 @@ interface Emitter<Events extends Record<keyof Events, unknown[]>> {
   emit<K extends EventOf<Events>>(event: K, ...told: Told<Events, K>): boolean
   /** How many listeners the event has, or how often it has this one. */
   listenerCount<K extends EventOf<Events>>(event: K, listener?: (...told: Told<Events, K>) => void): number
-  // What these three return can't be said more exactly: Node's types say it in terms of types that they
-  // keep to themselves, and what takes an EventEmitter<Events> would refuse this one.
+  // The return types of these three can't be more exact: those of Node use types that Node does not
+  // export. With other types, code that takes an EventEmitter<Events> would refuse this one.
   /** The listeners of the event: functions. */
   // biome-ignore lint/suspicious/noExplicitAny: see above
   listeners<K extends EventOf<Events>>(event: K): any[]

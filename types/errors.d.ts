@@ -42,29 +42,30 @@ export interface LockErrorOptions extends ErrorOptions {
 }
 
 /**
- * Code `ERR_LOCK_TIMEOUT`: the lock was held for all of `wait`, or at each try; or work did not end in `stopTimeout`.
+ * Code `ERR_LOCK_TIMEOUT`: the lock was held for all of `wait`, or at each try; or work did not end
+ * in `stopTimeout`.
  *
- * If the call has waited, the client asks the store who holds the lock. The message and the
- * properties `holder`, `heldFor` and `waiters` tell the answer. They are missing if the store did not
- * answer within 250 ms, or could not be asked because its circuit breaker is open. They are also
- * missing if the call did not wait (`wait: 0`, or a single try with `retry`), except for a `holder`
- * that the client knows to be itself.
+ * If the call has waited, the client asks the store who holds the lock. The answer is in the
+ * message and in the properties `holder`, `heldFor` and `waiters`. The properties are missing if
+ * the store did not answer within 250 ms, or could not be asked because its circuit breaker is
+ * open. They are also missing if the call did not wait (`wait: 0`, or a single try with `retry`),
+ * except for a `holder` that the client knows to be itself.
  */
 export class LockTimeoutError extends LockError {
   constructor(message: string, options?: LockTimeoutErrorOptions)
   readonly code: 'ERR_LOCK_TIMEOUT'
   /**
-   * Who holds the lock: the {@link LockClientOptions.name} of the client. Of several holders, the
-   * one with the oldest lease. If it is the client of this call, the message says "this client".
-   * Missing if another library holds the lock.
+   * The holder of the lock: the {@link LockClientOptions.name} of its client. If there are several,
+   * the one with the oldest lease. If the holder is the client of this call, the message says "this
+   * client". Missing if another library holds the lock.
    */
   readonly holder?: string
   /**
-   * How long `holder` has had the lock, in ms: since the store granted it. The client may have passed
-   * it between its own waiters since then, and an adopted lease counts from its first grant. It is
-   * the difference between the clock of this host and that of the store, so it is as wrong as these
-   * clocks are: see {@link LockClient.diagnose}. Missing for a quorum, and if the store's clock is
-   * found to be ahead.
+   * How long `holder` has had the lock, in ms: since the store granted it. Since then, the client
+   * may have passed the lock between its own waiters. An adopted lease counts from its first grant.
+   * The figure is the difference between the clocks of this host and of the store, so it is as
+   * wrong as these clocks are: see {@link LockClient.diagnose}. Missing for a quorum, and if the
+   * store's clock is ahead.
    */
   readonly heldFor?: Milliseconds
   /**

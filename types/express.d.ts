@@ -84,14 +84,16 @@ export interface LockRequestOptions<
 }
 
 /**
- * Leaves out of a request what depends on the route of Express. A middleware that needs no more than
- * this does not change the types of the other handlers of the route.
+ * Removes from the type of a request what depends on the route of Express. A middleware that needs
+ * no more than this does not change the types of the other handlers of the route.
  */
 export type OfAnyRoute<Request> = Request extends IncomingMessage
   ? IncomingMessage & Omit<Request, keyof IncomingMessage | 'params' | 'query' | 'body' | 'res'>
   : Request
 
-/** Leaves out of a response what depends on the route of Express: the types of its body and `locals`. */
+/**
+ * Removes from the type of a response what depends on the route of Express: its body and `locals`.
+ */
 export type ToAnyRoute<Response, Request> = Response extends ServerResponse
   ? // In a route of Express, TypeScript infers the request of the key function from `req`.
     ServerResponse & { req: OfAnyRoute<Request> }

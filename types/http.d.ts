@@ -21,9 +21,10 @@ export type LeaseOf<K> = K extends string ? Lease : K extends readonly string[] 
  */
 export interface RequestLockOptions extends Pick<AcquireOptions, 'ttl' | 'wait' | 'retry' | 'maxHold'> {
   /**
-   * Whether a request is answered 503 at once, rather than kept waiting, while the store can't grant
-   * leases: see {@link AcquireOptions.failFast}. Default `true`, whatever the client's default is:
-   * otherwise all requests of an outage wait for `wait`, and keep their connections for as long.
+   * Whether a request is answered 503 at once, rather than kept waiting, while the store can't
+   * grant leases: see {@link AcquireOptions.failFast}. Default `true`, whatever the client's
+   * default is. Otherwise, all requests of an outage would wait for `wait`, and keep their
+   * connections for as long.
    */
   failFast?: boolean | undefined
   /**
@@ -53,14 +54,17 @@ export interface Refusal {
   /** 423 Locked: somebody else held it for all of `wait`. 503 Service Unavailable: the store is gone, or the client closed. */
   readonly status: 423 | 503
   /**
-   * What `Retry-After` says, in whole seconds. With 423, when the lock is probably free: the time
-   * for which requests of this middleware have held their locks lately, times one more than the
-   * number of those who wait for the lock. That is 1 to 60, and 1 if no request has held a lock yet.
-   * With 503, 1 if the client was closed, 5 if the outage may pass by itself, and otherwise 60.
+   * The value of `Retry-After`, in whole seconds. With 423, it estimates when the lock is free: how
+   * long requests of this middleware have held their locks lately, times the number of waiters plus
+   * one. It is 1 to 60, and 1 if no request has held a lock yet. With 503, it is 1 if the client
+   * was closed, 5 if the outage may pass by itself, and otherwise 60.
    */
   readonly retryAfter: Seconds
-  /** Which locks were wanted. Not for the eyes of whoever sent the request. */
+  /** The locks that the request needs. Do not show them to the sender of the request. */
   readonly keys: readonly string[]
-  /** What `LockClient.acquire()` rejected with. Not for the eyes of whoever sent the request: it may name the store, or the lock's holder. */
+  /**
+   * The error of `LockClient.acquire()`. Do not show it to the sender of the request: it may name
+   * the store, or the lock's holder.
+   */
   readonly error: LockError
 }

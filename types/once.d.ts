@@ -107,9 +107,10 @@ export interface ScheduleEvents {
    */
   missed: [tick: Date, error: Error | null]
   /**
-   * The job of the tick failed, or lost its lease; no other process tries again. Or the store could not be made to remember that
-   * the tick was run. What the job threw that is no `Error` is the `cause` of one. Without a listener, it is the client's `'error'` event.
-   * Without a listener there either, the first error of each schedule is a process warning with the code
+   * The job of the tick failed, or lost its lease: no other process tries again. Or the store could
+   * not record that the tick was run. If the job threw a value that is no `Error`, the value is the
+   * `cause` of one. Without a listener, the client emits `'error'`. If the client has no listener
+   * either, the first error of each schedule is a process warning with the code
    * `LEASEHOLD_UNHEARD_ERROR`, which Node prints.
    */
   error: [error: Error, tick: Date]

@@ -133,11 +133,12 @@ export interface LockStats {
 }
 
 /**
- * How one server is, as the circuit breaker before it sees it. A server that was out of reach several times in a row
- * (`unreachable`, or `timeout` for long enough) is not asked again until a probe has found it: meanwhile
- * {@link LockClient.tryAcquire} and the like fail at once, and so do calls with {@link AcquireOptions.failFast}; other calls that
- * wait go on waiting. It is looked for at least twice a
- * second while somebody asks. Renewals are tried all the same. All clients of one store in a process share the breakers.
+ * The state of one server, as its circuit breaker sees it. If a server was out of reach several
+ * times in a row (`unreachable`, or `timeout` for long enough), it is not asked again until a probe
+ * has found it. Meanwhile {@link LockClient.tryAcquire} and the like fail at once, and so do calls
+ * with {@link AcquireOptions.failFast}. Other calls that wait go on waiting. A probe looks for the
+ * server at least twice a second while clients ask. Renewals are still tried. All clients of one
+ * store in a process share the breakers.
  */
 export interface StoreHealth {
   /** Which server: its URL without a password. */

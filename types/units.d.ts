@@ -1,8 +1,9 @@
 // The units of durations, which editors show.
 //
-// TypeScript shows an alias of `number` as `number`, but the alias of a union by its name. So a unit
-// is a union of `number` and an enum without members. `number & {}` has a name, too, but counts as an
-// object: `DeepReadonly<LockStats>` and types like it would turn its durations into objects.
+// TypeScript shows an alias of `number` as `number`, but the alias of a union by its name. So a
+// unit is a union of `number` and an enum without members. `number & {}` has a name, too, but
+// counts as an object: `DeepReadonly<LockStats>` and types like it would turn its durations into
+// objects.
 
 /** @hidden */
 declare enum MillisecondsUnit {}

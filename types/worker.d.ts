@@ -40,8 +40,9 @@ export interface LockWorkerEvents {
   /** The lease was given back or detached, and its work has ended. */
   released: [lease: Lease]
   /**
-   * Something failed: the store, `startWork`, `stopWork`. It goes on anyway. What your work threw that is no `Error` is the
-   * `cause` of one. Without a listener it is not thrown: the first one of each worker is a process warning with the code
+   * The store, `startWork` or `stopWork` failed, and the worker goes on. If your work threw a value
+   * that is no `Error`, the value is the `cause` of one. Without a listener, the error is not
+   * thrown. The first one of each worker is a process warning with the code
    * `LEASEHOLD_UNHEARD_ERROR`, which Node prints.
    */
   error: [error: Error]

@@ -1,4 +1,4 @@
-// The words and properties that a LockTimeoutError has of what a store tells.
+// Checks the words and properties of a LockTimeoutError for what a store tells.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'

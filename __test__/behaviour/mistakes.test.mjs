@@ -1,5 +1,6 @@
-// Mistakes that a new user makes: the message says what was given, where, and what to write instead.
-// (store-mistakes.test.mjs has those with the store; bad-input.test.mjs has classes and codes.)
+// Mistakes that a new user makes: the message says what was given, where, and what to write
+// instead. (store-mistakes.test.mjs has those with the store; bad-input.test.mjs has classes and
+// codes.)
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -68,7 +69,7 @@ const MISTAKES = [
   [
     'adopt: a lease',
     async (locks) => locks.adopt(await locks.acquire('k')),
-    'The "ticket" argument must be a string, which the detach() of a lease resolves with. Received an instance of Lease',
+    'The "ticket" argument must be the string that lease.detach() resolves with. Received an instance of Lease',
   ],
   [
     'tls: true',
@@ -124,7 +125,7 @@ describe('using without await', { skip: Symbol.dispose === undefined }, () => {
     assert.equal(await locks.inspect('a'), null)
   })
 
-  test('so are a client, a schedule and a worker', async () => {
+  test('a client, a schedule and a worker are ended, too', async () => {
     const locks = createLockClient('memory:using')
     const schedule = locks.schedule('n', '@daily', noop)
     const campaign = createLockWorker({ ...worker, client: locks, store: undefined }).start()

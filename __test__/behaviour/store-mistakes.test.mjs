@@ -130,7 +130,7 @@ describe('store: a client of another library', () => {
     )
   })
 
-  test('whose getters throw, or that is a proxy that does', () => {
+  test('a client whose getters throw, and a proxy that throws', () => {
     const fail = () => {
       throw new Error(SECRET)
     }
@@ -167,7 +167,7 @@ describe('store: options of another library', () => {
   ]) {
     test(`${option}: ${url}`, () => {
       const { message, code } = thrown(() => createLockClient(given))
-      assert.equal(message, `Unknown option "${option}": the URL of the store has it, { store: '${url}' }`)
+      assert.equal(message, `Unknown option "${option}": write it into the URL of the store, { store: '${url}' }`)
       assert.equal(code, VALUE)
     })
   }
@@ -208,7 +208,7 @@ describe('store: a text that is no URL', () => {
   const login = 'has no scheme: write redis://USER:PASSWORD@HOST:6379'
   const file = 'has no scheme: if it is the path of a file, write sqlite:PATH'
   const meant = (url) => `has no scheme: did you mean ${url}?`
-  const scheme = (url) => `has a scheme that no store has: did you mean ${url}?`
+  const scheme = (url) => `has an unknown scheme: did you mean ${url}?`
   for (const [text, said] of [
     ['localhost:6379', meant('redis://localhost:6379')],
     ['localhost', meant('redis://localhost:6379')],
@@ -250,8 +250,8 @@ describe('store: a text that is no URL', () => {
     [`redis://:${SECRET}@h\n`, end],
     [`"redis://:${SECRET}@h"`, quotes],
     ["'redis://h'", quotes],
-    ['undefined', 'is the text "undefined": the variable that it is made of has no value'],
-    ['null', 'is the text "null": the variable that it is made of has no value'],
+    ['undefined', 'is the text "undefined": set the variable that it comes from'],
+    ['null', 'is the text "null": set the variable that it comes from'],
     ['[object Object]', 'is the text "[object Object]": give the URL as a string, not an object'],
   ]) {
     test(JSON.stringify(text.replace(SECRET, 'SECRET')), () => {
@@ -267,7 +267,7 @@ describe('store: a text that is no URL', () => {
     `${SECRET}://h`,
     `redis:${SECRET}`,
   ]) {
-    test(`nothing of it is known: ${text.replace(SECRET, 'SECRET')}`, () => {
+    test(`no hint is known: ${text.replace(SECRET, 'SECRET')}`, () => {
       assert.match(thrown(() => createLockClient(text)).message, /scheme|slashes/)
     })
   }
@@ -298,15 +298,11 @@ describe('store: a mistake in the environment', () => {
     ],
     ['LEASEHOLD_URL', `"redis://:${SECRET}@h"`, /^The environment variable LEASEHOLD_URL begins with a quotation mark/],
     ['REDIS_URL', `redis://a redis://:${SECRET}@b`, /^The environment variable REDIS_URL must be one URL, or those of/],
-    [
-      'REDIS_URL',
-      'redis://a redis://b reddis://c',
-      /^The environment variable REDIS_URL\[2\] has a scheme that no store has/,
-    ],
+    ['REDIS_URL', 'redis://a redis://b reddis://c', /^The environment variable REDIS_URL\[2\] has an unknown scheme/],
     [
       'REDIS_URL',
       `gopher://${SECRET}@h`,
-      /scheme of a store .* \(the store is that of the environment variable REDIS_URL\)$/,
+      /scheme of a store .* \(the environment variable REDIS_URL names this store\)$/,
     ],
   ]) {
     test(`${name}: ${value.replace(SECRET, 'SECRET')}`, (t) => {

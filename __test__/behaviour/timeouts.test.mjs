@@ -1,4 +1,5 @@
-// LockTimeoutError on every store: it says who holds the lock, for how long, and how many wait.
+// Checks LockTimeoutError on every store: it says who holds the lock, for how long, and how many
+// calls wait.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -103,7 +104,7 @@ overStores(
       assert.deepEqual([error.key, error.holder, error.waiters], [keys[1], 'web-1', 0])
     })
 
-    test('of several keys, also if the time is over before the last one is asked for', async (t) => {
+    test('of several keys, the error names it, too, if the time is over before the last one is asked for', async (t) => {
       const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
       const keys = [store.key(), store.key()].sort()
       await a.acquire(keys[1])
@@ -123,7 +124,7 @@ overStores(
       )
     })
 
-    test('retry: the error that gives up says it, too, also of several keys', async (t) => {
+    test('retry: the error after the last try says it, too, for one key and for several', async (t) => {
       const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
       const keys = [store.key(), store.key()].sort()
       await a.acquire(keys[1])
@@ -192,16 +193,16 @@ overStores(
       assert.ok(holders.every((holder) => holder === undefined || holder === 'web-1'))
     })
 
-    test('a call that does not wait is told no more than that the lock is held', async (t) => {
+    test('a call that does not wait learns only that the lock is held', async (t) => {
       const [a, b] = ['web-1', 'web-2'].map((name) => store.client(t, { name }))
       const key = store.key()
       await a.acquire(key)
-      const held = `"${key}" is already held; inspect() tells by whom`
+      const held = `"${key}" is already held; inspect() shows the holder`
       const errors = [
-        [b.acquire(key, { wait: 0 }), `could not acquire "${key}" at once: already held; inspect() tells by whom`],
+        [b.acquire(key, { wait: 0 }), `could not acquire "${key}" at once: already held; inspect() shows the holder`],
         [
           b.acquire(key, { retry: { retries: 0 } }),
-          `could not acquire "${key}" in 1 try: already held; inspect() tells by whom`,
+          `could not acquire "${key}" in 1 try: already held; inspect() shows the holder`,
         ],
         [b.acquire([key, `${key}:2`], { wait: 0 }), `could not acquire 2 keys at once: ${held}`],
       ]

@@ -157,7 +157,7 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     assert.doesNotMatch(`${warnings[0].message}${warnings[0].detail}`, new RegExp(SECRET))
   })
 
-  test('what listeners receive is no warning: of the emitter, or for a schedule of its client', async (t) => {
+  test('an error is no warning if the emitter has a listener, or the client of a schedule has one', async (t) => {
     const warnings = warningsOf(t)
     const { worker, failures } = startFailing(t, 'heard', () => new Error('heard'))
     const told = []

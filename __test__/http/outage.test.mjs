@@ -66,7 +66,7 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
     assert.ok(ms < 2_500, `${ms} ms`)
   })
 
-  /** Each serves requests under KEY with `work`, and returns the URL. */
+  /** Serves requests under KEY with `work`, and returns the URL. */
   const servers = {
     lockRequest: (t, locks, options, work) =>
       serve(t, frameworks['Express 5'](lockRequest(locks, { key: () => KEY, ...options }), work)),
@@ -86,7 +86,7 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
 
   for (const [name, start] of Object.entries(servers)) {
     test(`${name}: while the breaker is open, requests are answered 503 at once, and served when the server is back`, async (t) => {
-      // It keeps its data, so that the one that works keeps its lease.
+      // The server keeps its data, so that the request that works keeps its lease.
       const redis = await startRedis(t, { keep: true })
       const locks = open(t, { store: redis.url(), storeTimeout: 500 })
       const works = gate()
@@ -103,7 +103,7 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
 
       const opened = once(locks, 'breaker')
       await redis.kill()
-      // Whoever waits asks the server now and then, and so finds out.
+      // A request that waits asks the server now and then, and so finds out.
       const [{ state }] = await within('the breaker to open', opened)
       assert.equal(state, 'open')
       assert.deepEqual(await within('the one that waits', waiting, 1_000), { status: 503, after: '5' })

@@ -1,4 +1,4 @@
-// When a refused request should come back: how long locks are held, and how many wait.
+// Checks when a refused request should come back: how long locks are held, and how many wait.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -19,7 +19,7 @@ describe('HoldTime', () => {
     assert.equal(hold.secondsBehind(1_000), 1)
   })
 
-  test('the holder and each who waits take as long as those before', () => {
+  test('the holder and each waiter count with the time of earlier holds', () => {
     const hold = new HoldTime()
     hold.add(500)
     assert.deepEqual(
@@ -46,7 +46,7 @@ describe('HoldTime', () => {
     assert.equal(hold.secondsBehind(1e9), 60)
   })
 
-  test('one that takes long changes little, and many change all', () => {
+  test('one long hold changes the figure little, and many change it', () => {
     const hold = new HoldTime()
     for (let i = 0; i < 10; i++) hold.add(1_000)
     hold.add(9_000)
@@ -98,7 +98,7 @@ for (const [name, start] of Object.entries(kinds)) {
       assert.deepEqual(await ask(url), [423, '1'])
     })
 
-    test('longer for longer jobs, and the longer the more wait', async (t) => {
+    test('longer for longer jobs, and for more waiters', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, { key: () => KEY, wait: 20 }, () => sleep(1_050))
       assert.deepEqual(await ask(url), [200, null])

@@ -1,4 +1,4 @@
-// That an editor shows the unit of every duration, for all that the package exports.
+// Checks that an editor shows the unit of every duration that the package exports.
 
 import assert from 'node:assert/strict'
 import { basename, join } from 'node:path'
@@ -45,7 +45,7 @@ const NO_DURATIONS = [
   'LeaseMessage.fence',
 ]
 
-/** How a name, or the first words of a comment, speak of a duration. */
+/** Match a name, and the first words of a comment, that speak of a duration. */
 const NAME_OF_DURATION = /(ttl|wait|delay|timeout|interval|drain|stall|hold|age|duration|ms|keep|trip|offset)$/i
 const COMMENT_ON_DURATION = /^[^.:]*(\bms\b|how long|how much longer|seconds|when .* ends\b)/i
 
@@ -53,7 +53,7 @@ const all = typings()
   .filter((path) => basename(path) !== 'units.d.ts')
   .flatMap((path) => numbersIn(path))
 
-/** Returns the names of the numbers that have no unit and are not listed as something else than a duration. */
+/** Returns the names of the numbers that have no unit and are not listed as something else. */
 const unitless = (numbers) =>
   numbers.filter(({ unit, name }) => !unit && !NO_DURATIONS.includes(name)).map(({ name }) => name)
 
@@ -158,7 +158,7 @@ describe('the unit of a duration', () => {
       const unit = word === 'retryAfter' ? 'Seconds' : 'Milliseconds'
       assert.match(hover(service, PROGRAM, position), typed(unit), word)
     }
-    // A duration that is new has to be in the program, too.
+    // A new duration has to be in the program, too.
     const names = all.filter(({ unit }) => unit).map(({ name }) => name.split('.').slice(1))
     const words = new Set(names.map(([member]) => member))
     assert.deepEqual([...words].sort(), [...seen].sort())

@@ -1,4 +1,4 @@
-// What people read when an entry needs a package that is not installed.
+// Checks the error of an entry that needs a package that is not installed.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -19,7 +19,7 @@ function installed(t) {
   return folder
 }
 
-/** Returns what `load` throws there. */
+/** Returns the error that `load` throws in the project. */
 function thrown(folder, load) {
   const script = `
     (async () => ${load})().then(() => console.log('{}'), ({ message, code, cause }) =>

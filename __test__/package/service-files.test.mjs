@@ -1,4 +1,5 @@
-// The Dockerfile, the compose file and the README of examples/service. service.test.mjs starts it.
+// Checks the Dockerfile, the compose file and the README of examples/service. service.test.mjs
+// starts the service.
 
 import assert from 'node:assert/strict'
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
@@ -18,7 +19,10 @@ function plainLines(source) {
   return lines.map((line) => line.trim()).filter((line) => line.length > 3 && line !== '"use strict";')
 }
 
-/** Looks for `lines` in `all`, in this order. Other lines may be between them. Returns the first that is missing. */
+/**
+ * Looks for `lines` in `all`, in this order. Other lines may be between them. Returns the first
+ * that is missing.
+ */
 function firstMissing(lines, all) {
   let from = 0
   return lines.find((line) => {
@@ -67,7 +71,8 @@ describe('the files of examples/service', () => {
     assert.deepEqual(service.depends_on, { redis: { condition: 'service_healthy' } })
     assert.ok(redis.healthcheck)
     assert.equal(new URL(service.environment.REDIS_URL).hostname, 'redis')
-    // The limit of the server, the default stopTimeout of a worker, and the default drain of a client.
+    // The limit of the server, the default stopTimeout of a worker, and the default drain of a
+    // client.
     assert.ok(Number.parseInt(service.stop_grace_period, 10) >= 10 + 10 + 8)
     assert.deepEqual([service.read_only, service.cap_drop], [true, ['ALL']])
     assert.deepEqual(

@@ -228,7 +228,7 @@ describe('leasehold', { timeout: 120_000 }, () => {
     [['ls', '--min-replicas', '1.5'], /: --min-replicas takes a whole number, 0 to 100$/m],
     [
       ['ls', '--min-replicas', '1'],
-      /a sqlite: store takes no minReplicas \(the store is that of the environment variable LEASEHOLD_URL\)$/m,
+      /a sqlite: store takes no minReplicas \(the environment variable LEASEHOLD_URL names this store\)$/m,
     ],
     [['ls', '--name', 'n'.repeat(256)], /: --name takes up to 255 bytes of UTF-8$/m],
     [['ls', '--store'], /--store needs a value/],

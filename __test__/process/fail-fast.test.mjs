@@ -1,5 +1,6 @@
-// Calls that fail fast, on real Redis servers that are killed or frozen: while the store can't grant leases, they reject at
-// once with the error that others get after their `wait`, and leave nothing behind.
+// Calls that fail fast, on real Redis servers that are killed or frozen: while the store can't
+// grant leases, they reject at once and leave nothing behind. Their error is the one that other
+// calls get after their `wait`.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -10,7 +11,7 @@ import { now, sleep, timed, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRedis } from '../support/servers.mjs'
 
-/** Longer than any of these tests takes. */
+/** A wait that is longer than any of these tests, in ms. */
 const LONG = 120_000
 const HASTY = { failFast: true, wait: LONG }
 
@@ -20,7 +21,7 @@ const clientOf = (t, store, options = {}) => {
   return client
 }
 
-/** Resolves when the client tells that one of its servers is in that state. */
+/** Resolves when the client tells that the breaker of one of its servers is in `state`. */
 const told = (locks, state) =>
   within(
     `a breaker to be ${state}`,
@@ -32,7 +33,7 @@ const told = (locks, state) =>
     })(),
   )
 
-/** Asks in vain until `count` breakers are open. */
+/** Makes calls that fail until `count` breakers are open. */
 async function untilOpen(locks, count = 1) {
   const isAway = ({ state }) => state === 'open' || state === 'half-open'
   await until('the breaker to open', async () => {
@@ -88,7 +89,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
         }
         assert.ok(Math.min(...times) < 50, `${name}: ${times} ms`)
       }
-      // The client decides for calls that don't, and a call for itself.
+      // The option of the client counts for calls that have none of their own.
       const hasty = clientOf(t, server.url(), HASTY)
       const { ms } = await timed(() => assert.rejects(hasty.acquire('k'), StoreUnavailableError))
       assert.ok(ms < 2_000, `${ms} ms`)
@@ -115,7 +116,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
           (error) => [name, error.name],
         ),
       )
-      // Those who retry have no place in the queue.
+      // Calls with `retry` have no place in the queue.
       await until('them to wait', async () => locks.stats().waiting >= calls.length - 1)
       await until('the one that retries to pause', async () => locks.stats().contended >= 1)
       const opened = told(locks, 'open')
@@ -132,7 +133,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
       await mend(server)
       await back
       await held.release().catch(() => {})
-      // Neither their leases nor their places, whatever they had sent.
+      // Neither leases nor places of these calls are left, whatever they had sent.
       await until(
         'nothing to be left',
         async () => {
@@ -180,7 +181,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await lease.release()
   })
 
-  test('a server that nobody has asked for long is found by the first call when it is back', async (t) => {
+  test('if no client has asked for long, the first call finds the server when it is back', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     await locks.ready()
@@ -202,7 +203,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await locks.ready()
     const refusing = told(locks, 'refusing')
     await server.ask('CONFIG', 'SET', 'maxmemory', 1)
-    // The third refusal opens the breaker: until then they are tried again.
+    // The third refusal opens the breaker. Until then, calls try again.
     await assert.rejects(within('the first', locks.acquire('k', HASTY), 5_000), { reason: 'full' })
     await refusing
     for (const [name, call] of Object.entries(CALLS)) {
@@ -238,7 +239,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await until('them to wait', () => locks.stats().waiting === 1 && locks.stats().contended >= 2)
     await servers[1].kill()
     await untilOpen(locks, 2)
-    await within('those who wait', Promise.all([waiting, pausing]), 2_000)
+    await within('the calls that wait', Promise.all([waiting, pausing]), 2_000)
     const { error } = await timed(() => locks.acquire('k', { wait: 300 }))
     const times = []
     for (const [name, call] of Object.entries(CALLS)) {
@@ -263,7 +264,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await held.release().catch(() => {})
   })
 
-  test('workers campaign on, and schedules ask on, though their client fails fast', async (t) => {
+  test('workers and schedules keep asking, though their client fails fast', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url(), { failFast: true })
     await locks.ready()
@@ -273,7 +274,8 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     worker.on('error', () => {})
     worker.start()
     atEnd(t, () => worker.stop())
-    // A tick of this minute, and none for a year after it: it is asked for until the store answers.
+    // The schedule has a tick in this minute, and none for a year after it. The schedule asks for
+    // it until the store answers.
     const date = new Date()
     const tick = [date.getUTCMinutes(), date.getUTCHours(), date.getUTCDate(), date.getUTCMonth() + 1, '*'].join(' ')
     const schedule = locks.schedule('job', tick, () => {}, { catchUp: 600_000 })

@@ -1,5 +1,5 @@
-// What LockTimeoutError says of holders in other processes, and what that costs: how often the store is asked, and
-// how long a store that is silent keeps a call, or its process, waiting.
+// Checks what LockTimeoutError says of holders in other processes, and what that costs: how often
+// the store is asked, and for how long a silent store delays a call or the end of its process.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -17,7 +17,7 @@ import { named } from '../support/time-outs.mjs'
 
 const { Question } = createRequire(import.meta.url)('../../dist/question.js')
 
-/** What a busy machine may add to a timer. */
+/** How much a busy machine may add to a timer, in ms. */
 const SLACK = 500
 
 const clientOf = (t, store, options = {}) => {
@@ -58,7 +58,9 @@ describe('process: time-outs at a Redis server', {
   skip: !sharedStoreNames.includes('redis'),
   timeout: 240_000,
 }, () => {
-  /** Notes all commands of the server. Returns a function that counts the locks that were inspected. */
+  /**
+   * Notes all commands of the server. Returns a function that counts the locks that were inspected.
+   */
   async function countInspects(server, locks) {
     const redis = await server.command()
     await redis('CONFIG', 'SET', 'slowlog-max-len', 100_000)
@@ -150,7 +152,7 @@ describe('process: time-outs at a Redis server', {
     const outcomes = await within('all of them', Promise.all(calls), 5_000)
     for (const { error } of outcomes) {
       assert.ok(error instanceof LockTimeoutError, error?.stack)
-      assert.match(error.message, /ms: already held; inspect\(\) tells by whom$/)
+      assert.match(error.message, /ms: already held; inspect\(\) shows the holder$/)
       assert.equal(error.holder, undefined)
     }
     for (const [i, { ms }] of outcomes.slice(0, 4).entries()) assert.ok(ms >= 545, `${i}: ${ms} ms`)
@@ -245,7 +247,7 @@ describe('process: time-outs at a Redis server', {
     const { at, error } = await child.next('rejected')
     assert.equal(error.name, 'LockTimeoutError')
     assert.deepEqual(await within('the end', child.ended, 9_000), { code: 0, signal: null }, child.stderr)
-    // At its end, a process that waited takes its place in the queue back.
+    // At its end, a process that waited gives up its place in the queue.
     assert.ok(now() - at < 2_000, `${now() - at} ms after the error`)
   })
 
@@ -254,7 +256,8 @@ describe('process: time-outs at a Redis server', {
     const locks = clientOf(t, server.url())
     const keys = Array.from({ length: 80 }, (_, i) => `k${i}`)
     await Promise.all(keys.map((key) => locks.acquire(key, { ttl: 60_000 })))
-    // The waits of the second half end after the questions of the first half were sent, and before these are given up.
+    // The waits of the second half end after the questions of the first half were sent, and before
+    // these questions are given up.
     const waits = keys.map((key, i) => ({ key, wait: i < 40 ? 900 : 1_000 }))
     const child = startChild(t, 'late-errors.mjs', { store: server.url(), storeTimeout: 10_000, waits })
     await until('it to wait', async () => (await locks.list()).locks.every(({ waiters }) => waiters.length > 0))

@@ -4,7 +4,10 @@ import { chromium } from 'playwright-core'
 import { findChromium } from './chromium.mjs'
 import { atEnd } from './endings.mjs'
 
-/** It asks nobody but the servers under test, and starts with an empty profile of its own. */
+/**
+ * The flags of Chromium: it connects only to the servers under test, and starts with an empty
+ * profile of its own.
+ */
 const QUIET = [
   '--disable-gpu',
   '--disable-quic',
@@ -30,7 +33,7 @@ export async function openPage(t, url, prepare = () => {}) {
   return { page, faults }
 }
 
-/** Resolves when the element shows exactly that. */
+/** Resolves when the element shows exactly this text. */
 export const shows = (page, selector, text) =>
   page.waitForFunction(([where, what]) => document.querySelector(where)?.textContent === what, [selector, text])
 

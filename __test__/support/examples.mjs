@@ -79,8 +79,8 @@ export function installExample(name) {
 }
 
 /**
- * Starts a server of the example in `folder`, on `port` or a free one. The server ends with the test.
- * Resolves when it listens.
+ * Starts a server of the example in `folder`, on `port` or a free one. The server ends with the
+ * test. Resolves when it listens.
  */
 export async function startExample(t, id, { folder, words = [], env, port }) {
   const server = new ExampleServer(id, port ?? (await freePort()), { folder, words, env })

@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { DockerfileParser } from 'dockerfile-ast'
 import { validate } from 'dockerfile-utils'
 
-/** Returns what is wrong with the text of a Dockerfile, as texts. */
+/** Returns the problems of the text of a Dockerfile. */
 export const mistakesIn = (text) =>
   validate(text).map(({ instructionLine, message }) => `${instructionLine}: ${message}`)
 

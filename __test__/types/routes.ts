@@ -1,5 +1,5 @@
-// That a middleware of lockRequest() leaves the types of the other handlers as they are: in Express 5, each handler of a route has
-// the types that it has without the middleware.
+// Checks that a middleware of lockRequest() leaves the types of the other handlers as they are: in
+// Express 5, each handler of a route has the types that it has without the middleware.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import express, { type Request, type RequestHandler, type Response, Router } from 'express'
@@ -10,7 +10,7 @@ import { same } from './equal'
 const locks = createLockClient('memory:types')
 const app = express()
 
-/** What the route says of a request, without any middleware. */
+/** The type that the route gives a request, without any middleware. */
 type Order = Request<{ id: string }>
 const theOrder: RequestHandler<{ id: string }> = (request) => {
   same<typeof request, Order>()
@@ -21,7 +21,7 @@ app.post('/orders/:id/pay', (request, response) => {
   same<typeof response, Response>()
 })
 
-// An annotated key function: the route's own types, whatever the annotation says.
+// With an annotated key function, the types are those of the route, whatever the annotation says.
 const annotated = lockRequest(locks, { key: (request: Request) => `order:${request.params.id}`, wait: 500 })
 app.post('/orders/:id/pay', annotated, (request, response) => {
   same<typeof request, Order>()
@@ -65,7 +65,7 @@ app.post('/orders/:id/pay', lockRequest(locks, { key: () => 'all' }), (request) 
   same<typeof request, Order>()
 })
 app.post('/orders/:id/pay', lockRequest(locks, { key: async ({ ip }) => ip ?? 'nobody' }), theOrder)
-// So have a handler that is given to lockRequest, and the answers.
+// A handler that is given to lockRequest has it, too, and so have the answers.
 app.put(
   '/orders/:id',
   lockRequest(
@@ -82,7 +82,7 @@ app.put(
   ),
 )
 
-// What the route says of the bodies stays said.
+// The types of the bodies stay those of the route.
 app.post<{ id: string }, string, { amount: number }>('/orders/:id', annotated, (request, response) => {
   same<typeof request, Request<{ id: string }, string, { amount: number }>>()
   same<typeof response, Response<string>>()
@@ -91,7 +91,7 @@ app.post('/orders/:id', express.json(), annotated, (request: Request<{ id: strin
   same<typeof request.body.amount, number>()
 })
 
-// Wherever middleware may stand.
+// The middleware may be in any place.
 app.use(annotated, (request) => {
   same<typeof request, Request>()
 })
@@ -120,7 +120,8 @@ app.post('/orders/:id', ...several, (request) => {
   same<typeof request, Order>()
 })
 
-// A middleware that needs more than a route has is refused, and one for Express is not one for node:http.
+// A middleware that needs more than a route has is refused, and one for Express is not one for
+// node:http.
 interface User extends Request {
   user: { id: string }
 }

@@ -16,7 +16,7 @@ import { same } from './equal'
 
 const locks = createLockClient('memory:types')
 
-/** A number of one's own, whatever its type. */
+/** Lists numbers in an enum of the program. */
 enum Limit {
   short = 500,
   long = 60_000,

@@ -5,11 +5,15 @@ import { visible } from './visible.mjs'
 
 const EVERY = 250
 /**
- * When an unchanged state is sent again, in ms. If AGAIN, LIMIT and EVERY together are longer than the
- * silence that public/follow.mjs allows, pages say that this server is gone.
+ * After how long an unchanged state is sent again, in ms. If AGAIN, LIMIT and EVERY together are
+ * longer than the silence that public/follow.mjs allows, pages say that this server is gone. If
+ * this is shorter, the server sends more.
  */
 const AGAIN = 2_000
-/** How long a look at the state may take, in ms. After that, pages get an error. */
+/**
+ * How long a look at the state may take, in ms. After that, pages get an error. If this is longer,
+ * pages show an old state for longer; if it is shorter, a slow store seems to be gone.
+ */
 const LIMIT = 2_000
 
 /** The headers of the endless stream of states. */
@@ -75,7 +79,7 @@ export class Live {
     }
   }
 
-  /** Returns the state, or rejects after LIMIT. While a look hangs, it begins no other one. */
+  /** Returns the state, or rejects after LIMIT. While a look hangs, no other one begins. */
   async #lookInTime() {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined

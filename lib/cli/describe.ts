@@ -6,8 +6,8 @@ import { isMarker } from '../once'
 import { plain, quoted, table } from './terminal'
 
 /**
- * Returns whether the lock stands for an id of `locks.once()`, or a tick of a schedule: nobody holds
- * it, and the store remembers it. While the work runs, the store does not tell the difference.
+ * Returns whether the lock is the memory of an id of `locks.once()` or of a tick of a schedule. No
+ * process holds it. The store can't tell whether the work still runs.
  */
 export function isRemembered(key: string, { leases }: api.LockInfo): boolean {
   return isMarker(key) && leases[0]?.holder !== null
@@ -59,7 +59,7 @@ function serversOf({ servers }: api.LeaseInfo): string {
   return `, at ${held} of ${total} servers${unheard ? ` (${unheard} did not answer)` : ''}`
 }
 
-/** Says that nobody holds a lock, or that the store does not remember an id. */
+/** Says that a lock is free, or that the store does not remember an id. */
 export function absenceOf(key: string): string {
   return `${quoted(key)} is ${isMarker(key) ? 'not remembered' : 'free'}`
 }

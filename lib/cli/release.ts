@@ -35,7 +35,7 @@ Ctrl-C and Ctrl-D mean, too.`,
     const json = flag(given, 'json')
     if (!flag(given, 'force')) {
       throw new UsageError(
-        `${quoted(key)} is not ours to release; if its holder hangs: leasehold release ${plain(key)} --force`,
+        `did not release ${quoted(key)}: its holder does that; if the holder hangs: leasehold release ${plain(key)} --force`,
       )
     }
     const isAsked = !flag(given, 'yes')
@@ -58,7 +58,10 @@ Ctrl-C and Ctrl-D mean, too.`,
       const now = await locks.inspect(key)
       const fences = (leases: typeof info.leases = []) => leases.map(({ fence }) => fence).join()
       if (now !== null && fences(now.leases) !== fences(info.leases)) {
-        throw new CliError(Exit.Busy, `${quoted(key)} has another holder by now; look again`)
+        throw new CliError(
+          Exit.Busy,
+          `did not release ${quoted(key)}: it has another holder now; run the command again to see it`,
+        )
       }
       const released = await locks.forceRelease(key)
       if (json) sayJson({ key, released, leases: info.leases })

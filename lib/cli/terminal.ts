@@ -28,7 +28,10 @@ const MOST_SHOWN = 1_024
 /** Escapes control characters: otherwise, a key could clear the screen. */
 export const plain = (text: string): string => printable(text, MOST_SHOWN)
 
-/** Quotes a key or a name for a sentence, as errors do, but shows up to {@link MOST_SHOWN} characters. */
+/**
+ * Quotes a key or a name for a sentence, as errors do, but shows up to {@link MOST_SHOWN}
+ * characters.
+ */
 export const quoted = (text: string): string =>
   printableJson(text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text)
 

@@ -1,20 +1,21 @@
-// How long the requests of one middleware hold their locks. Pure: the caller passes in the times.
+// Measures how long the requests of one middleware hold their locks. Pure: the caller passes in the
+// times.
 
 /**
- * How much of the figure the latest hold makes, as for the round trips of TCP (RFC 6298). If this is
- * larger, one slow request changes the figure for all; if it is smaller, the figure follows a change
- * of the load later.
+ * The share of the latest hold in the figure, as for the round trips of TCP (RFC 6298). If this is
+ * larger, one slow request changes the figure for all; if it is smaller, the figure follows a
+ * change of the load later.
  */
 const WEIGHT = 1 / 8
 /**
- * The longest time to send a client away, in s. The figure assumes that all who wait stay and take
- * as long as those before. If this is larger, clients stay away for long after the queue has
- * emptied; if it is smaller, clients of long jobs ask more often.
+ * The longest time to send a client away, in s. The figure assumes that every waiter stays, and
+ * holds the lock for the usual time. If this is larger, clients stay away for long after the queue
+ * has emptied; if it is smaller, clients of long jobs ask more often.
  */
 const LONGEST = 60
 
 export class HoldTime {
-  /** The smoothed time, in ms. */
+  /** The smoothed hold time, in ms; 0 before the first hold. */
   #usual = 0
 
   /** Notes that a lock was held for `ms`. */
@@ -23,8 +24,8 @@ export class HoldTime {
   }
 
   /**
-   * Returns after how many seconds a lock is probably free that is held, and for which `waiting`
-   * others wait: a whole number from 1 to {@link LONGEST}. 1 if no lock was held yet.
+   * Estimates after how many seconds a held lock with `waiting` waiters is free. Returns a whole
+   * number from 1 to {@link LONGEST}; 1 if no lock was held yet.
    */
   secondsBehind(waiting: number): number {
     return Math.min(Math.max(Math.ceil(((waiting + 1) * this.#usual) / 1_000), 1), LONGEST)

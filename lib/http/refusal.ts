@@ -6,12 +6,20 @@ import type { InvalidKeys, Refusal } from '../../types/http'
 import { isLockError, mayPass } from '../errors'
 import type { HoldTime } from './hold-time'
 
-/** How long to stay away from an outage that may pass by itself: Redis that restarts is back by then. s */
+/**
+ * How long a client stays away in an outage that may pass by itself, in s: a Redis server that
+ * restarts is back by then. If this is larger, clients come back late; if it is smaller, more of
+ * their requests fail.
+ */
 const OUTAGE = 5
-/** How long from one that somebody has to mend, and from a lease of another library that never ends. s */
+/**
+ * How long a client stays away if an operator has to act, in s: the store can't be used, or a lease
+ * of another library never ends. If this is larger, clients come back late; if it is smaller, more
+ * of their requests fail.
+ */
 const LASTING = 60
 
-/** What an acquire that failed means to a request; undefined if that is nothing that trying again would help against. */
+/** Returns what a failed acquire means to a request; `undefined` if trying again would not help. */
 export async function refusalOf(
   locks: api.LockClient,
   keys: string | readonly string[],
@@ -31,8 +39,8 @@ export async function refusalOf(
 }
 
 /**
- * Returns after how many whole seconds the lock of the error is probably free. The time that a lease
- * has left does not tell: its holder renews it, and mostly releases it sooner.
+ * Estimates after how many whole seconds the lock of the error is free. The rest of a lease does
+ * not tell: its holder renews the lease, and usually releases it sooner.
  */
 async function untilFree(
   locks: api.LockClient,
@@ -45,8 +53,8 @@ async function untilFree(
 }
 
 /**
- * Returns whether another library holds the lock for ever. Ask only if the store has just answered:
- * otherwise, each refused request would wait for a store that is silent.
+ * Returns whether another library holds the lock for ever. Call this only if the store has just
+ * answered. Otherwise, each refused request would wait for a silent store.
  */
 async function neverEnds(locks: api.LockClient, key: string): Promise<boolean> {
   try {

@@ -1,4 +1,4 @@
-// What `leasehold/otel` uses of the API of OpenTelemetry.
+// Loads what `leasehold/otel` uses of the API of OpenTelemetry.
 
 import { loadPeer } from '../peer'
 

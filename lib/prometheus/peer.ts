@@ -1,4 +1,4 @@
-// What `leasehold/prometheus` uses of prom-client.
+// Loads what `leasehold/prometheus` uses of prom-client.
 
 import { loadPeer } from '../peer'
 

@@ -185,8 +185,9 @@ pub enum Command {
         /// lock.
         key: Key,
     },
-    /// From now on tell how the store's servers are: [`Outcome::Breaker`] whenever one is gone or back, and at once if one is
-    /// gone; likewise [`Outcome::Availability`]. Ends with the client, in [`Outcome::Done`].
+    /// Tells how the store's servers are from now on: [`Outcome::Breaker`] whenever one is gone or
+    /// back, and at once if one is gone. Tells [`Outcome::Availability`] in the same way. Ends with
+    /// the client, in [`Outcome::Done`].
     Watch {
         /// The operation.
         op: OpId,
@@ -284,7 +285,7 @@ impl Command {
     }
 }
 
-/// What became of an operation. Everything but the seven that say otherwise is its last word.
+/// The outcome of an operation. It is the last one, unless the variant says otherwise: seven do.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The lock is held, by a lease of that token: not the last word, the operation goes on as the lease.

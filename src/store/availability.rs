@@ -5,13 +5,13 @@ use super::StoreError;
 /// Whether a store can grant leases now. A store without a breaker is always [`Self::Usable`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Availability {
-    /// Nothing is known that speaks against it.
+    /// The store can grant leases, as far as its breakers know.
     #[default]
     Usable,
-    /// It carries requests out, but has refused several acquires in a row. Acquires are still sent.
+    /// The store answers, but has refused several acquires in a row. Acquires are still sent.
     Refusing,
-    /// It can't be reached: requests fail at once with this error, and are not sent. A probe finds
-    /// out that it is back.
+    /// The store can't be reached. Requests are not sent, and fail at once with this error. A probe
+    /// finds out when the store is back.
     Away(StoreError),
 }
 

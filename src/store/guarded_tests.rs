@@ -458,13 +458,13 @@ fn a_server_that_answers_and_can_not_be_used_is_told_and_asked_all_the_same() {
 }
 
 #[test]
-fn that_a_store_is_away_is_told_once_with_the_error_of_what_is_refused_and_that_it_is_usable_again() {
+fn a_store_tells_once_that_it_is_away_with_the_error_of_refused_requests_and_once_that_it_is_usable() {
     run(async {
         let world = World::new(Mood::Refuses);
         world.open().await;
         let error = world.ask(acquire()).await.unwrap_err();
         sleep(Duration::from_secs(5)).await;
-        assert_eq!(*world.available.borrow(), [Availability::Away(error)], "whatever probes there were");
+        assert_eq!(*world.available.borrow(), [Availability::Away(error)], "probes change nothing");
         world.fake.mood.set(Mood::Answers);
         sleep(Duration::from_secs(1)).await;
         world.fake.mood.set(Mood::Loads);

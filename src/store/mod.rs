@@ -423,7 +423,8 @@ pub enum Notice {
     /// The circuit breaker before a server has changed its state.
     Breaker(Arc<Health>),
     /// Whether the store as a whole can grant leases has changed. Sent before the
-    /// [`Notice::Breaker`] of the server that caused it. Until then, it is usable.
+    /// [`Notice::Breaker`] of the server that caused the change. Before the first such notice, the
+    /// store is usable.
     Availability(Availability),
 }
 

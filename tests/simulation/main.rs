@@ -21,7 +21,7 @@ use world::{Counts, Shape, World};
 const SEEDS: u64 = 10_000;
 /// How many of them with a quorum.
 const QUORUM_SEEDS: u64 = 5_000;
-/// How many with circuit breakers.
+/// How many schedules with circuit breakers there are.
 const BREAKER_SEEDS: u64 = 2_000;
 /// Each so many is a long one.
 const LONG_EVERY: u64 = 50;
@@ -32,7 +32,7 @@ fn from_env(name: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
-/// What a schedule is about.
+/// The subject of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     /// One store.

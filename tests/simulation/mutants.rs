@@ -33,7 +33,7 @@ fn fails(wrong: Wrong, seed: u64, about: About) -> bool {
     result.is_err()
 }
 
-/// The first schedule that finds it, and what that is about.
+/// Returns the first schedule that finds the wrong variant, and its subject.
 fn found(wrong: Wrong) -> Option<(u64, About)> {
     let of_one = [About::Store].as_slice();
     let worlds = match wrong {

@@ -51,7 +51,7 @@ pub struct Counts {
     pub early: u64,
     /// How often the work of a worker was begun.
     pub tenures: u64,
-    /// How many acquires failed of those that fail fast.
+    /// How many of the acquires that fail fast have failed.
     pub failed_fast: u64,
 }
 

@@ -52,10 +52,16 @@ function moduleOf({ text, line, declarations }) {
   return { text: lines.join('\n'), numbers }
 }
 
-/** The folder of the newest types of Node. By default, the types are those of the oldest Node that is supported. */
+/**
+ * The folder of the newest types of Node. By default, the types are those of the oldest Node that
+ * is supported.
+ */
 export const NEWEST_NODE = join(ROOT, 'node_modules', '@types-latest')
 
-/** What is wrong with `blocks`, as `PAGE:LINE: MESSAGE`. The types of Node are those in the folder `node`. */
+/**
+ * Returns what is wrong with `blocks`, as `PAGE:LINE: MESSAGE`. The types of Node are those in the
+ * folder `node`.
+ */
 export function mistakes(blocks, node) {
   const options = node ? { ...OPTIONS, typeRoots: [node] } : OPTIONS
   const modules = new Map()

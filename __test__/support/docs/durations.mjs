@@ -26,7 +26,10 @@ export const typings = () => [
     .map((name) => join(ROOT, 'types', name)),
 ]
 
-/** Returns a TypeScript language service, as an editor has it, for the typings and the files in `texts`. */
+/**
+ * Returns a TypeScript language service, as an editor has it, for the typings and the files in
+ * `texts`.
+ */
 export function editor(texts = new Map()) {
   const host = {
     ...ts.sys,
@@ -46,13 +49,13 @@ export function editor(texts = new Map()) {
   return ts.createLanguageService(host)
 }
 
-/** What `service` shows when the pointer is at `position`, as on one line. */
+/** Returns what `service` shows when the pointer is at `position`, as one line. */
 export function hover(service, path, position) {
   const parts = service.getQuickInfoAtPosition(path, position)?.displayParts
   return ts.displayPartsToString(parts).replaceAll(/\s+/g, ' ')
 }
 
-/** The declarations around `node` that have a name, from the outside to the inside. */
+/** Returns the declarations around `node` that have a name, from the outside to the inside. */
 function named(node) {
   const found = []
   for (let at = node.parent; at; at = at.parent) if (at.name && !ts.isTypeParameterDeclaration(at)) found.unshift(at)
@@ -60,8 +63,8 @@ function named(node) {
 }
 
 /**
- * The declarations in a file that are numbers, as `{ name, position, unit, comment }`. The `name` is
- * like `LockClient.semaphore.permits`, and the `unit` is missing if the type is `number`.
+ * Returns the declarations in a file that are numbers, as `{ name, position, unit, comment }`. The
+ * `name` is like `LockClient.semaphore.permits`, and the `unit` is missing if the type is `number`.
  */
 export function numbersIn(path, text = readFileSync(path, 'utf8')) {
   const file = ts.createSourceFile(path, text, ts.ScriptTarget.ES2022, true)

@@ -3,7 +3,7 @@
 import { follow, UNKNOWN } from './follow.mjs'
 
 const $ = (id) => document.getElementById(id)
-/** The newest state, and when it came. It is true now if `link` is 'live'. */
+/** The newest state, and when it came. The state is current only if `link` is 'live'. */
 let state
 let heard
 let link = 'connecting'
@@ -62,7 +62,7 @@ function showJobs() {
   $('progress').textContent = `${state.finished} of ${state.count} done`
 }
 
-/** Shows a change. If the state is not true now, only the done jobs and the hand-overs stay. */
+/** Shows a change. If the state is not current, only the done jobs and the hand-overs stay. */
 function show(latest) {
   link = latest.link
   if (link === 'live') {

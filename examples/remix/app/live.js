@@ -3,7 +3,7 @@ import { follow } from '../../shared/public/follow.mjs'
 
 /**
  * Returns the newest `state`, the time when the server sent it (`heard`), and `link`: 'live' if the
- * state is true now, 'trouble' or 'gone' if it is the past. Then `error` says why. The first state
+ * state is current, 'trouble' or 'gone' if it is the past. Then `error` says why. The first state
  * comes with the page.
  */
 export function useLive(url, first) {

@@ -18,7 +18,7 @@ interface Parts {
 export function createApp({ log, health, metrics, orders, trace }: Parts): Express {
   const app = express()
   app.disable('x-powered-by')
-  // Before the rest: orchestrators ask every few seconds, which would fill the log.
+  // This comes before the rest: orchestrators ask every few seconds, which would fill the log.
   app.use('/health', health.routes())
   app.get('/metrics', metrics.answer)
   if (trace) app.use(trace)

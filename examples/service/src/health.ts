@@ -21,8 +21,8 @@ export class Health {
     health.get('/live', (_request, response) => {
       response.json({ alive: true })
     })
-    // This does not ask Redis. If Redis is down, it is down for all servers: if none were ready, visitors
-    // would get no answer at all, instead of a 503.
+    // This does not ask Redis. If Redis is down, it is down for all servers. If none were ready,
+    // visitors would get no answer at all instead of a 503.
     health.get('/ready', (_request, response) => {
       response.status(this.#isReady ? 200 : 503).json({ ready: this.#isReady })
     })

@@ -1,4 +1,4 @@
-// Answers /metrics. Your proxy should pass on neither /metrics nor /health to visitors.
+// Answers /metrics. Your proxy should not pass on /metrics and /health to visitors.
 
 import type { RequestHandler } from 'express'
 import type { LockClient } from 'leasehold'

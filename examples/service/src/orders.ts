@@ -7,7 +7,10 @@ import type { Config } from './config.js'
 import type { Payments } from './payments.js'
 import type { Provider } from './provider.js'
 
-/** Limits a payment, in ms. If it is larger, the limit in shutdown.ts has to be larger, too. */
+/**
+ * Limits a payment, in ms. If it is larger, the limit in shutdown.ts has to be larger, too; if it
+ * is smaller, slow payments fail.
+ */
 const PAYMENT_LIMIT = 2_500
 
 interface Parts {
@@ -32,12 +35,13 @@ export function orderRoutes({ config, locks, payments, provider }: Parts): Route
     {
       key: (request: Request<{ id: string }>) => `order:${request.params.id}`,
       wait: config.lockWait,
-      // The error handler logs the error and answers 503. The default answer leaves no trace in the log.
+      // The error handler logs the error and answers 503. The default answer leaves no trace in the
+      // log.
       onUnavailable: ({ error }, _request, _response, next) => next(error),
     },
     async (request, response) => {
       const order = request.params.id
-      // A lock does not make this idempotent: the request before may have paid.
+      // A lock does not make this idempotent: an earlier request may have paid.
       const paid = await payments.find(order)
       if (paid) {
         response.json(paid)

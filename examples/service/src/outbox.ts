@@ -24,8 +24,8 @@ export class Outbox {
   }
 
   /**
-   * Removes the first payment. Rejects if a later worker has removed one: then the first payment may
-   * be another one by now.
+   * Removes the first payment. Rejects if a later worker has removed one: then the first payment
+   * may be another one by now.
    */
   async removeFirst({ fence }: Lease): Promise<void> {
     const keys = ['service:outbox', 'service:outbox-fence']

@@ -12,7 +12,7 @@ export interface Payment {
 
 /**
  * Records a payment and its receipt in one step. Refuses a fence that is smaller than the last one:
- * a process that stood still may write when another process has its lock already.
+ * a process that was suspended may write after another process has got its lock.
  */
 const RECORD = `
 local last = redis.call('HGET', KEYS[1], 'fence')

@@ -14,9 +14,9 @@ export class Provider {
   }
 
   /**
-   * Charges for an order and returns the receipt. Rejects when `signal` aborts. Give a real provider
-   * the order as idempotency key: if a process dies before it has recorded the charge, another
-   * process charges again.
+   * Charges for an order and returns the receipt. Rejects when `signal` aborts. Give a real
+   * provider the order as idempotency key: if a process dies before it has recorded the charge,
+   * another process charges again.
    */
   async charge(order: string, signal: AbortSignal): Promise<string> {
     this.#log.info('charging', { order })

@@ -5,7 +5,10 @@ import { createLockWorker, type LockClient, type LockWorker } from 'leasehold'
 import type { Log } from './log.js'
 import type { Outbox } from './outbox.js'
 
-/** How long the worker rests if there is nothing to send, in ms. */
+/**
+ * How long the worker rests if there is nothing to send, in ms. If this is larger, receipts go out
+ * later; if it is smaller, the worker asks Redis more often.
+ */
 const PAUSE = 250
 
 export function createReceiptWorker(locks: LockClient, outbox: Outbox, log: Log): LockWorker {
@@ -17,7 +20,8 @@ export function createReceiptWorker(locks: LockClient, outbox: Outbox, log: Log)
       while (!signal.aborted) {
         const payment = await outbox.first()
         if (payment) {
-          // Your mailer goes here. If the process dies here, the next worker sends the receipt again.
+          // Your mailer goes here. If the process dies here, the next worker sends the receipt
+          // again.
           log.info('receipt sent', { order: payment.order, receipt: payment.receipt })
           await outbox.removeFirst(lease)
         } else {

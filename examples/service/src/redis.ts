@@ -7,7 +7,8 @@ import type { Log } from './log.js'
 export type Redis = Awaited<ReturnType<typeof openRedis>>
 
 export async function openRedis({ redisUrl }: Config, log: Log) {
-  // While Redis is down, commands fail at once. Otherwise they and their requests would wait for it.
+  // While Redis is down, commands fail at once. Otherwise commands and their requests would wait
+  // for Redis.
   const redis = createClient({ url: redisUrl, disableOfflineQueue: true })
   redis.on('error', (error) => log.error('Redis failed', { error }))
   await redis.connect()

@@ -4,7 +4,9 @@ import type { Request, RequestHandler } from 'express'
 import type { Log } from './log.js'
 import type { Metrics } from './metrics.js'
 
-/** Returns the pattern of the request's route. As a label, the path would make a series per order. */
+/**
+ * Returns the pattern of the request's route. The path as a label would make one series per order.
+ */
 export const routeOf = ({ baseUrl, route }: Request): string => (route ? `${baseUrl}${route.path}` : 'none')
 
 export const watchRequests =

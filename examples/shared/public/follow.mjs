@@ -1,11 +1,15 @@
 // Follows the states that a server sends to its pages, and notices when the server is gone.
 
 /**
- * How long the server may be silent, in ms. It sends something at least every 4.3 s (../live.mjs): if
- * this is shorter, a busy server seems to be gone.
+ * How long the server may be silent, in ms. The server sends something at least every 4.3 s
+ * (../live.mjs). If this is shorter, a busy server seems to be gone; if it is longer, the page
+ * shows an old state for longer.
  */
 const SILENCE = 6_000
-/** When the page connects again, in ms. */
+/**
+ * After how long the page connects again, in ms. If this is longer, the page goes on later; if it
+ * is shorter, the page tries more often.
+ */
 const RETRY = 1_000
 
 /** What a page shows instead of a state that is not true now. */
@@ -14,10 +18,14 @@ export const UNKNOWN = { connecting: 'connecting…', gone: 'not known', trouble
 export const GONE = 'This server does not answer. The page goes on when it is back.'
 
 /**
- * Calls `tell` with each change: { link: 'live', state } with the state that is true now;
- * { link: 'trouble', error } if the server does not know it; { link: 'gone', error } if the server
- * does not answer. Then it connects again every second until the server is back. Returns a function
- * that stops it.
+ * Calls `tell` with each change:
+ *
+ * - { link: 'live', state }: the state that is current.
+ * - { link: 'trouble', error }: the server does not know the state.
+ * - { link: 'gone', error }: the server does not answer. Connects again every second until the
+ *   server is back.
+ *
+ * Returns a function that stops following.
  */
 export function follow(url, tell) {
   let events
@@ -40,7 +48,7 @@ export function follow(url, tell) {
   }
 
   function lose() {
-    // The browser does not connect again after every error, and never to a server that stands still.
+    // The browser does not connect again after every error, and never to a server that hangs.
     events.close()
     clearTimeout(timer)
     tell({ link: 'gone', error: GONE })

@@ -1,9 +1,10 @@
-//! Acquires that fail fast: while the store can't grant leases, nobody waits for it.
+//! Acquires that fail fast: they do not wait while the store can't grant leases.
 //!
-//! - When the store goes away, those that wait end at once, whether they wait in a queue, for the
+//! - When the store goes away, waiting ones end at once, whether they wait in a queue, for the
 //!   pause before the next poll, or for an answer that may take the whole time-out.
-//! - Later ones still ask the store once, by a ticket of their own. The store answers at once, or
-//!   first probes its server if no client has asked for long: so it is found when the server is back.
+//! - Later ones still ask the store once, by a ticket of their own. The store answers at once. If
+//!   no client has asked for long, it first probes its server, and so finds out that the server is
+//!   back.
 //! - A poll that fails is repeated only while the store is usable.
 //!
 //! An acquire that ended this way is cleaned up like any other: see [`Core::end_waiter`].
@@ -15,10 +16,10 @@ use crate::lease::queue::Arrival;
 use crate::store::{Availability, StoreError};
 
 impl Core {
-    /// Notes whether the store can grant leases. Tells the clients that watch, and ends the acquires
-    /// that fail fast if the store is away.
+    /// Notes whether the store can grant leases. Tells the clients that watch, and ends the
+    /// acquires that fail fast if the store is away.
     pub(super) fn availability_changed(&mut self, store: StoreId, told: Availability) {
-        // Said while it was being closed.
+        // The store is being closed.
         let Some(link) = self.stores.get_mut(&store) else { return };
         link.availability = told.clone();
         let clients = self.clients.values().filter(|client| client.store == store && !client.closed);
@@ -42,8 +43,8 @@ impl Core {
         self.stores.get(&store).is_some_and(|link| !link.availability.is_usable())
     }
 
-    /// Ends those who wait by the ticket and fail fast, because a poll failed while the store is not
-    /// usable. The ticket is gone then if nobody else waits by it.
+    /// Ends the waiters of the ticket that fail fast, because a poll failed while the store is not
+    /// usable. If the ticket has no other waiters, it is then gone.
     pub(super) fn fail_fast(&mut self, number: u64, error: &StoreError) {
         let Some(ticket) = self.tickets.get(&number) else { return };
         if !self.is_unusable(ticket.wanted.store) {

@@ -143,7 +143,7 @@ pub struct Link {
     pub lost_at: Option<Instant>,
     /// How its servers are, as far as that has ever changed.
     pub health: Vec<Arc<Health>>,
-    /// Whether it can grant leases, as far as that has ever changed.
+    /// Whether the store can grant leases. Usable until the store tells a change.
     pub availability: Availability,
     /// What the next batch asks. Renewals come first, because their leases run out, then releases,
     /// because they make room for the acquires of the same batch, which come last.

@@ -4,7 +4,7 @@ use super::ballot::Nodes;
 use super::votes;
 use crate::store::{Answer, Availability};
 
-/// What is known of the nodes, and of the quorum.
+/// The availability of the nodes, and of the quorum.
 pub struct Reach {
     nodes: Vec<Availability>,
     quorum: Availability,
@@ -16,8 +16,8 @@ impl Reach {
         Self { nodes: vec![Availability::Usable; count], quorum: Availability::Usable }
     }
 
-    /// Notes what the breaker of `node` tells. Returns what that makes of the quorum, if it changes
-    /// something. If more nodes go away while the quorum is away, nothing changes.
+    /// Notes what the breaker of `node` tells. Returns the availability of the quorum if that has
+    /// changed. If more nodes go away while the quorum is away, nothing has changed.
     pub fn changed(&mut self, node: usize, told: Availability, nodes: &Nodes) -> Option<Availability> {
         self.nodes[node] = told;
         let count = |is: fn(&Availability) -> bool| self.nodes.iter().filter(|node| is(node)).count();

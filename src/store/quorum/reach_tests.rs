@@ -40,7 +40,7 @@ fn the_error_has_the_votes_and_the_words_of_a_request_that_failed() {
 }
 
 #[test]
-fn a_quorum_refuses_while_the_nodes_that_neither_refuse_nor_are_away_are_no_majority() {
+fn a_quorum_refuses_while_its_usable_nodes_are_no_majority() {
     use Availability::{Refusing, Usable};
     let (nodes, mut reach) = (nodes(3), Reach::new(3));
     assert_eq!(reach.changed(0, Refusing, &nodes), None);

@@ -288,7 +288,8 @@ mod tests {
             let until = Instant::now() + Duration::from_secs(30);
             let budget = Budget::new();
             let mut heard = Vec::new();
-            // Hangs up as soon as the client has said something, so the client need not wait for `until`.
+            // Hangs up as soon as the client has said something, so the client need not wait for
+            // `until`.
             let replica = async {
                 while let Ok((mut stream, _)) = listener.accept().await {
                     let _ = stream.read_buf(&mut heard).await;

@@ -1,4 +1,4 @@
-//! The circuit breakers in a process, which open and close whatever the nodes do.
+//! The circuit breakers in a process, which open and close independently of the nodes.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use leasehold::store::{Availability, Notice, StoreError, StoreErrorKind};
 use super::{Event, World};
 
 impl World {
-    /// A breaker says that its node is away, refuses, or is usable. After the trouble, all nodes are
-    /// usable.
+    /// Makes a breaker say that its node is away, refuses, or is usable. After the trouble, all
+    /// nodes are usable.
     pub(super) fn switch_breaker(&mut self, process: usize) {
         if !self.is_trouble() {
             (0..self.nodes.len()).for_each(|node| self.say(process, node, Availability::Usable));

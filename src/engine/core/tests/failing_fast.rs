@@ -28,7 +28,8 @@ impl World {
         })
     }
 
-    /// Returns the operations that failed with the store's refusal, in order. None may have ended otherwise.
+    /// Returns the operations that failed with the store's refusal, in order. None may have ended
+    /// otherwise.
     fn failed(&mut self) -> Vec<OpId> {
         let op = |settled: Settlement| match settled.outcome {
             Outcome::Failed(error) if error == refusal() => settled.op,
@@ -37,7 +38,7 @@ impl World {
         self.settled().into_iter().map(op).collect()
     }
 
-    /// Checks that nothing is left of those who failed, once the store answers again.
+    /// Checks that failed acquires have left nothing behind, once the store answers again.
     fn check_nothing_is_left(&mut self) {
         self.tell_availability(Availability::Usable);
         while self.core.concerns() > 0 {
@@ -49,7 +50,7 @@ impl World {
 }
 
 #[test]
-fn when_the_store_goes_away_those_who_wait_end_at_once_in_the_order_in_which_they_came() {
+fn when_the_store_goes_away_waiters_end_at_once_in_the_order_of_their_arrival() {
     let mut world = World::new();
     let token = Token::random();
     let (key, ttl) = (Key::from("lock:k"), Ttl::from_millis(TTL).unwrap());
@@ -63,13 +64,13 @@ fn when_the_store_goes_away_those_who_wait_end_at_once_in_the_order_in_which_the
     // The answer to this one is not there yet.
     let asking = world.hasty(|command| command.key = "lock:other".into());
     let batch = world.only_batch();
-    // This one has time.
+    // This one does not fail fast.
     let patient = world.acquire(Wait::Forever);
     world.exchange();
     assert!(world.settled().is_empty());
     world.go_away();
     assert_eq!(world.failed(), [alone.op, first.op, second.op, reader.op, asking.op]);
-    // It was granted all the same: its answer gives it back.
+    // The store has granted it all the same. Its answer makes the engine release it.
     let answers = batch.requests.iter().map(|request| world.ask(request.clone())).collect::<Vec<_>>();
     assert!(matches!(answers[..], [Ok(Reply::Acquired { .. })]));
     world.answer(batch, answers);
@@ -112,7 +113,7 @@ fn while_the_store_is_usable_a_failure_is_tried_again() {
 #[test]
 fn while_it_is_away_a_later_one_asks_once_and_ends_with_what_the_store_says() {
     let mut world = World::new();
-    // Those who have time wait in a line, whose poll is not answered for long.
+    // An acquire that does not fail fast waits in a line, whose poll is not answered for long.
     let patient = world.acquire(Wait::Forever);
     let silent = world.only_batch();
     world.go_away();
@@ -135,7 +136,7 @@ fn while_it_is_away_a_later_one_asks_once_and_ends_with_what_the_store_says() {
 }
 
 #[test]
-fn while_the_store_refuses_a_refused_poll_is_not_repeated_but_whoever_waits_for_a_holder_goes_on() {
+fn while_the_store_refuses_a_refused_poll_is_not_repeated_but_waiters_for_a_holder_go_on() {
     let mut world = World::new();
     let full = || StoreError::not_done(StoreErrorKind::Full, "no memory left");
     let hasty = world.hasty(|_| {});
@@ -151,7 +152,7 @@ fn while_the_store_refuses_a_refused_poll_is_not_repeated_but_whoever_waits_for_
     let batch = world.only_batch();
     world.answer(batch, [Err(full())]);
     assert!(matches!(world.outcome_of(hasty.op), Outcome::Failed(error) if error == full()));
-    // The other one of its line goes on.
+    // The other waiter of the line goes on.
     world.pass_until_due();
     let batch = world.only_batch();
     world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
@@ -169,7 +170,7 @@ fn an_outage_of_one_store_ends_nothing_at_another() {
 }
 
 #[test]
-fn whoever_watches_is_told_and_before_those_who_wait() {
+fn watchers_are_told_before_waiters() {
     let mut world = World::new();
     let (watch, late) = (world.op(), world.op());
     world.give(Command::Watch { op: watch, client: CLIENT });
