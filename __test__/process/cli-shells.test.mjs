@@ -13,7 +13,7 @@ import { now, sleep } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
-const { SCRIPT, uncheckedFor } = createRequire(import.meta.url)('../../dist/cli/guard.js')
+const { SCRIPT, uncheckedFor } = createRequire(import.meta.url)('../../dist/cli/guard-script.js')
 
 /** The ttl, in ms, and the time from SIGTERM to SIGKILL, in s. */
 const TTL = 6_000
@@ -44,7 +44,7 @@ async function guard(t, [file, ...words], successor, work, { ttl = TTL, env = pr
   const script = [...words, '-c', SCRIPT, 'leasehold-guard', ...shown, '/bin/sh', ...successor]
   const shell = spawn(file, script, { stdio: ['pipe', 'pipe', 'inherit'], env })
   atEnd(t, () => shell.kill('SIGKILL'))
-  shell.stdin.write(`-${target.pid}\ntakeover\n`)
+  shell.stdin.write(`-${target.pid} 0\ntakeover\n`)
   await once(shell.stdout, 'data')
   // A shell that counts whole seconds would err most if it begins with one.
   if (mark !== undefined) await sleep(1_000 - ((uptime() * 1_000) % 1_000))
