@@ -63,7 +63,7 @@ async function hold(locks: LockClient, { ticket, grace, command }: Takeover, saf
   }
   // Adopt and tell the guard before the search for the command's processes. The search blocks this
   // process, for seconds on a busy machine with many processes.
-  await Promise.race([adopted, sleep(ADOPTS_WITHIN)])
+  await Promise.race([adopted, sleep(Math.min(ADOPTS_WITHIN, Math.max(0, safe - performance.now())))])
   tell()
   const timer = setInterval(tell, TELL_EVERY / 2)
   await end(new Target(command, tell), grace, isSafe)
