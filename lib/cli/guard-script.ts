@@ -12,25 +12,24 @@ export const uncheckedFor = (ttl: number): number => Math.max(RENEWED_WITHIN, Ma
 const RENEWED_WITHIN = 125
 
 // $1 is the number of seconds between SIGTERM and SIGKILL, $2 what uncheckedFor returns, $3 the
-// directory to start the successor in. The successor's command line
-// follows, to which the script appends its own process id. The target is a process or, with a
-// minus, a process group whose session has the same id. After the target comes until when the lock
-// is safe (below), and then the id of a successor that already runs. The script unsets its
-// variables first. Otherwise, if the environment has a variable of the same name, the shell would
-// export the secrets.
+// directory to start the successor in. The successor's command line follows, to which the script
+// appends its own process id. The target is a process or, with a minus, a process group whose
+// session has the same id. After the target comes until when the lock is safe (below), and then the
+// id of a successor that already runs. The script unsets its variables first. Otherwise, if the
+// environment has a variable of the same name, the shell would export the secrets.
 //
 // The command must end before its lock, and leasehold's renewals can fail before it is killed. So
-// leasehold reports until when the lock is `safe`: until a third of its ttl is left, in hundredths of
-// a second since the boot. That is 0 without /proc; then the lock is taken to be safe for `short`.
-// The script prints a line for each report, and leasehold sends the next one only after that. So
-// the pipe never fills up, even if the shell is stopped.
+// leasehold reports until when the lock is `safe`: until a third of its ttl is left, in hundredths
+// of a second since the boot. That is 0 without /proc; then the lock is taken to be safe for
+// `short`. The script prints a line for each report, and leasehold sends the next one only after
+// that. So the pipe never fills up, even if the shell is stopped.
 //
-// A successor can be killed, too. It sends SIGUSR1 as long as it renews the lock (successor.ts). Then
-// the lock is safe for `short`. A shell hears of a signal only after its pause, so the script
+// A successor can be killed, too. It sends SIGUSR1 as long as it renews the lock (successor.ts).
+// Then the lock is safe for `short`. A shell hears of a signal only after its pause, so the script
 // counts from when it last read the time before that. It reads the time, in hundredths of a second,
 // because on a busy machine it takes longer than 1 s to start `sleep 1`. Without /proc, it counts.
-// Until leasehold is gone, the script ignores SIGUSR1: in some shells, it would end the `read` as if
-// leasehold were gone.
+// Until leasehold is gone, the script ignores SIGUSR1: in some shells, it would end the `read` as
+// if leasehold were gone.
 //
 // It sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`, and
 // others read a negative ID without `--` as an option of `kill -s`.
@@ -38,10 +37,10 @@ const RENEWED_WITHIN = 125
 // others sends the signals $1 and $2 to the processes of the session that are in other groups, and
 // fails if there are none. It needs /proc. On a busy machine with many processes, this search can
 // take so long that the lock ends meanwhile. So the script starts the successor before it calls
-// others. If the lock is no longer safe, others goes on with SIGKILL. The script keeps what the last
-// search found, as ID:START, and kills that before it searches again. START is when the process
-// started: another process may have the id by then. The script also kills earlier by the time that
-// the last search took, but not so early that it would miss a renewal.
+// others. If the lock is no longer safe, others goes on with SIGKILL. The script keeps what the
+// last search found, as ID:START, and kills that before it searches again. START is when the
+// process started: another process may have the id by then. The script also kills earlier by the
+// time that the last search took, but not so early that it would miss a renewal.
 //
 // The script needs the program `sleep`, so it appends the usual directories to PATH: the command's
 // PATH may lack them.
