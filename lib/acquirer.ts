@@ -54,9 +54,11 @@ export class Acquirer {
   readonly defaults: Asked
   readonly #tryDefaults: Asked
   readonly #sectionDefaults: Asked
+  readonly #observer: Observer | undefined
 
-  constructor(host: Host, defaults: Asked) {
+  constructor(host: Host, defaults: Asked, observer?: Observer) {
     this.#host = host
+    this.#observer = observer
     this.defaults = defaults
     this.#tryDefaults = { ...defaults, wait: -1, flags: withFailFast(defaults.flags, true) }
     this.#sectionDefaults = { ...defaults, flags: defaults.flags | Flag.Section }
@@ -80,9 +82,15 @@ export class Acquirer {
     return new Acquirer(this.#host, { ...this.defaults, most })
   }
 
-  /** Returns an acquirer of leases that outlive this process; see `Flag`. */
-  outliving(): Acquirer {
-    return new Acquirer(this.#host, { ...this.defaults, flags: this.defaults.flags | Flag.OutlivesProcess })
+  /**
+   * Returns an acquirer of leases that outlive this process; see `Flag`. It calls `renewed` after
+   * each renewal of a lease of one lock.
+   */
+  outliving(renewed?: () => void): Acquirer {
+    const reports = renewed === undefined ? 0 : Flag.ReportRenewals
+    const flags = this.defaults.flags | Flag.OutlivesProcess | reports
+    const observer = renewed && { renewed, released: () => {}, lost: () => {} }
+    return new Acquirer(this.#host, { ...this.defaults, flags }, observer)
   }
 
   /**
@@ -174,7 +182,7 @@ export class Acquirer {
   #request(keys: string | readonly string[], asked: Asked, busy?: (key: string) => void): Promise<Held | null> {
     const host = this.#host
     host.checkOpen(firstOf(keys))
-    if (typeof keys === 'string') return Lease.request(host, keys, asked)
+    if (typeof keys === 'string') return Lease.request(host, keys, asked, this.#observer)
     return MultiLease.request(host, keys, asked, busy)
   }
 

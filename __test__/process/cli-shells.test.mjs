@@ -9,11 +9,11 @@ import { uptime } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { isThere } from '../support/cli.mjs'
-import { now, sleep } from '../support/clock.mjs'
+import { now, sleep, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
-const { SCRIPT, uncheckedFor } = createRequire(import.meta.url)('../../dist/cli/guard.js')
+const { SCRIPT, uncheckedFor } = createRequire(import.meta.url)('../../dist/cli/guard-script.js')
 
 /** The ttl, in ms, and the time from SIGTERM to SIGKILL, in s. */
 const TTL = 6_000
@@ -32,20 +32,40 @@ exec /bin/sleep 2.35
 `
 
 /**
- * Starts a guard with the shell, and a command that works for `work` s after SIGTERM. Returns how
- * the command ended, and how many ms after the guard said `mark`, or was left alone.
+ * A command that ignores SIGTERM. Its last process is in another process group, so that the guard has
+ * to search for it. Prints the id of that process.
  */
-async function guard(t, [file, ...words], successor, work, { ttl = TTL, env = process.env, mark } = {}) {
+const IN_OTHER_GROUP = `trap '' TERM; timeout 60 sh -c 'trap "" TERM; echo $$; exec sleep 60' & wait`
+
+/** Starts a guard with the shell. It runs `script`, and gets `safe` as its first report. */
+function startGuard(t, [file, ...words], target, { script, safe, ttl, successor, env }) {
+  const shown = [GRACE, uncheckedFor(ttl), '/'].map(String)
+  const args = [...words, '-c', script, 'leasehold-guard', ...shown, '/bin/sh', ...successor]
+  const shell = spawn(file, args, { stdio: ['pipe', 'pipe', 'inherit'], env })
+  atEnd(t, () => shell.kill('SIGKILL'))
+  shell.stdin.write(`-${target.pid} ${safe}\ntakeover\n`)
+  return shell
+}
+
+/** Returns a report that the lock is safe for that many ms from now. */
+const safeFor = (ms) => Math.round(uptime() * 100 + ms / 10)
+
+/**
+ * Starts a guard with the shell, and a command that works for `work` s after SIGTERM. Returns how
+ * the command ended, and how many ms after the guard said `mark`, or was left alone. `safe` are the
+ * reports that it gets, in ms from now.
+ */
+async function guard(t, words, successor, work, { ttl = TTL, env = process.env, mark, safe = [] } = {}) {
   const command = `trap : TERM; echo ready; sleep 60 & wait; kill $!; exec sleep ${work}`
   const target = spawn('/bin/sh', ['-c', command], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] })
   atEnd(t, () => isThere(target.pid) && process.kill(-target.pid, 'SIGKILL'))
   await once(target.stdout, 'data')
-  const shown = [GRACE, uncheckedFor(ttl), '/'].map(String)
-  const script = [...words, '-c', SCRIPT, 'leasehold-guard', ...shown, '/bin/sh', ...successor]
-  const shell = spawn(file, script, { stdio: ['pipe', 'pipe', 'inherit'], env })
-  atEnd(t, () => shell.kill('SIGKILL'))
-  shell.stdin.write(`-${target.pid}\ntakeover\n`)
+  const shell = startGuard(t, words, target, { script: SCRIPT, safe: 0, ttl, successor, env })
   await once(shell.stdout, 'data')
+  for (const left of safe) {
+    shell.stdin.write(`${safeFor(left)}\n`)
+    await once(shell.stdout, 'data')
+  }
   // A shell that counts whole seconds would err most if it begins with one.
   if (mark !== undefined) await sleep(1_000 - ((uptime() * 1_000) % 1_000))
   let start = now()
@@ -60,8 +80,8 @@ async function guard(t, [file, ...words], successor, work, { ttl = TTL, env = pr
 
 describe('the guard of leasehold run', { timeout: 120_000, skip: process.platform === 'win32' }, () => {
   for (const shell of [['sh'], ['dash'], ['bash', '--posix'], ['busybox', 'sh']]) {
-    const [file, ...words] = shell
-    const missing = spawnSync(file, [...words, '-c', 'exit 0']).status !== 0
+    const [file, ...args] = shell
+    const missing = spawnSync(file, [...args, '-c', 'exit 0']).status !== 0
     const options = { skip: missing ? `${file} is not installed` : false, concurrency: true }
 
     describe(`in ${shell.join(' ')}`, options, () => {
@@ -81,6 +101,33 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
           assert.ok(after > 900 && after < TTL, `${after} ms`)
         })
       }
+
+      for (const [what, safe, [least, most]] of [
+        ['until then', [-1_000, 5_000], [4_000, 7_000]],
+        ['not at all if that is over', [5_000, -1_000], [0, 1_000]],
+      ]) {
+        test(`lets the command run until the lock is no longer safe, as leasehold reports it: ${what}`, async (t) => {
+          const { signal, after } = await guard(t, shell, HANGS_SILENTLY, GRACE, { safe })
+          assert.equal(signal, 'SIGKILL')
+          t.diagnostic(`after ${Math.round(after)} ms`)
+          assert.ok(after >= least && after < most, `${after} ms`)
+        })
+      }
+
+      test('kills what it has found before it searches again', async (t) => {
+        const target = spawn('/bin/sh', ['-c', IN_OTHER_GROUP], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] })
+        const [pid] = await once(target.stdout, 'data')
+          .then(String)
+          .then((said) => said.match(/\d+/))
+        atEnd(t, () => isThere(Number(pid)) && process.kill(Number(pid), 'SIGKILL'))
+        const script = SCRIPT.replace('others KILL KILL\n', 'kill -STOP $$\n')
+        assert.notEqual(script, SCRIPT)
+        const options = { script, safe: safeFor(1_000), ttl: TTL, successor: NEVER_RENEWS, env: process.env }
+        const running = startGuard(t, shell, target, options)
+        await once(running.stdout, 'data')
+        running.stdin.end()
+        await until('the process to be killed', () => !isThere(Number(pid)))
+      })
 
       test('with long pauses, counts from the last renewal, not from when the shell hears of it', async (t) => {
         const folder = temporaryFolder(t)

@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { constants } from 'node:os'
+import type * as api from '../../index'
 import { whyNot } from './executable'
 import { CliError, Exit } from './exits'
 import { gateOf, isGated, openGate, SHELL } from './gate'
@@ -68,7 +69,7 @@ export class Child {
    * @throws {CliError} if there is no such command, or it can't be run, or its guard can't be
    * started.
    */
-  constructor(command: readonly string[], env: NodeJS.ProcessEnv, held: Held) {
+  constructor(command: readonly string[], env: NodeJS.ProcessEnv, held: Held, lease: api.Lease) {
     this.#grace = held.grace
     const [file = '', ...args] = command
     const code = ON_WINDOWS ? undefined : whyNot(file, env)
@@ -78,7 +79,7 @@ export class Child {
     // processes can be ended.
     this.#onTerminal = [0, 1, 2].some((fd) => isTerminal(fd))
     const leads = !this.#onTerminal && !ON_WINDOWS
-    this.#guard = ON_WINDOWS || !existsSync(SHELL) ? undefined : guardOf(file, held)
+    this.#guard = ON_WINDOWS || !existsSync(SHELL) ? undefined : guardOf(file, held, lease)
     // Listen before the command starts. Otherwise, a signal that comes meanwhile would end this
     // process, but not the command.
     for (const signal of PASSED) this.#listen(signal)
@@ -123,6 +124,11 @@ export class Child {
    */
   get pid(): number | undefined {
     return this.#process.pid
+  }
+
+  /** Tells the guard that the lock was renewed. */
+  renewed(): void {
+    this.#guard?.renewed()
   }
 
   /**
@@ -209,9 +215,9 @@ export class Child {
   }
 }
 
-function guardOf(file: string, held: Held): Guard {
+function guardOf(file: string, held: Held, lease: api.Lease): Guard {
   try {
-    return new Guard(held)
+    return new Guard(held, lease)
   } catch (error) {
     const why = `${(error as Error).message}. Raise the limits on open files and processes`
     throw unguarded(file, 'was not run', `can't be started: ${why}`)

@@ -43,6 +43,7 @@ export function parseStatus(pid: number, text: string): ProcessStatus {
 /** Searches all processes for those of a command, again and again. */
 export class ProcessTable {
   readonly #command: CommandId
+  readonly #progress: () => void
   #last = new Map<number, Reading>()
   /**
    * Whether the last look read the mark of each process that may belong to the command. A process
@@ -50,8 +51,10 @@ export class ProcessTable {
    */
   isComplete = false
 
-  constructor(command: CommandId) {
+  /** Calls `progress` after each process that a look reads. */
+  constructor(command: CommandId, progress: () => void = () => {}) {
     this.#command = command
+    this.#progress = progress
   }
 
   /**
@@ -67,6 +70,7 @@ export class ProcessTable {
     all?.sort((a, b) => Number(this.#last.has(a)) - Number(this.#last.has(b)) || b - a)
     for (const pid of all ?? []) {
       const reading = this.#read(pid)
+      this.#progress()
       if (reading === undefined) continue
       readings.set(pid, reading)
       if (!reading.dead && reading.runs?.includes(this.#command.run)) found(reading)

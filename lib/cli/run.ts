@@ -1,5 +1,6 @@
 // Runs a command while a lock is held.
 
+import { EventEmitter } from 'node:events'
 import type * as api from '../../index'
 import { MIN_TTL } from '../arguments'
 import { LockClient } from '../client'
@@ -91,13 +92,15 @@ no such command.`,
     const settings = settingsOf(given)
     const options = clientOptions(given)
     const locks = openClient(options)
+    /** Emits `renewed` after each renewal of the lock. */
+    const renewals = new EventEmitter()
     try {
-      const lease = await acquire(locks, settings).catch((error: unknown) => {
+      const lease = await acquire(locks, settings, renewals).catch((error: unknown) => {
         if (settings.quiet && exitOf(error) === Exit.Busy) return null
         throw error
       })
       if (lease === null) return Exit.Busy
-      const end = await runWith(lease, settings, options)
+      const end = await runWith(lease, settings, options, renewals)
       return endAlike(end)
     } finally {
       await locks.close()
@@ -136,7 +139,7 @@ function settingsOf(given: Given): Settings {
   }
 }
 
-async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease> {
+async function acquire(locks: LockClient, settings: Settings, renewals: EventEmitter): Promise<api.Lease> {
   const { key, once, wait, tell } = settings
   const gone = new AbortController()
   let ended: NodeJS.Signals | undefined
@@ -152,7 +155,7 @@ async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease
   if (settings.ttl !== undefined) options.ttl = settings.ttl
   // The command may outlive this process. The store must not free the lock before the guard has
   // taken it over.
-  const acquirer = LockClient.acquirerOf(locks).outliving()
+  const acquirer = LockClient.acquirerOf(locks).outliving(() => renewals.emit('renewed'))
   const start = performance.now()
   try {
     if (!once) tell('waiting', {}, `waiting for ${quoted(key)}`)
@@ -174,7 +177,12 @@ async function acquire(locks: LockClient, settings: Settings): Promise<api.Lease
 }
 
 /** Runs the command. Resolves when the command is gone and the lock is released. */
-async function runWith(lease: api.Lease, settings: Settings, options: api.LockClientOptions): Promise<End> {
+async function runWith(
+  lease: api.Lease,
+  settings: Settings,
+  options: api.LockClientOptions,
+  renewals: EventEmitter,
+): Promise<End> {
   const { key, command, grace, maxHold, tell } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
   const { token, fence, ttl } = lease
@@ -201,7 +209,8 @@ async function runWith(lease: api.Lease, settings: Settings, options: api.LockCl
   // An uncaught error would end this process and free the lock while the command still works.
   process.on('uncaughtException', stop)
   try {
-    child = new Child(command, env, held)
+    child = new Child(command, env, held, lease)
+    renewals.on('renewed', () => child?.renewed())
     const { pid } = child
     child.started.then(() => tell('started', { pid }, `the command runs as ${pid}`))
     if (lease.signal.aborted) lost()

@@ -2,7 +2,8 @@
 // holds it until the command has ended. The guard (guard.ts) ends the command without Node, as far
 // as a shell can find its processes. The successor finds and ends the others.
 //
-// The first line of its standard input says what to take over (takeover.ts). A second line says
+// The first line of its standard input says what to take over (takeover.ts) and, after a blank,
+// until when the lock is safe, if leasehold is gone already. A second line says
 // that there is nothing to do. If the input ends without a second line, leasehold is gone. When the
 // successor is ready to take the lock over, it prints a line to its standard output, which is a
 // pipe or /dev/null. As long as it renews the lock, it sends SIGUSR1 to the guard, whose process id
@@ -10,9 +11,12 @@
 
 import { existsSync, readFileSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { LockClient } from '../client'
+import type { Lease } from '../lease'
 import { decodeTakeover, OVER, type Takeover } from './takeover'
 import { Target } from './target'
+import { uptime } from './uptime'
 
 /**
  * How long the successor waits for the end of a command that it killed, in ms. If this is larger, a
@@ -25,29 +29,57 @@ const KILLED_WITHIN = 2_000
  * guard, which looks once per second, may end the command although the lock is held.
  */
 const TELL_EVERY = 250
+/**
+ * How long the successor waits for the adoption before it searches for the command's processes, in
+ * ms. If this is larger, and the store is out of reach, the command's processes in other sessions
+ * get SIGTERM later. If it is smaller, a slow store answers during the search, and the guard hears
+ * of the adoption after the search.
+ */
+const ADOPTS_WITHIN = 1_000
 
-async function hold(locks: LockClient, { ticket, grace, command }: Takeover): Promise<void> {
+async function hold(locks: LockClient, { ticket, grace, command }: Takeover, safe: number): Promise<void> {
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const asked = { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 }
-  // If this fails, the lease is lost, and the guard ends the command. Adopt before the search for the
-  // command's processes, which takes seconds on a busy machine with many processes.
-  const adopted = acquirer.adopt(ticket, asked).catch(() => undefined)
-  const ended = end(new Target(command), grace)
-  const lease = await adopted
-  // The guard takes it that two thirds of the ttl are left.
-  const tell = () => lease !== undefined && lease.remaining > (ticket.ttl * 2) / 3 && tellGuard()
+  let lease: Lease | undefined
+  let isAsking = true
+  const adopted = acquirer
+    .adopt(ticket, asked)
+    .then((adoptee) => {
+      lease = adoptee
+    })
+    .catch(() => {})
+    .finally(() => {
+      isAsking = false
+    })
+  const remaining = () => lease?.remaining ?? 0
+  /** Returns false if another command may begin soon: then this one has no more time. */
+  const isSafe = () => (isAsking ? performance.now() < safe : remaining() > ticket.ttl / 3)
+  let told = 0
+  const tell = () => {
+    // The guard takes it that two thirds of the ttl are left.
+    if (performance.now() - told < TELL_EVERY || remaining() <= (ticket.ttl * 2) / 3) return
+    told = performance.now()
+    tellGuard()
+  }
+  // Adopt and tell the guard before the search for the command's processes. The search blocks this
+  // process, for seconds on a busy machine with many processes.
+  await Promise.race([adopted, sleep(Math.min(ADOPTS_WITHIN, Math.max(0, safe - performance.now())))])
   tell()
-  const timer = setInterval(tell, TELL_EVERY)
-  await ended
+  const timer = setInterval(tell, TELL_EVERY / 2)
+  await end(new Target(command, tell), grace, isSafe)
   clearInterval(timer)
+  await adopted
   await lease?.release()
 }
 
-/** Ends the command. Resolves when the command has ended, or can't be killed. */
-async function end(target: Target, grace: number): Promise<void> {
+/**
+ * Ends the command: kills it after the grace, or as soon as `isSafe` returns false. Resolves when
+ * the command has ended, or can't be killed.
+ */
+async function end(target: Target, grace: number, isSafe: () => boolean): Promise<void> {
   // The guard has sent SIGTERM to the whole session, if the command leads one.
-  if (grace > 0) target.endOthers(target.look(), (member) => target.leadsSessionOf(member))
-  if (await target.isGoneWithin(grace)) return
+  if (grace > 0 && isSafe()) target.endOthers(target.look(), (member) => target.leadsSessionOf(member))
+  if (await target.isGoneWithin(grace, isSafe)) return
   await target.isKilledWithin(KILLED_WITHIN)
 }
 
@@ -56,17 +88,28 @@ async function main(): Promise<void> {
   const first = await lines.next()
   // The command could not be started.
   if (first.done || first.value === OVER) return
-  const takeover = decodeTakeover(first.value)
+  const [encoded = '', safe] = first.value.split(' ')
+  const takeover = decodeTakeover(encoded)
   // Made before it is needed: this loads the addon and connects to nothing.
   const locks = new LockClient(takeover.options)
   locks.on('error', () => {})
   sayReady()
   try {
     const second = await lines.next()
-    if (second.done) await hold(locks, takeover)
+    if (second.done) await hold(locks, takeover, safeUntil(takeover, safe))
   } finally {
     await locks.close()
   }
+}
+
+/**
+ * Returns until when the lock is safe if the store does not answer, in ms of `performance.now()`.
+ * `safe` is what the guard knows of that.
+ */
+function safeUntil({ ticket }: Takeover, safe: string | undefined): number {
+  const now = uptime()
+  const left = safe === undefined || now === undefined ? ticket.ttl / 3 : (Number(safe) - now) * 10
+  return performance.now() + left
 }
 
 function sayReady(): void {

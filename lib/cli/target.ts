@@ -45,9 +45,10 @@ export class Target {
   /** The number of incomplete looks in a row. */
   #incomplete = 0
 
-  constructor(command: CommandId) {
+  /** Calls `progress` often while it looks, which blocks the event loop. See {@link ProcessTable}. */
+  constructor(command: CommandId, progress?: () => void) {
     this.#command = command
-    this.#table = new ProcessTable(command)
+    this.#table = new ProcessTable(command, progress)
   }
 
   /**
@@ -79,11 +80,11 @@ export class Target {
   }
 
   /**
-   * Waits until nothing of the target runs, for at most `limit` ms. Resolves with whether it is
-   * gone.
+   * Waits until nothing of the target runs, for at most `limit` ms, and only while `waits` returns
+   * true. Resolves with whether it is gone.
    */
-  isGoneWithin(limit: number): Promise<boolean> {
-    return this.#gone(limit, false)
+  isGoneWithin(limit: number, waits: () => boolean = () => true): Promise<boolean> {
+    return this.#gone(limit, false, waits)
   }
 
   /**
@@ -91,7 +92,7 @@ export class Target {
    * {@link isGoneWithin}.
    */
   isKilledWithin(limit: number): Promise<boolean> {
-    return this.#gone(limit, true)
+    return this.#gone(limit, true, () => true)
   }
 
   /** Sends SIGKILL to all members. */
@@ -150,7 +151,7 @@ export class Target {
     return groups
   }
 
-  async #gone(limit: number, kills: boolean): Promise<boolean> {
+  async #gone(limit: number, kills: boolean, waits: () => boolean): Promise<boolean> {
     const begin = performance.now()
     const end = begin + limit
     // Kill while looking: a process that lives for only a few ms is gone when the look is over.
@@ -161,7 +162,7 @@ export class Target {
       if (!this.isRunning(found)) return true
       if (kills) this.#killMembers()
       const now = performance.now()
-      if (now >= end) return false
+      if (now >= end || !waits()) return false
       const since = kills ? 0 : LATER * (now - begin)
       await sleep(Math.min(Math.max(least, rest * (now - start), since), MOST, end - now))
     }

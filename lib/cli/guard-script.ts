@@ -1,0 +1,153 @@
+// The script of the guard (guard.ts), for any /bin/sh.
+
+import { OVER } from './takeover'
+
+/**
+ * Returns how long the guard takes a lock to be held after a successor's signal, in hundredths of a
+ * second. Two thirds of the ttl are left then. Half of this is for the guard, which looks once per
+ * second, and more rarely on a busy machine. If it is smaller than {@link RENEWED_WITHIN}, the guard
+ * ends a command although its lock is renewed.
+ */
+export const uncheckedFor = (ttl: number): number => Math.max(RENEWED_WITHIN, Math.floor(ttl / 30))
+const RENEWED_WITHIN = 125
+
+// $1 is the number of seconds between SIGTERM and SIGKILL, $2 what uncheckedFor returns, $3 the
+// directory to start the successor in. The successor's command line follows, to which the script
+// appends its own process id. The target is a process or, with a minus, a process group whose
+// session has the same id. After the target comes until when the lock is safe (below), and then the
+// id of a successor that already runs. The script unsets its variables first. Otherwise, if the
+// environment has a variable of the same name, the shell would export the secrets.
+//
+// The command must end before its lock, and leasehold's renewals can fail before it is killed. So
+// leasehold reports until when the lock is `safe`: until a third of its ttl is left, in hundredths
+// of a second since the boot. That is 0 without /proc; then the lock is taken to be safe for
+// `short`. The script prints a line for each report, and leasehold sends the next one only after
+// that. So the pipe never fills up, even if the shell is stopped.
+//
+// A successor can be killed, too. It sends SIGUSR1 as long as it renews the lock (successor.ts).
+// Then the lock is safe for `short`. A shell hears of a signal only after its pause, so the script
+// counts from when it last read the time before that. It reads the time, in hundredths of a second,
+// because on a busy machine it takes longer than 1 s to start `sleep 1`. Without /proc, it counts.
+// Until leasehold is gone, the script ignores SIGUSR1: in some shells, it would end the `read` as
+// if leasehold were gone.
+//
+// It sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`, and
+// others read a negative ID without `--` as an option of `kill -s`.
+//
+// others sends the signals $1 and $2 to the processes of the session that are in other groups, and
+// fails if there are none. It needs /proc. On a busy machine with many processes, this search can
+// take so long that the lock ends meanwhile. So the script starts the successor before it calls
+// others. If the lock is no longer safe, others goes on with SIGKILL. The script keeps what the
+// last search found, as ID:START, and kills that before it searches again. START is when the
+// process started: another process may have the id by then. The script also kills earlier by the
+// time that the last search took, but not so early that it would miss a renewal.
+//
+// The script needs the program `sleep`, so it appends the usual directories to PATH: the command's
+// PATH may lack them.
+//
+// No step up to SIGKILL needs a new process, because the system may have no room for one
+// (pids.max). If a shell can't start a process, the shell ends, unless `command eval` starts the
+// process (dash, busybox). With such a shell, pause reads /proc until the next second begins, and
+// the script starts the successor later. Other shells end, and then the trap sends SIGKILL.
+//
+// At the end, the script waits for a successor, because that also ends processes in other sessions.
+// It knows the exit code only of a successor that it started itself. After the one that leasehold
+// started, it starts another one, which finds nothing to do if all went well.
+export const SCRIPT = `
+PATH=\${PATH:+$PATH:}/usr/bin:/bin
+trap '' HUP INT QUIT TERM PIPE USR1
+left=$1 short=$2 folder=$3
+shift 3
+unset target takeover session line stat pid from next safe before successor state start each began spare
+found= earlier= renews= now=0 took=0 tries=10
+look() {
+  line= pid=\${1#/proc/}
+  pid=\${pid%/stat}
+  read -r line <"$1" && fields \${line##*) }
+} 2>/dev/null
+fields() { state=$1 start=\${20} && set -- "$3" "$4" && [ "$2" = "$session" ] && [ "$1" != "$session" ]; }
+others() {
+  set -- "$1" "$2" 1
+  [ -n "$session" ] || return 1
+  [ "$1" = KILL ] || { clock && began=$now earlier=$found found=; }
+  for stat in /proc/[0-9]*/stat; do
+    look "$stat" && [ "$state" != Z ] && found="$found $pid:$start" && kill -"$1" "$pid" && kill -"$2" "$pid" && set -- "$1" "$2" 0
+    [ "$1" = KILL ] || ! late || { kill_found; set -- KILL KILL "$3"; }
+  done
+  [ "$1" = KILL ] || { clock && took=$((now - began)); }
+  return "$3"
+} 2>/dev/null
+kill_found() {
+  for each in $earlier $found; do
+    look "/proc/\${each%:*}/stat"
+    [ -n "$line" ] && [ "$start" = "\${each#*:}" ] && kill -KILL "$pid"
+  done
+} 2>/dev/null
+end() {
+  kill -KILL "$target"
+  kill_found
+  others KILL KILL
+} 2>/dev/null
+pause() {
+  command eval 'sleep 1' && return
+  read -r from _ </proc/uptime
+  while read -r next _ </proc/uptime && [ "\${next%.*}" = "\${from%.*}" ]; do :; done
+} 2>/dev/null
+clock() {
+  read -r next _ </proc/uptime || return
+  passed $((\${next%.*} * 100 + 1\${next#*.} - 100))
+} 2>/dev/null
+passed() {
+  before=$now now=$1
+  [ -z "$renews" ] || [ "$safe" -ge $((before + short)) ] || safe=$((before + short))
+  renews=
+}
+late() { clock && [ "$now" -ge "$safe" ]; }
+start() {
+  successor=
+  command eval 'echo "$takeover $safe" | (cd -- "$folder"; exec "$@" "$$") >/dev/null &' && successor=$!
+} 2>/dev/null
+# Nobody may reap a successor that leasehold started.
+runs() {
+  [ -n "$successor" ] && kill -0 "$successor" || return
+  look "/proc/$successor/stat"
+  [ -z "$line" ] || [ "$state" != Z ]
+} 2>/dev/null
+read -r target safe successor && read -r takeover || exit 0
+echo watching
+while read -r line; do
+  [ "$line" != ${OVER} ] || exit 0
+  safe=$line
+  echo reported
+done
+clock || safe=0
+[ "$safe" -gt 0 ] || safe=$((now + short))
+trap 'renews=1' USR1
+case $target in -*) session=\${target#-} ;; esac
+trap end EXIT
+kill -TERM "$target" 2>/dev/null
+kill -CONT "$target" 2>/dev/null
+runs || start "$@"
+others TERM CONT
+while [ "$left" -gt 0 ] && { kill -0 "$target" 2>/dev/null || others 0 0; }; do
+  runs || start "$@"
+  clock
+  spare=$(((short - ${RENEWED_WITHIN}) / 2))
+  [ "$took" -gt "$spare" ] || spare=$took
+  [ "$now" -lt $((safe - spare)) ] || break
+  pause
+  clock || passed $((now + 100))
+  left=$((left - 1))
+done
+end
+trap - EXIT
+# A signal would end "wait".
+trap '' USR1
+while [ "$tries" -gt 0 ]; do
+  [ -n "$successor" ] && wait "$successor" && break
+  pause
+  while runs; do pause; done
+  start "$@"
+  tries=$((tries - 1))
+done
+`
