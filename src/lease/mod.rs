@@ -67,10 +67,11 @@ impl Token {
     pub const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
 }
 
-/// Returns a number of 44 bits from the process's cryptographic random generator.
+/// Returns a number of 64 bits from the process's cryptographic random generator.
 pub fn random_number() -> u64 {
-    // The first 48 bits of the UUID are random.
-    random_uuid().as_u64_pair().0 >> 20
+    // The first 48 bits of the UUID are random, and the last 62.
+    let (high, low) = random_uuid().as_u64_pair();
+    high & !0xFFFF ^ low << 2 >> 2
 }
 
 /// Returns a random UUID. In a simulation, it depends on the seed.

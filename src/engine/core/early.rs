@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::Core;
 use super::holding::Grant;
-use super::notices::ticket_of;
 use super::outgoing::Purpose;
 use super::tickets::{Serves, Ticket};
 use crate::lease::handoff::HandOff;
@@ -32,11 +31,11 @@ pub(super) fn grant_ttl() -> Ttl {
 }
 
 impl Core {
-    /// The waiter of the place `number` was handed an exclusive lease with `fence`. Takes it up, or returns `false` if the
+    /// The waiter of the ticket `id` was handed an exclusive lease with `fence`, by the place `number`. Takes it up, or returns `false` if the
     /// store has to be asked.
-    pub(super) fn take_up(&mut self, number: u64, fence: Fence) -> bool {
+    pub(super) fn take_up(&mut self, id: u64, number: u64, fence: Fence) -> bool {
         let now = self.now;
-        let Some(ticket) = self.tickets.get(&ticket_of(number)) else { return true };
+        let Some(ticket) = self.tickets.get(&id) else { return true };
         let Some((_, sent)) = ticket.place.filter(|(place, _)| *place == number) else { return false };
         let sent = if mutants::is(Mutant::GrantFromNotice) { now } else { sent };
         let term = ticket.wanted.ttl.min(grant_ttl());
@@ -44,7 +43,7 @@ impl Core {
         if deadline.since(now) < enough(term.as_duration()) || !self.may_take_up(ticket) {
             return false;
         }
-        let Some((ticket, Some(waiter))) = self.redeem(ticket_of(number)) else { return true };
+        let Some((ticket, Some(waiter))) = self.redeem(id) else { return true };
         let is_line = ticket.serves == Serves::Line;
         let most = self.clients.get(&ticket.wanted.client).map_or(0, |client| client.settings.hand_offs);
         // It is not known whether others wait.

@@ -132,6 +132,8 @@ pub struct Core {
     /// Whose acquire may yet arrive at a store, after its lease was released.
     doubts: Doubts,
     barriers: FxHashMap<u64, Barrier>,
+    /// The tickets by the numbers of their last looks, except the first look of each.
+    numbers: FxHashMap<u64, u64>,
     /// The last number given to a clean-up or a barrier, or to the arrival of a ticket.
     serial: u64,
     timers: Timers<Wake>,
@@ -159,6 +161,7 @@ impl Core {
             overdue: 0,
             doubts: Doubts::default(),
             barriers: FxHashMap::default(),
+            numbers: FxHashMap::default(),
             serial: 0,
             timers: Timers::default(),
             effects: Effects::default(),

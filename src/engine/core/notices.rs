@@ -7,24 +7,10 @@ use crate::engine::command::{OpId, StoreId};
 use crate::lease::{Instant, LossReason, Phase};
 use crate::store::Notice;
 
-/// How many of the lowest bits of a place's number count the looks of its ticket, so that each look has a number of its own:
-/// a million of them take the better part of an hour, and no notice is as old as that.
-const LOOK_BITS: u32 = 20;
-
 /// The time between two renewals when the engine renews all leases of a store. If this is smaller,
 /// the renewals of 100 000 leases delay everything else for longer. If it is larger, more leases
 /// end before their turn.
 const RENEWAL_PACE: Duration = Duration::from_micros(10);
-
-/// What a ticket's place is called by its look of that rank.
-pub(super) fn number_of(ticket: u64, look: u64) -> u64 {
-    ticket << LOOK_BITS | look & ((1 << LOOK_BITS) - 1)
-}
-
-/// Whose place is called so.
-pub(super) fn ticket_of(number: u64) -> u64 {
-    number >> LOOK_BITS
-}
 
 impl Core {
     /// A store says something by itself.
@@ -32,8 +18,9 @@ impl Core {
         self.begin(now);
         match notice {
             Notice::Granted { number, fence } => self.guarded(None, |core| {
-                if !fence.is_some_and(|fence| core.take_up(number, fence)) {
-                    core.look(ticket_of(number));
+                let Some(ticket) = core.ticket_called(number) else { return };
+                if !fence.is_some_and(|fence| core.take_up(ticket, number, fence)) {
+                    core.look(ticket);
                 }
             }),
             Notice::Breaker(health) => self.health_changed(store, health),

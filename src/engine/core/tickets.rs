@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use super::cleanup::Leftover;
 use super::lines::Line;
-use super::notices::number_of;
 use super::outgoing::{AcquireTag, Tag};
 use super::waiting::Waiter;
 use super::{Core, Wake};
@@ -57,6 +56,11 @@ pub struct Wanted {
     pub stats: Arc<Stats>,
 }
 
+/// How many numbers of its last looks a ticket remembers. If this is smaller, a notice that names an
+/// earlier look is ignored more often, and the waiter looks again later. If it is larger, waiters
+/// take more memory.
+const NUMBERS: usize = 4;
+
 /// See the module.
 pub struct Ticket {
     /// Tickets ask in this order after an outage.
@@ -66,7 +70,9 @@ pub struct Ticket {
     /// Whether a look at the store is on its way.
     pub(super) looking: bool,
     /// How many looks there were.
-    sent: u64,
+    sent: usize,
+    /// The numbers of the last looks after the first one, see [`Core::ticket_called`]. 0: none.
+    numbers: [u64; NUMBERS],
     /// What the place was called by the last look, and when that was sent, if the store has answered that it waits. The
     /// answer to one that is on its way would find the ticket gone, and give back a lease that was taken up meanwhile.
     pub(super) place: Option<(u64, Instant)>,
@@ -135,6 +141,7 @@ impl Core {
             serves,
             looking: false,
             sent: 0,
+            numbers: [0; NUMBERS],
             place: None,
             look_again: false,
             queued: false,
@@ -152,10 +159,26 @@ impl Core {
     fn unused_number(&self) -> u64 {
         loop {
             let number = lease::random_number();
-            if !self.tickets.contains_key(&number) {
+            if number != 0 && self.ticket_called(number).is_none() {
                 return number;
             }
         }
+    }
+
+    /// Returns the ticket whose place a notice calls `number`. Each look has a random number of its
+    /// own: a user of the store who hears the number of one look must not guess that of the next,
+    /// because a notice with the number of the last look makes its waiter take up a lease. The first
+    /// look has the number of its ticket.
+    pub(super) fn ticket_called(&self, number: u64) -> Option<u64> {
+        if self.tickets.contains_key(&number) { Some(number) } else { self.numbers.get(&number).copied() }
+    }
+
+    fn remove_ticket(&mut self, number: u64) -> Option<Ticket> {
+        let ticket = self.tickets.remove(&number)?;
+        for called in ticket.numbers {
+            self.numbers.remove(&called);
+        }
+        Some(ticket)
     }
 
     /// It is time for the ticket to look again. A line in which nobody waits any more does not keep its place by that.
@@ -183,6 +206,8 @@ impl Core {
         };
         // In a line whoever is first by now, not whoever was when it got its place.
         let shown = first.and_then(|op| self.waiters.get(&op)).and_then(|waiter| waiter.asked.holder.clone());
+        let is_first = self.tickets.get(&number).is_some_and(|ticket| ticket.sent == 0);
+        let called = if is_first { number } else { self.unused_number() };
         let Some(ticket) = self.tickets.get_mut(&number) else { return };
         if ticket.looking {
             ticket.look_again = true;
@@ -193,7 +218,11 @@ impl Core {
         (ticket.looking, ticket.look_again, ticket.wake) = (true, false, None);
         ticket.sent += 1;
         ticket.place = None;
-        let called = number_of(number, ticket.sent);
+        if !is_first {
+            let forgotten = std::mem::replace(&mut ticket.numbers[ticket.sent % NUMBERS], called);
+            self.numbers.remove(&forgotten);
+            self.numbers.insert(called, number);
+        }
         known.outstanding += 1;
         let holder = shown.unwrap_or_else(|| known.settings.name.clone());
         let timeout = known.settings.store_timeout;
@@ -328,7 +357,7 @@ impl Core {
 
     /// Takes out a ticket whose turn has come, and the waiter whom it serves; none if everybody has left.
     pub(super) fn redeem(&mut self, number: u64) -> Option<(Ticket, Option<Waiter>)> {
-        let ticket = self.tickets.remove(&number)?;
+        let ticket = self.remove_ticket(number)?;
         let op = match ticket.serves {
             Serves::One(op) => Some(op),
             Serves::Line => self.lines.get_mut(&ticket.line()).and_then(|line| {
@@ -445,7 +474,7 @@ impl Core {
 
     /// Gives a place up, and what the ticket may have got without knowing.
     pub(super) fn drop_ticket(&mut self, number: u64) {
-        let Some(ticket) = self.tickets.remove(&number) else { return };
+        let Some(ticket) = self.remove_ticket(number) else { return };
         // A look that is still on its way is cleaned up after by its own answer, but that knows nothing of those before.
         if ticket.queued || ticket.tainted {
             let Wanted { client, store, key, token, ttl, .. } = ticket.wanted;

@@ -2,7 +2,6 @@
 
 use super::lines::rival;
 use super::*;
-use crate::engine::core::notices::ticket_of;
 use crate::lease::validity;
 use crate::store::{Ask, GRANT_TTL};
 
@@ -104,9 +103,11 @@ fn a_notice_of_another_look_than_the_last_is_not_believed() {
     let mut world = World::new();
     let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
     let Notice::Granted { number, fence } = notice(&mut world, rivals) else { panic!("no notice") };
-    // With the first, the last look becomes another.
-    for number in [number - 1, number] {
-        world.core.noticed(world.now, STORE, Notice::Granted { number, fence });
+    world.core.noticed(world.now, STORE, Notice::Granted { number: number - 1, fence });
+    assert!(world.batches().is_empty(), "no ticket has this number");
+    // The second notice names the look before the last.
+    for told in [Notice::Missed, Notice::Granted { number, fence }] {
+        world.core.noticed(world.now, STORE, told);
         let batch = world.only_batch();
         assert!(matches!(batch.requests[..], [Request::Acquire(_)]));
         world.answer(batch, [queued()]);
@@ -243,11 +244,47 @@ fn who_knows_the_numbers_of_some_waiters_does_not_guess_anothers() {
         .exchange()
         .into_iter()
         .filter_map(|request| match request {
-            Request::Acquire(ask) => ask.place.map(|place| ticket_of(place.number)),
+            Request::Acquire(ask) => ask.place.map(|place| place.number),
             _ => None,
         })
         .collect();
     assert_eq!(tickets.len(), 8, "each waits");
     tickets.sort_unstable();
     assert!(tickets.windows(2).all(|pair| pair[1] - pair[0] > 1_000), "{tickets:?}");
+}
+
+#[test]
+fn who_knows_the_number_of_a_look_does_not_guess_that_of_the_next() {
+    let mut world = World::new();
+    let first = world.hold();
+    let next = world.acquire_with(Wait::Forever, |wanted| wanted.key = "lock:other".into());
+    let mut numbers = Vec::new();
+    for _ in 0..6 {
+        let batch = world.only_batch();
+        for request in &batch.requests {
+            if let Request::Acquire(Ask { place: Some(place), .. }) = request {
+                numbers.push(place.number);
+            }
+        }
+        world.answer(batch, [queued()]);
+        // A notice without a fence: the store has to be asked.
+        let number = numbers[numbers.len() - 1];
+        world.core.noticed(world.now, STORE, Notice::Granted { number, fence: None });
+    }
+    assert_eq!(numbers.len(), 6);
+    for pair in numbers.windows(2) {
+        assert!(pair[0].abs_diff(pair[1]) > 1_000_000, "{numbers:?}");
+    }
+    // The ticket knows only its last numbers, and that of its first look.
+    let batch = world.only_batch();
+    world.answer(batch, [queued()]);
+    let has_look = |world: &mut World, number| {
+        world.core.noticed(world.now, STORE, Notice::Granted { number, fence: None });
+        !world.batches().is_empty()
+    };
+    assert!(!has_look(&mut world, numbers[1]));
+    assert!(has_look(&mut world, numbers[0]));
+    assert!(!next.state.is_held(world.now) && first.state.is_held(world.now));
+    world.give(Command::Cancel { op: next.op });
+    assert!(world.core.numbers.is_empty(), "nothing is left of the ticket");
 }
