@@ -284,10 +284,16 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
 
 type BareInfo = Omit<api.LockInfo, keyof api.LeaseInfo>
 
-/** With what is known of the first lease, which is mostly the only one. */
+/**
+ * Adds what is known of the first lease, which is mostly the only one. `servers` is that of the
+ * lease that the fewest servers have: a caller may wait until all servers have all leases.
+ */
 function withFirst(info: BareInfo): api.LockInfo {
   const [first = { holder: null, fence: null, remaining: null }] = info.leases
-  return { ...first, ...info }
+  const told = info.leases.flatMap(({ servers }) => servers ?? [])
+  if (told.length === 0) return { ...first, ...info }
+  const servers = told.reduce((fewest, other) => (other.held < fewest.held ? other : fewest))
+  return { ...first, ...info, servers }
 }
 
 function openClient(config: ClientConfig, origin: string | undefined): { client: number; watch: number } {

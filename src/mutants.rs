@@ -30,6 +30,9 @@ pub enum Mutant {
     HandOffsForgotten,
     /// A store reserves the fences of a lease that ran out again.
     ExpiredFencesForgotten,
+    /// A detached lease gets the fences that its process reserved before as its own. The comparison
+    /// with the scripts of Redis finds it.
+    DetachedFenceReplaced,
     /// An heir that gives way or gives up releases its nodes, and does not give them back to the
     /// ticket.
     ClaimsFreed,
@@ -63,7 +66,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All of them.
+    /// Those that the simulation has to find.
     pub const ALL: [Mutant; 26] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,

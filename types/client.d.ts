@@ -189,7 +189,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * try, exactly one gets it. The client needs the store and the `prefix` of the one that detached it.
    *
    * The client takes the fence, the mode and the ttl of the lease from the store, so a changed
-   * ticket does not change them.
+   * ticket does not change them. From then on, the heir's `ttl` counts, and no longer the time of
+   * the ticket. Over a quorum, the servers keep the lease at least for the time of the ticket: if
+   * this process dies, the lock is free when both are over.
    *
    * @param ticket What {@link Lease.detach} resolved with.
    * @throws {LockLostError} somebody else adopted it, or nobody did before it ended

@@ -10,7 +10,8 @@ export type LossReason = 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'
 
 /**
  * What is wrong with a store. These may pass by themselves: `unreachable` (no connection), `timeout` (no answer in
- * `storeTimeout`, or of too few replicas), `loading` (the server is starting or busy, or
+ * `storeTimeout`, or of too few replicas; or, over a quorum, several clients kept each other from
+ * adopting a ticket), `loading` (the server is starting or busy, or
  * not all sentinels have answered yet), `readonly` (a replica), `full` (memory or disk). These do
  * not: `denied` (user, password, rights, client certificate), `unsupported` (nothing that can be
  * used, or TLS on one side only), `wrongtype` (the key is something else), `internal` (a bug),

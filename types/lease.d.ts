@@ -54,6 +54,9 @@ export interface Lease {
    *
    * **The ticket is a secret:** whoever has it can take the lease, and reads its token in it.
    *
+   * If the process that adopted the lease dies, the lock is free after the `ttl` of that process's
+   * last renewal. Over a quorum, it is not free before the time of the ticket is over.
+   *
    * @param ttl how long there is for adopting it, at least, 10 to 2 147 483 647: as with {@link renew}, it never ends earlier
    * than it would have. Default: its own ttl.
    * @returns the ticket: a string of up to a few kilobytes of letters, digits, `-` and `_`

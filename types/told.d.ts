@@ -5,7 +5,8 @@ import type { Milliseconds } from './units'
 
 /**
  * Who holds a lock and who waits for it, as {@link LockClient.inspect} tells. `holder`, `fence` and `remaining` are those of
- * the first lease, which is the only one unless the lock is shared.
+ * the first lease, which is the only one unless the lock is shared. `servers` is the one with the smallest `held` of all
+ * leases.
  */
 export interface LockInfo extends LeaseInfo {
   /** Whether it is held by one who lets others in: of a semaphore, or to read. */

@@ -37,6 +37,21 @@ for (const name of sharedStoreNames) {
       })
     }
 
+    test('an heir that renews no more keeps the lock for its own ttl, and not for the time of the ticket', async (t) => {
+      const store = await openStore(name, t)
+      const [locks, others] = [createLockClient({ store }), createLockClient({ store })]
+      atEnd(t, () => Promise.all([locks.close(), others.close()]))
+      const key = randomUUID()
+      const child = startChild(t, 'detacher.mjs', { store, key, ttl: 10_000, time: 60_000, end: 'kill' })
+      const { ticket, fence } = await child.next('detached')
+      // To the store, this is an heir that has died.
+      const lease = await locks.adopt(ticket, { ttl: 300, autoRenew: false })
+      assert.equal(lease.fence, fence)
+      const next = await others.acquire(key, { wait: 10_000 })
+      assert.ok(next.fence > fence)
+      assert.equal(lease.isHeld, false)
+    })
+
     test('one that nobody adopts ends with the time it was given', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store })

@@ -77,6 +77,32 @@ describe('process: what a quorum tells about a lease', { timeout: 120_000 }, () 
     assert.ok(quick.ms < STORE_TIMEOUT, `the calls do not wait for a server that is known to be away: ${quick.ms} ms`)
   })
 
+  test('of a shared lock, the smallest count of all leases is told first', async (t) => {
+    const { servers, urls, locks } = await startHeld(t)
+    const readers = [1, 2].map((number) => createLockClient({ store: urls, name: `reader ${number}`, ttl: 60_000 }))
+    atEnd(t, () => Promise.all(readers.map((reader) => reader.close())))
+    for (const reader of readers) await reader.readWriteLock('shared').read.acquire()
+    const tokens = (server) => server.ask('ZRANGE', 'lock:shared', '0', '-1')
+    const have = async (count) => (await Promise.all(servers.map(tokens))).every(({ length }) => length === count)
+    await until('both leases to be at all servers', () => have(2))
+    assert.deepEqual((await locks.inspect('shared')).servers, { held: 5, total: 5 })
+    const { leases } = await locks.inspect('shared')
+    for (const { holder } of leases) {
+      // One server forgets this lease.
+      const entries = await servers[4].ask('HGETALL', '{lock:shared}:holders')
+      const token = entries[entries.findIndex((entry) => entry.endsWith(holder)) - 1]
+      const score = await servers[4].ask('ZSCORE', 'lock:shared', token)
+      await servers[4].ask('ZREM', 'lock:shared', token)
+      const info = await locks.inspect('shared')
+      const listed = (await locks.list()).locks.find(({ key }) => key === 'shared')
+      for (const told of [info, listed]) {
+        assert.deepEqual(told.servers, { held: 4, total: 5 }, holder)
+        assert.deepEqual(told.leases.map((lease) => lease.servers.held).sort(), [4, 5])
+      }
+      await servers[4].ask('ZADD', 'lock:shared', score, token)
+    }
+  })
+
   test('inspect() and list() hold up no other call', async (t) => {
     const { relays, locks } = await startHeld(t)
     relays[4].bar()

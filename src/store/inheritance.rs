@@ -5,6 +5,18 @@
 //! detached. If an earlier version of leasehold detached the lease, there is no note. The fence in
 //! the ticket is then limited to the fences that the store has reserved for this lease, and the ttl
 //! in the ticket is not limited.
+//!
+//! **A lease with a note keeps its own fence.** Only a detachment, or the quorum's decision in an
+//! adoption, sets it. Requests that reserve more fences only raise the last one. The process that
+//! detaches a lease may have sent such a request before: it wants fences for its next waiter, or
+//! repeats an acquire. Over a quorum, the second round of that request reaches some nodes after the
+//! detachment. It comes late in any case:
+//!
+//! - Nobody needs the new fences. A process that detaches a lease does not hand it on. If the
+//!   detachment fails, the process gets its fences from the answers, and a later detachment sets the
+//!   lease's own fence again. The heir of a lease keeps the note, and its answers are the same.
+//! - Fences still grow, because a reservation begins above the last fence of the lease, whatever
+//!   the lease's own fence is.
 
 use std::sync::Arc;
 
@@ -29,6 +41,19 @@ pub enum Source {
     ///
     /// [`Request::Accept`]: super::Request::Accept
     Quorum(Fence),
+}
+
+impl Source {
+    /// Returns true if the heir's ttl takes the place of the ticket's when the lease passes to the
+    /// heir. If the heir dies, its lock is then free after the heir's ttl.
+    ///
+    /// A store passes a lease once. The heir counts its ttl from before it sent its request, so its
+    /// lease at the store ends later. A repeated or late request finds the heir, and can't shorten
+    /// what the heir has renewed. A node of a quorum may have to give the lease back to the ticket:
+    /// it keeps the end of the ticket, because the ticket still has its time then.
+    pub fn ends_ticket(self) -> bool {
+        matches!(self, Source::Ticket { .. })
+    }
 }
 
 /// Describes a lease that passed to another token.

@@ -81,6 +81,19 @@ impl Held {
         self.last = self.last.max(fence.last_of(count));
     }
 
+    /// Reserves the `count` fences from `fence` on with the lease.
+    ///
+    /// They become the lease's own unless the lease was detached: see
+    /// [`inheritance`](super::inheritance).
+    fn reserves(&mut self, fence: Fence, count: u32) {
+        match (self.fence, split_note(&self.holder)) {
+            (Some(_), (_, Some(_))) if !mutants::is(Mutant::DetachedFenceReplaced) => {
+                self.last = self.last.max(fence.last_of(count));
+            }
+            _ => self.has_from(fence, count),
+        }
+    }
+
     fn inherited(&self) -> Inherited {
         let (_, ttl) = split_note(&self.holder);
         Inherited { first: self.fence.unwrap_or(self.last), last: self.last, mode: self.mode, ttl }
@@ -241,9 +254,10 @@ impl Lock {
             held.ends = if held.fence.is_none() { ends } else { held.ends.max(ends) };
             if ask.fences > 1 || held.fence.is_none() {
                 let first = (turn.fences)(known_last, ask.fences);
-                (held.fence, held.last) = (Some(first), first.last_of(ask.fences));
+                held.reserves(first, ask.fences);
+                return Reply::Acquired { fence: first, waiting: others };
             }
-            return Reply::Acquired { fence: held.fence.expect("just set"), waiting: others };
+            return Reply::Acquired { fence: held.fence.expect("just checked"), waiting: others };
         }
         let place = self.queue.iter().position(|waiting| waiting.token == ask.token);
         if (ask.repairs || place.unwrap_or(self.queue.len()) == 0) && self.fits(ask.mode) {
@@ -371,9 +385,11 @@ impl Lock {
         let Some(held) = self.first_of(&[heir, token]) else { return self.absence() };
         // Keep the note, so that a repeated request gets the same answer.
         let (_, noted) = split_note(&held.holder);
+        let is_passed = held.token != heir;
         held.token = heir;
         held.holder = with_note(holder, noted);
-        held.ends = held.ends.max(turn.now + limit(ttl, source, noted).as_duration());
+        let ends = turn.now + limit(ttl, source, noted).as_duration();
+        held.ends = if is_passed && source.ends_ticket() { ends } else { held.ends.max(ends) };
         if let Source::Quorum(fence) = source {
             held.has_from(fence, 1);
         } else if held.fence.is_none() {
@@ -417,7 +433,7 @@ impl Lock {
         let Some(held) = self.held.iter_mut().find(|held| held.token == token) else {
             return self.absence();
         };
-        held.has_from(fence, count);
+        held.reserves(fence, count);
         Reply::Accepted
     }
 

@@ -132,11 +132,13 @@ impl Checker {
                 let expected = match lease {
                     None => absent,
                     Some(lease) => {
-                        if lease.token != *heir {
+                        let ends = now + ttl.as_duration();
+                        if lease.token == *heir {
+                            lease.ends = lease.ends.max(ends);
+                        } else {
                             lease.before.push(lease.token);
+                            (lease.token, lease.ends) = (*heir, ends);
                         }
-                        lease.token = *heir;
-                        lease.ends = lease.ends.max(now + ttl.as_duration());
                         demand!(
                             lease.fence.is_none() == block.is_some(),
                             "{:?}, reserved: {block:?}",

@@ -31,8 +31,8 @@ pub struct Asked {
     pub state: Arc<KnownLease>,
     pub granted: bool,
     fence: Fence,
-    /// The ticket, if the lease is adopted and not acquired.
-    adopted: Option<Token>,
+    /// The ticket and its fence, if the lease is adopted and not acquired.
+    adopted: Option<(Token, Fence)>,
     /// What its last word was.
     pub ended: bool,
     pub(super) cancelled: bool,
@@ -70,8 +70,8 @@ pub struct Parcel {
 pub struct Granted {
     pub slot: u32,
     pub fence: Fence,
-    /// The ticket, if the lease was adopted.
-    pub adopted: Option<Token>,
+    /// The ticket and its fence, if the lease was adopted.
+    pub adopted: Option<(Token, Fence)>,
 }
 
 pub struct Process {
@@ -297,7 +297,8 @@ impl Process {
         self.slots += 1;
         let state = Arc::new(KnownLease::default());
         self.remember(parcel.key.clone(), Mode::Exclusive, state.clone());
-        self.asked.get_mut(&self.slots).expect("just remembered").adopted = Some(parcel.token);
+        let ticket = (parcel.token, parcel.fence);
+        self.asked.get_mut(&self.slots).expect("just remembered").adopted = Some(ticket);
         let asked = AcquireCommand {
             op: OpId { env: ENV, slot: self.slots },
             client: CLIENT,

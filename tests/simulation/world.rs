@@ -412,8 +412,11 @@ impl World {
         for granted in self.processes[process].hear(self.now, settled) {
             self.grants += 1;
             self.check_stranger(process, granted.slot);
-            if let Some(ticket) = granted.adopted {
+            if let Some((ticket, fence)) = granted.adopted {
                 assert!(self.adopted.insert(ticket), "a ticket was adopted twice");
+                // If no node knows the fence any more, the heir gets a larger one.
+                let is_replaced = self.shape.lossy && granted.fence > fence;
+                assert!(granted.fence == fence || is_replaced, "{fence:?} became {:?}", granted.fence);
             }
             self.check_grant(process, &granted);
             if self.crowded && self.is_trouble() && self.rng.u16(..300) == 0 {

@@ -101,6 +101,8 @@ macro_rules! contract {
             only_one_of_two_heirs_adopts_a_lease
             an_adopted_lease_is_the_heirs_alone
             a_detached_lease_keeps_its_ttl_when_its_token_acquires_again
+            a_detached_lease_keeps_its_fence_when_a_late_block_is_accepted
+            the_ttl_of_an_heir_takes_the_place_of_the_tickets
             a_lease_is_moved_as_it_is_and_whoever_claims_it_is_told_of
             an_heir_of_a_reader_keeps_its_own_lease
             a_detached_lease_outlives_its_process

@@ -156,6 +156,11 @@ mod wrong {
     }
 
     #[test]
+    fn a_detached_lease_that_gets_later_fences_as_its_own_is_found() {
+        is_found(rounds, Mutant::DetachedFenceReplaced);
+    }
+
+    #[test]
     fn a_repair_without_a_place_is_found() {
         is_found(rounds, Mutant::RepairDoesNotWait);
         is_found(in_time, Mutant::RepairDoesNotWait);

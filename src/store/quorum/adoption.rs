@@ -390,7 +390,7 @@ impl Adoption {
         }
         let message = "no quorum: several clients tried to adopt the lease at the same time, and this \
                        one did not get most of the servers in time; adopt the ticket again";
-        StoreError::maybe_done(StoreErrorKind::Quorum, message)
+        StoreError::maybe_done(StoreErrorKind::TimedOut, message)
     }
 
     /// Returns how long the nodes may take to answer if they are asked at `now`. The first round

@@ -1,10 +1,11 @@
 //! Merges what the nodes of a quorum say about locks. Pure.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::lease::Key;
+use crate::lease::{Fence, Key};
 use crate::store::listing::{Listing, Wanted};
-use crate::store::{LockInfo, Reply, Servers};
+use crate::store::{LeaseInfo, LockInfo, Reply, Servers};
 
 /// Counts the nodes that were asked.
 #[derive(Clone, Copy)]
@@ -28,6 +29,9 @@ fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockI
 /// Returns what most nodes say of a lock, and how many of them have each of its leases.
 pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo> + Clone, counts: Counts) -> Option<LockInfo> {
     let mut info = most_common(said.clone())?.clone();
+    if info.shared {
+        add_leases(&mut info, said.clone(), counts.total / 2 + 1);
+    }
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let (total, unheard) = (number(counts.total), number(counts.unheard));
     for lease in info.leases.iter_mut().filter(|lease| lease.mark.is_some()) {
@@ -36,6 +40,22 @@ pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo> + Clone, counts: Cou
         lease.servers = Some(Servers { held, total, unheard });
     }
     Some(info)
+}
+
+/// Adds the leases of a shared lock that at least `enough` nodes have. A node that shows the same
+/// last lease as most nodes may lack another one.
+fn add_leases<'a>(info: &mut LockInfo, said: impl Iterator<Item = &'a LockInfo> + Clone, enough: usize) {
+    let has = |leases: &[LeaseInfo], mark| leases.iter().any(|lease| lease.mark == mark);
+    let leases = said.clone().filter(|other| other.shared).flat_map(|other| &other.leases);
+    // A node that has not accepted the fence of a lease shows a smaller one.
+    let mut missing: Vec<&LeaseInfo> = leases
+        .filter(|lease| lease.mark.is_some() && !has(&info.leases, lease.mark))
+        .filter(|lease| said.clone().filter(|other| has(&other.leases, lease.mark)).count() >= enough)
+        .collect();
+    missing.sort_by_key(|lease| (lease.mark, Reverse(lease.fence)));
+    missing.dedup_by_key(|lease| lease.mark);
+    info.leases.extend(missing.into_iter().cloned());
+    info.leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
 }
 
 /// Returns what a node says about a lock; `None` if the lock is not held there.
@@ -83,8 +103,6 @@ pub fn merged<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::Fence;
-    use crate::store::LeaseInfo;
 
     fn held(fence: u64, mark: u32) -> LockInfo {
         let fence = Some(Fence(fence));
@@ -113,5 +131,23 @@ mod tests {
     fn the_most_common_fence_is_shown_and_among_equals_the_largest() {
         assert_eq!(shown([(5, 1), (5, 1), (8, 2)]), (Some(Fence(5)), Some(1), 2));
         assert_eq!(shown([(5, 1), (8, 2), (6, 3)]), (Some(Fence(8)), Some(2), 1));
+    }
+
+    #[test]
+    fn a_lease_of_a_shared_lock_is_shown_whichever_nodes_lack_it() {
+        let node = |marks: &[u32]| {
+            let leases = marks.iter().flat_map(|mark| held(u64::from(*mark), *mark).leases).collect();
+            LockInfo { shared: true, leases, waiters: vec![] }
+        };
+        for nodes in [[node(&[1, 3, 4]), node(&[2, 3, 4]), node(&[1, 2, 4])], {
+            [node(&[1, 2, 4]), node(&[1, 3, 4]), node(&[2, 3, 4])]
+        }] {
+            let info = counted(nodes.iter(), Counts { total: 3, unheard: 0 }).unwrap();
+            let told = info.leases.iter().map(|lease| (lease.mark.unwrap(), lease.servers.unwrap().held));
+            assert_eq!(told.collect::<Vec<_>>(), [(1, 2), (2, 2), (3, 2), (4, 3)]);
+        }
+        let nodes = [node(&[4]), node(&[3, 4]), node(&[4])];
+        let info = counted(nodes.iter(), Counts { total: 3, unheard: 0 }).unwrap();
+        assert_eq!(info.leases.len(), 1, "a lease that most nodes lack is lost");
     }
 }

@@ -412,3 +412,22 @@ fn an_accepted_fence_is_above_the_floor_only_once_the_lease_has_ended() {
     s.release(b);
     assert_eq!(s.floor, 110, "a smaller fence does not lower the floor");
 }
+
+#[test]
+fn a_detached_lease_keeps_its_own_fence_when_more_fences_are_reserved() {
+    for mode in [Mode::Exclusive, READ] {
+        let ([a, heir, next], mut s) = (owners(), Scene::new());
+        s.block(a, mode, 1);
+        s.turn(|lock, turn| lock.detach(a.0, ttl(TTL), Fence(40), ttl(7_000), turn));
+        s.turn(|lock, turn| lock.accept(a.0, Fence(100), 64, turn));
+        assert_eq!((s.lock.held[0].fence, s.lock.held[0].last), (Some(Fence(40)), Fence(163)));
+        assert_eq!(s.block(a, mode, 3), 164, "a late acquire");
+        assert_eq!((s.lock.held[0].fence, s.lock.held[0].last), (Some(Fence(40)), Fence(166)));
+        s.turn(|lock, turn| lock.accept(a.0, Fence(20), 1, turn));
+        let adopted = s.turn(|lock, turn| lock.adopt(a.0, heir.0, ttl(TTL), TICKET, &"heir".into(), turn));
+        let Reply::Adopted(lease) = adopted else { panic!("{adopted:?}") };
+        assert_eq!((lease.first, lease.last), (Fence(40), Fence(166)));
+        s.release(heir);
+        assert_eq!(s.block(next, mode, 1), 167, "no later lease gets a reserved fence");
+    }
+}

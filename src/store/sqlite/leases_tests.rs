@@ -193,7 +193,8 @@ fn where_boots_have_no_names_a_lease_that_was_detached_for_longer_than_its_heir_
         ttl: ttl(1_000),
         holder: "i".into(),
         outlives_process: false,
-        source: Source::Ticket { fence: Fence(1), with_ttl: false },
+        // The lease keeps the end of its ticket, as with the adoptions of older versions.
+        source: Source::Quorum(Fence(1)),
     };
     assert!(ask(2, adopt).is_adopted());
     ledger.sweep(me.id(), nil, 3);

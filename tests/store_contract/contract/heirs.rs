@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::lease::{Fence, Key, Mode, Token};
-use leasehold::store::{Absence, Ask, LeaseInfo, Reply, Request};
+use leasehold::store::{Absence, Ask, LeaseInfo, Reply, Request, Source};
 
 use super::{LONG, SLACK};
 use crate::asking::*;
@@ -94,7 +94,75 @@ pub async fn a_detached_lease_keeps_its_ttl_when_its_token_acquires_again(place:
     let Reply::Adopted(lease) = ask(&other, adopt(&key, token, heir, LONG)).await else {
         panic!("the heir does not get the lease")
     };
-    assert_eq!(lease.ttl, Some(ttl(7_000)));
+    assert_eq!((lease.ttl, lease.first), (Some(ttl(7_000)), fence));
+}
+
+/// Checks that a request that reserves fences, and arrives after the lease was detached, changes
+/// neither the fence of the lease nor the order of the fences.
+pub async fn a_detached_lease_keeps_its_fence_when_a_late_block_is_accepted(place: &dyn Fixture) {
+    let (one, other) = (place.open(), place.open());
+    for mode in [Mode::Exclusive, Mode::Shared { most: u32::MAX }] {
+        let (key, token, heir) = (fresh_key("k"), Token::random(), Token::random());
+        let asked = Request::Acquire(Ask { mode, ..asking(&key, token, LONG) });
+        let Reply::Acquired { fence, .. } = ask(&one, asked).await else { panic!("the lock is free") };
+        // The process has handed the lease on, and detaches it with the third of its fences.
+        let fence = Fence(fence.0 + 2);
+        assert_eq!(ask(&one, detach(&key, token, fence, 7_000)).await, RENEWED);
+        let block = Fence(fence.0 + 1_000_000_000);
+        for _repeated in 0..2 {
+            assert_eq!(ask(&one, accept(&key, token, block, 64)).await, Reply::Accepted);
+            assert_eq!(lease(&other, &key).await.fence, Some(fence));
+        }
+        let Reply::Adopted(inherited) = ask(&other, adopt(&key, token, heir, LONG)).await else {
+            panic!("the heir does not get the lease")
+        };
+        assert_eq!((inherited.first, inherited.ttl), (fence, Some(ttl(7_000))));
+        assert_eq!(lease(&one, &key).await.fence, Some(fence));
+        assert_eq!(ask(&other, release(&key, heir)).await, Reply::Released);
+        let next = granted(&one, &key, Token::random(), LONG).await;
+        assert!(next > block.last_of(64), "{next:?} after {block:?}");
+    }
+}
+
+/// Checks that the time of a ticket is over when an heir has the lease. A node of a quorum keeps the
+/// time of the ticket, because an heir may give the lease back.
+pub async fn the_ttl_of_an_heir_takes_the_place_of_the_tickets(place: &dyn Fixture) {
+    if place.is_quorum() {
+        return;
+    }
+    let (one, other) = (place.open(), place.open());
+    for mode in [Mode::Exclusive, Mode::Shared { most: u32::MAX }] {
+        let (key, token, heir) = (fresh_key("k"), Token::random(), Token::random());
+        let asked = Request::Acquire(Ask { mode, ..asking(&key, token, 5_000) });
+        let Reply::Acquired { fence, .. } = ask(&one, asked).await else { panic!("the lock is free") };
+        assert_eq!(ask(&one, detach(&key, token, fence, LONG)).await, RENEWED);
+        let lives = |ms: u32| ttl(ms).as_duration();
+        assert!(ask(&other, adopt(&key, token, heir, 5_000)).await.is_adopted());
+        let left = remaining(&one, &key).await;
+        assert!(left <= lives(5_000) && left > lives(5_000) - SLACK, "{left:?}");
+        assert_eq!(ask(&other, renew(&key, heir, 20_000)).await, RENEWED);
+        // A late adoption never makes it shorter, and a late renewal of the ticket has no effect.
+        assert!(ask(&other, adopt(&key, token, heir, 10)).await.is_adopted());
+        assert_eq!(ask(&one, renew(&key, token, LONG)).await, Reply::NotHeld(Absence::Taken));
+        let left = remaining(&one, &key).await;
+        assert!(left <= lives(20_000) && left > lives(20_000) - SLACK, "{left:?}");
+        // Nor does the decision of a quorum that arrives at one of its nodes.
+        let source = Source::Quorum(fence);
+        let (key, holder) = (key.clone(), "heir".into());
+        let late = Token::random();
+        let ttl = ttl(5_000);
+        let passed = Request::Adopt {
+            key: key.clone(),
+            token: heir,
+            heir: late,
+            ttl,
+            holder,
+            outlives_process: false,
+            source,
+        };
+        assert!(ask(&other, passed).await.is_adopted());
+        assert!(remaining(&one, &key).await > lives(20_000) - SLACK);
+    }
 }
 
 /// Checks [`Request::Move`]. A quorum sends this request to its nodes and never receives one, so

@@ -184,7 +184,9 @@ impl Sites {
             for heir in open {
                 match self.settled(heir, batch) {
                     Ok(reply) => drop(told.insert(heir, reply)),
-                    Err(error) => assert_eq!(error.kind, StoreErrorKind::Quorum),
+                    Err(error) => {
+                        assert!(matches!(error.kind, StoreErrorKind::Quorum | StoreErrorKind::TimedOut))
+                    }
                 }
             }
         }
@@ -326,10 +328,7 @@ fn what_is_left_of_a_dead_claimant_does_not_stop_the_others() {
     for _ in 0..20 {
         let (mut sites, ticket, heirs) = (Sites::scattered(2, 3), Token::random(), tokens(2));
         sites.grant(ticket, Mode::Exclusive);
-        let to = Token::claim(ticket, dead);
-        let claim = Request::Move { key: KEY.into(), token: ticket, to, heir: dead };
-        let now = sites.now;
-        assert!(sites.nodes[2].apply(claim, now, 1).unwrap().is_adopted());
+        kill_between_rounds(&mut sites, ticket, dead, &[2], &[]);
         (0..2).for_each(|who| sites.adopt(who, 1, ticket, heirs[who]));
         sites.live(2_000);
         sites.winner(2);
@@ -485,4 +484,16 @@ fn a_ticket_that_most_nodes_do_not_know_is_told_at_once() {
     assert_eq!(sites.settled(0, 2), Ok(Reply::NotHeld(Absence::Taken)));
     sites.live(5_000);
     assert_eq!((sites.councils[0].concerns(), sites.councils[0].next_wake()), (0, None));
+}
+
+#[test]
+fn who_meets_other_heirs_for_all_of_its_time_is_told_that_its_time_is_over() {
+    let (mut sites, ticket) = (Sites::scattered(1, 3), Token::random());
+    sites.grant(ticket, Mode::Exclusive);
+    kill_between_rounds(&mut sites, ticket, Token::random(), &[1, 2], &[]);
+    sites.adopt(0, 1, ticket, Token::random());
+    sites.live(3_000);
+    let error = sites.settled(0, 1).unwrap_err();
+    assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::TimedOut, true));
+    assert!(error.message.contains("adopt the ticket again"), "{}", error.message);
 }

@@ -19,9 +19,10 @@ for i = 1, count do
   local top, back = ARGV[count + 2 * i], ARGV[count + 2 * i + 1]
   local text, answer = known[count + i], nil
   if known[i] == token and text then
-    -- In the common case the fence key tells of this very lease, and of no larger fence.
+    -- In the common case the fence key tells of this very lease, and of no larger fence; and the
+    -- lease was not detached, so its name has no note.
     local mark, last, whose, name = string.match(text, '^(q?)(%d+)%-?%d* (%S+) (.*)$')
-    if whose == token and last <= top then
+    if whose == token and last <= top and not string.find(name, '\31%d+$') then
       text = mark .. top .. (back ~= '0' and '-' .. back or '') .. ' ' .. token .. ' ' .. name
       -- One that is ahead of the clock lasts until the clock has caught up.
       local ahead = math.max(math.ceil((tonumber(top) - now_us) / 1000), 0)

@@ -86,7 +86,9 @@ function rules.adopt(lock, side, token, heir, ask)
   local first, last, known = lease_of(s, owner)
   -- Keep the note, so that a repeated request gets the same answer.
   local _, noted = split_note(known)
-  prolong(s, owner, ask.noted and noted and math.min(ask.ttl, tonumber(noted)) or ask.ttl)
+  -- The heir's ttl takes the place of the ticket's: see Source::ends_ticket.
+  local ends_ticket = owner ~= heir and ask.fence == 0
+  prolong(s, owner, ask.noted and noted and math.min(ask.ttl, tonumber(noted)) or ask.ttl, ends_ticket)
   if ask.fence > 0 then
     first, last = ask.fence, math.max(last or 0, ask.fence)
   elseif not first then

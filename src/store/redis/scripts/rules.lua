@@ -213,8 +213,9 @@ local function look(lock, side)
 end
 
 -- Lets the lease of `token` live for at least `ttl` ms. If the lease was only `handed` to the
--- token, it had GRANT_TTL and now gets exactly `ttl`. Always writes: a WAIT behind this must not
--- end before replicas have the lease, even if another connection wrote the lease.
+-- token, it had GRANT_TTL and now gets exactly `ttl`. So does a lease that passes from its ticket
+-- to an heir. Always writes: a WAIT behind this must not end before replicas have the lease, even
+-- if another connection wrote the lease.
 local function prolong(s, token, ttl, handed)
   if s.owner then
     call('PEXPIRE', s.lock, handed and ttl or math.max(ttl, call('PTTL', s.lock)))
@@ -288,15 +289,15 @@ function rules.acquire(lock, side, token, number, ask)
       return with_queue(known, call('ZCARD', s.queue))
     end
     local first, top = reserve(last, ask.count)
-    local name = ask.name
+    local name, own = ask.name, first
     if held then
-      local _, _, known_name = lease_of(s, token)
+      local own_fence, _, known_name = lease_of(s, token)
       local _, noted = split_note(known_name)
-      if noted then name = name .. '\31' .. noted end
+      if noted then name, own = name .. '\31' .. noted, own_fence or first end
     end
     -- A lease without a fence is none: the fence comes first.
-    local waiting = note(s, top, top - first, token, name, ask.life)
-    local shown = format('%.0f', first) .. ' ' .. name
+    local waiting = note(s, top, top - own, token, name, ask.life)
+    local shown = format('%.0f', own) .. ' ' .. name
     if not held and ask.most == 0 then
       call('SET', lock, token, 'PX', ask.ttl)
       s.owner = token
@@ -402,13 +403,15 @@ local function know(s, token, first, top, name, life)
   end
 end
 
--- top: the last of the lease's fences; back: how many there are before it.
+-- top: the last of the lease's fences; back: how many there are before it. A detached lease keeps
+-- its own fence, and only its last fence grows: see store/inheritance.rs.
 function rules.accept(lock, side, token, top, back, life)
   local s = look(lock, side)
   hand_on(s, nil)
   if not holds(s, token) then return absence(s) end
-  local _, last, name = lease_of(s, token)
-  know(s, token, top - back, math.max(last or 0, top), name, life)
+  local own, last, name = lease_of(s, token)
+  local _, noted = split_note(name)
+  know(s, token, noted and own or top - back, math.max(last or 0, top), name, life)
   return 1
 end
 
