@@ -18,9 +18,9 @@ describe('leasehold, and its store', { timeout: 120_000 }, () => {
       assert.doesNotMatch(stderr, /hunter2/)
     }
     for (const [store, message] of [
-      [urls.join(), /"LEASEHOLD_URL" .* with commas between .* with blanks between them in the environment$/],
-      [urls.join(', '), /"LEASEHOLD_URL" .* with commas between .* with blanks between them in the environment$/],
-      [urls.slice(1).join(' '), /"LEASEHOLD_URL" .*at least 3 independent stores.*: 2 were given$/],
+      [urls.join(), /LEASEHOLD_URL .* with commas between .* with blanks between them in the environment$/],
+      [urls.join(', '), /LEASEHOLD_URL .* with commas between .* with blanks between them in the environment$/],
+      [urls.slice(1).join(' '), /LEASEHOLD_URL .*at least 3 independent stores.*: 2 were given$/],
       [`${urls.join(' ')} hunter2`, /./],
     ]) {
       const { code, stderr } = await asked(store)
