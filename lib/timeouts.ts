@@ -31,7 +31,7 @@ const LIMIT = 250
 const MOST_ASKED = 32
 /**
  * How long the client does not ask again about a lock, in ms for each holder and waiter in the answer:
- * about ten times as long as a Redis server needs for one of them. If this is smaller, the lock of
+ * about five times as long as a Redis server needs for one of them. If this is smaller, the lock of
  * a crowd takes more of the server's time; if it is larger, more of its errors name nobody.
  */
 const REST = 0.02
