@@ -30,7 +30,7 @@ const LIMIT = 250
 const MOST_ASKED = 32
 /**
  * How long the client does not ask again about a lock, in ms for each holder and waiter in the
- * answer. This is about ten times as long as a Redis server needs for one of them. If it is
+ * answer. This is about five times as long as a Redis server needs for one of them. If it is
  * smaller, a crowded lock takes more of the server's time; if it is larger, more of its errors name
  * no holder.
  */
@@ -50,7 +50,9 @@ const SLICE = 256
 /** What is known, or being asked, about a key. */
 interface Topic {
   readonly key: string
-  readonly question: Question
+  question: Question
+  /** Whether the question is the second one. */
+  isAskedAgain: boolean
   /** Whether calls stop waiting for the question, because it is answered or took too long. */
   isOver: boolean
   isOverdue: boolean
@@ -82,7 +84,7 @@ export class Timeouts {
   /** The topics whose questions were not sent yet. */
   readonly #unasked: Topic[] = []
   /** The answers that have not been described yet. */
-  #answers: { readonly topic: Topic; readonly info: Answer }[] = []
+  #answers: { readonly topic: Topic; readonly info: Answer | undefined }[] = []
   /** How many questions were sent and not answered. */
   #asked = 0
   /** How many of these have taken too long. */
@@ -148,10 +150,10 @@ export class Timeouts {
       if (at < known.restsUntil) return undefined
     }
     if (this.#overdue > 0) return undefined
-    const question = new Question(this.#asker.id, key, (info) => this.#heard(topic, info))
     const topic: Topic = {
       key,
-      question,
+      question: new Question(this.#asker.id, key, (info) => this.#heard(topic, info)),
+      isAskedAgain: false,
       isOver: false,
       isOverdue: false,
       contention: undefined,
@@ -166,15 +168,7 @@ export class Timeouts {
     this.#asked--
     if (topic.isOverdue) this.#overdue--
     if (this.#isClosed) return
-    if (info === undefined) topic.isOver = true
-    else this.#answers.push({ topic, info })
-    const at = now()
-    const size = (info?.leases.length ?? 0) + (info?.waiters.length ?? 0)
-    topic.restsUntil = at + (info === undefined ? FAILED_REST : REST * size)
-    const forget = () => {
-      if (this.#topics.get(topic.key) === topic) this.#topics.delete(topic.key)
-    }
-    setTimeout(forget, Math.max(LIMIT, topic.restsUntil - at)).unref()
+    this.#answers.push({ topic, info })
     this.#schedule()
   }
 
@@ -200,9 +194,36 @@ export class Timeouts {
     // Look at all leases once for all answers: there may be 100 000 leases.
     const own = ours.length > 0 ? Lease.ownOf(id, new Set(ours.map(({ topic }) => topic.key))) : undefined
     for (const { topic, info } of answers) {
-      topic.contention = contentionOf(this.#asker, info, own?.get(topic.key))
-      topic.isOver = true
+      const known = own?.get(topic.key)
+      // If no call of this client waits, a waiter of its name may be the one whose wait has ended: its
+      // place is released when the store has answered its last poll.
+      const isUnsure = !known?.waiting && info?.waiters.some(isName)
+      if (isUnsure && this.#askAgain(topic)) continue
+      if (info !== undefined) topic.contention = contentionOf(this.#asker, info, known)
+      this.#rest(topic, info)
     }
+  }
+
+  /** Asks once more, and returns true, unless that was done before or the calls wait no longer. */
+  #askAgain(topic: Topic): boolean {
+    if (topic.isOver || topic.isAskedAgain) return false
+    topic.isAskedAgain = true
+    topic.question = new Question(this.#asker.id, topic.key, (info) => this.#heard(topic, info))
+    this.#asked++
+    topic.question.send()
+    return true
+  }
+
+  /** Lets the calls end. */
+  #rest(topic: Topic, info: Answer | undefined): void {
+    const at = now()
+    const size = (info?.leases.length ?? 0) + (info?.waiters.length ?? 0)
+    topic.isOver = true
+    topic.restsUntil = at + (info === undefined ? FAILED_REST : REST * size)
+    const forget = () => {
+      if (this.#topics.get(topic.key) === topic) this.#topics.delete(topic.key)
+    }
+    setTimeout(forget, Math.max(LIMIT, topic.restsUntil - at)).unref()
   }
 
   #ask(): void {
