@@ -13,6 +13,9 @@ interface Watch {
   readonly listener: () => void
 }
 
+/** Without a prototype: other code may have put a `signal` on `Object.prototype`. */
+const ONCE: { once: boolean } = Object.assign(Object.create(null), { once: true })
+
 const watches = new WeakMap<AbortSignal, Watch>()
 
 export function watch(signal: AbortSignal, who: Abortable): void {
@@ -27,7 +30,7 @@ export function watch(signal: AbortSignal, who: Abortable): void {
     for (const each of waiting) each[onAbort](signal)
   }
   watches.set(signal, { waiting, listener })
-  signal.addEventListener('abort', listener, { once: true })
+  signal.addEventListener('abort', listener, ONCE)
 }
 
 export function unwatch(signal: AbortSignal, who: Abortable): void {

@@ -135,8 +135,8 @@ export function checkBoolean(name: string, given: unknown): asserts given is boo
 
 export function checkSignal(name: string, given: unknown): asserts given is AbortSignal {
   // By its looks, as Node does it: polyfills and other realms have classes of their own.
-  const like = typeof given === 'object' && given !== null && 'aborted' in given && 'addEventListener' in given
-  if (like) return
+  const isLike = ['aborted', 'addEventListener', 'removeEventListener'].every((name) => name in Object(given))
+  if (typeof given === 'object' && isLike) return
   const received = given instanceof AbortController ? 'an AbortController: give its signal' : undefined
   throw badType(name, 'an AbortSignal', given, received)
 }

@@ -56,6 +56,20 @@ test('a polluted prototype changes no option', async (t) => {
   assert.ok(await open(t, { store: 'memory:polluted', prefix: '' }).inspect('lock:k'))
 })
 
+test('a polluted prototype disturbs no call with a signal', async (t) => {
+  const locks = open(t, { store: 'memory:signals' })
+  await locks.ready()
+  const { signal } = new AbortController()
+  const call = () => locks.withLock(['a', 'b'], { signal }, ({ isHeld }) => isHeld)
+  assert.equal(await polluted({ signal: 'evil' }, call), true)
+})
+
+test('a signal that can not be unwatched is refused', async (t) => {
+  const locks = open(t, { store: 'memory:signals' })
+  const signal = { aborted: false, addEventListener() {} }
+  await assert.rejects(locks.acquire('k', { signal }), { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' })
+})
+
 test('a polluted prototype names no store in the environment', async () => {
   const { LEASEHOLD_URL, REDIS_URL, NODE_ENV } = process.env
   for (const name of ['LEASEHOLD_URL', 'REDIS_URL']) delete process.env[name]
