@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type * as api from '../index'
 import type { InvalidKeys, LockedRequest, LockRequestOptions, Next, Refusal } from '../types/express'
-import { checkFunction } from './arguments'
+import { badType, checkFunction } from './arguments'
 import { isLockError } from './errors'
 import { handlerEnd } from './http/handler-end'
 import { HoldTime } from './http/hold-time'
@@ -72,6 +72,7 @@ export function lockRequest(
   }
 
   return async function requestLock(request, response, next) {
+    checkResponse(response)
     // Each request goes on once; what fails after that is not for `next`.
     let hasPassed = false
     const once: Next = (error) => {
@@ -88,6 +89,13 @@ export function lockRequest(
       next(error)
     }
   }
+}
+
+/** Throws if `response` is none of node:http: other frameworks, such as Koa, call middleware with other arguments. */
+function checkResponse(given: unknown): void {
+  const { on, setHeader } = Object(given) as Partial<ServerResponse>
+  if (typeof on === 'function' && typeof setHeader === 'function') return
+  throw badType('response', 'a response of node:http, as Express and Connect pass it to a middleware', given)
 }
 
 /** Answers a request that is not served: with `own` if given, else with a small problem+json. */

@@ -287,7 +287,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
   diagnose(): Promise<Diagnosis>
 
   /**
-   * Resolves when the store was reached and can be used. Calling it is not required.
+   * Resolves when the store was reached. Calling it is not required. It does not check the rights of
+   * the user: {@link LockClient.diagnose} does.
    *
    * @throws {StoreUnavailableError}
    * @throws {LockClosedError}

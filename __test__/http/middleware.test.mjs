@@ -288,3 +288,22 @@ describe('lockRequest', { timeout: 60_000 }, () => {
     }
   })
 })
+
+test('a framework that passes other arguments gets an error, and no rejection is left unhandled', async (t) => {
+  const unhandled = []
+  const listener = (error) => unhandled.push(error)
+  process.on('unhandledRejection', listener)
+  t.after(() => process.off('unhandledRejection', listener))
+  for (const handler of [undefined, () => {}]) {
+    const middleware = lockRequest(open(t), { key: () => KEY }, handler)
+    // As Koa calls it: with a context, and the next middleware.
+    const called = middleware({ request: {}, response: {} }, async () => {})
+    await assert.rejects(called, {
+      name: 'TypeError',
+      code: 'ERR_INVALID_ARG_TYPE',
+      message: /"response" .* node:http/,
+    })
+  }
+  await new Promise(setImmediate)
+  assert.deepEqual(unhandled, [])
+})

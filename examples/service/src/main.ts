@@ -22,7 +22,7 @@ async function start(): Promise<void> {
   const log = createLog({ instance: config.instance })
 
   const locks = openLocks(config, log)
-  await locks.ready() // rejects at once if the store can't be used
+  await locks.ready() // rejects at once if the store can't be reached
   const redis = await openRedis(config, log)
   const tracing = config.isTraced ? (await import('./tracing.js')).startTracing(config, locks) : undefined
 
