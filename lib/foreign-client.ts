@@ -38,11 +38,22 @@ const OF_CONNECTION = 'host hostname port family socket path db database sentine
   ' ',
 )
 
+/** The options under which other libraries take a client. */
+const OF_CLIENT = ['client', 'redis', 'connection', 'redisClient'] as const
+
 /**
  * Returns what to write instead of each option of a connection, if `given` has one. Never throws.
  */
 export function connectionHints(given: unknown): Readonly<Record<string, string>> {
-  if (!isObject(given) || !OF_CONNECTION.some((name) => Object.hasOwn(given, name))) return {}
+  if (!isObject(given)) return {}
+  for (const name of OF_CLIENT) {
+    const client = Object.hasOwn(given, name) ? foreignClient(read(given, name)) : undefined
+    if (client === undefined) continue
+    return {
+      [name]: `it is ${client.what}; leasehold opens its own connections, so give the URL: { store: '${client.url}' }`,
+    }
+  }
+  if (!OF_CONNECTION.some((name) => Object.hasOwn(given, name))) return {}
   const why = `write it into the URL of the store, { store: '${serverUrl(given)}' }`
   return Object.fromEntries(OF_CONNECTION.map((name) => [name, why]))
 }

@@ -316,3 +316,15 @@ describe('store: a mistake in the environment', () => {
     assert.doesNotMatch(thrown(() => createLockClient('gopher://h')).message, /environment/)
   })
 })
+
+test('a client of another library under an option of its own gets the URL to give', () => {
+  for (const name of ['client', 'redis', 'connection']) {
+    assert.throws(() => createLockClient({ [name]: ioredis({ db: 2 }) }), {
+      name: 'TypeError',
+      code: 'ERR_INVALID_ARG_VALUE',
+      message:
+        `Unknown option "${name}": it is a client of ioredis; leasehold opens its own connections, so give the URL: ` +
+        "{ store: 'redis://localhost:6379/2' }",
+    })
+  }
+})
