@@ -91,7 +91,10 @@ export function lockRequest(
   }
 }
 
-/** Throws if `response` is none of node:http: other frameworks, such as Koa, call middleware with other arguments. */
+/**
+ * Throws if `given` is not a response of node:http. Other frameworks, such as Koa, call middleware
+ * with other arguments.
+ */
 function checkResponse(given: unknown): void {
   const { on, setHeader } = Object(given) as Partial<ServerResponse>
   if (typeof on === 'function' && typeof setHeader === 'function') return
