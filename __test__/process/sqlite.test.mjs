@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient, StoreUnavailableError } from 'leasehold'
 import { startChild } from '../support/child.mjs'
+import { until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
@@ -110,12 +111,10 @@ describe('default store', { timeout: 120_000 }, () => {
     const quorum = holderOf('holder.mjs', files.join(' '))
     const { fence } = await quorum.next('held')
     assert.ok(fence > 0)
-    assert.deepEqual(
-      readdirSync(folder)
-        .filter((name) => /^[a-d ]+$/.test(name))
-        .sort(),
-      ['a', 'b', 'c d'],
-    )
+    // A majority grants the lease, so one file may be created later.
+    const created = () => readdirSync(folder).filter((name) => /^[a-d ]+$/.test(name))
+    await until('three files', () => created().length >= 3)
+    assert.deepEqual(created().sort(), ['a', 'b', 'c d'])
     const alone = holderOf('holder.mjs', `sqlite:${join(folder, 'of its own')}`)
     await alone.next('held')
     assert.ok(readdirSync(folder).includes('of its own'))

@@ -25,7 +25,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Notes that a break at `now` lost `fences` fences beyond the wall clock and the floor.
+    /// Notes that a request at `now` used or lost `fences` fences beyond the wall clock. Requests
+    /// other than breaks count, too: after a break, they keep fences ahead of the clock for longer.
     pub fn lose(&mut self, now: Instant, fences: u64) {
         self.even_at = self.even_at.max(now) + Duration::from_micros(fences);
     }
