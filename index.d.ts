@@ -1,16 +1,23 @@
 // The public interface: the one place where it is written down. lib/ implements these types, so the two
 // cannot drift apart (__test__/types/exports.ts checks that nothing is missing on either side).
 //
-// Here are the two functions. In types/: client, its options and events; asking, the kinds of locks
-// and what may be asked of them; lease, what is held; once, what is done once in the cluster; told,
-// what a client tells of a lock, of itself and of its store; worker; emitter, how all of them tell
-// of events; tls; errors; channels, what is told to diagnostics; units, those of durations. In otel
-// and prometheus what `leasehold/otel` and `leasehold/prometheus` have.
+// This file has the two functions. The files in types/ have the rest:
+//
+// - client: the client, its options and its events.
+// - asking: the kinds of locks, and the options of calls.
+// - lease: what a caller holds.
+// - once: work that is done once in the cluster.
+// - told: what a client tells of a lock, of itself and of its store.
+// - worker: lock workers.
+// - emitter: the methods for events of clients, workers and schedules.
+// - tls, errors, channels (of `diagnostics_channel`) and units (of durations).
+// - otel and prometheus: `leasehold/otel` and `leasehold/prometheus`.
+// - express, remix and http: `leasehold/express`, `leasehold/remix`, and what they share.
 //
 // Every time is in milliseconds, and its type says so. Times that you pass are whole; times that
 // you get may not be. If an argument is bad, methods that return promises reject with a TypeError
-// or RangeError, and callbacks are called with it. createLockClient(), createLockWorker(),
-// semaphore() and readWriteLock() throw it. In all cases, nothing has been sent. An option that is
+// or RangeError, and callbacks get this error. createLockClient(), createLockWorker(), semaphore()
+// and readWriteLock() throw it. In all cases, the client has sent nothing. An option that is
 // `undefined` has its default.
 
 import type { LockClient, LockClientOptions } from './types/client'

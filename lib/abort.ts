@@ -13,7 +13,7 @@ interface Watch {
   readonly listener: () => void
 }
 
-/** Without a prototype: other code may have put a `signal` on `Object.prototype`. */
+/** Has no prototype, because other code may have put a `signal` on `Object.prototype`. */
 const ONCE: { once: boolean } = Object.assign(Object.create(null), { once: true })
 
 const watches = new WeakMap<AbortSignal, Watch>()

@@ -83,8 +83,8 @@ export class Acquirer {
   }
 
   /**
-   * Returns an acquirer of leases that outlive this process; see `Flag`. It calls `renewed` after
-   * each renewal of a lease of one lock.
+   * Returns an acquirer of leases that outlive this process; see `Flag`. The acquirer calls
+   * `renewed` after each renewal of a lease of one lock.
    */
   outliving(renewed?: () => void): Acquirer {
     const reports = renewed === undefined ? 0 : Flag.ReportRenewals

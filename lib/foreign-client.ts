@@ -33,7 +33,9 @@ export function foreignClient(given: unknown): ForeignClient | undefined {
   return undefined
 }
 
-/** The connection options of other libraries. Here, the URL of the store has their values. */
+/**
+ * The connection options of other libraries. In leasehold, the URL of the store has their values.
+ */
 const OF_CONNECTION = 'host hostname port family socket path db database sentinels sentinelRootNodes rootNodes'.split(
   ' ',
 )
@@ -103,7 +105,7 @@ function ofNodeRedis(client: object, options: unknown): ForeignClient {
     const url = clusterUrl(read(options, 'rootNodes'), read(options, 'defaults'))
     return { what: 'a cluster client of node-redis', url }
   }
-  // These two do not show their options.
+  // These two kinds of client do not show their options.
   if (isMethod(client, 'getSentinelNode')) {
     return { what: 'a sentinel client of node-redis', url: `redis-sentinel://HOST:${SENTINEL_PORT}/MASTER` }
   }

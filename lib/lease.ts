@@ -372,7 +372,8 @@ export class Lease implements api.Lease, Slot, Abortable {
   }
 
   /**
-   * Rejects the request once the client knows who holds the lock. `heldHere`: this client holds it.
+   * Rejects the request once the client knows who holds the lock. `heldHere` says whether this
+   * client holds the lock.
    */
   #timeOut(heldHere: boolean): void {
     // From here on, an abort has nothing to cancel.

@@ -1,6 +1,6 @@
 // Finds out who holds the locks whose waits have ended, for the errors of these calls. The store
-// may be overloaded, so questions are limited: all calls that waited for a lock share one, and none
-// is sent while the store does not answer in time.
+// may be overloaded, so the client limits its questions: all calls that waited for a lock share
+// one, and the client sends none while the store does not answer in time.
 
 import * as timers from 'node:timers'
 import { type Abortable, onAbort, unwatch, watch } from './abort'
@@ -195,8 +195,9 @@ export class Timeouts {
     const own = ours.length > 0 ? Lease.ownOf(id, new Set(ours.map(({ topic }) => topic.key))) : undefined
     for (const { topic, info } of answers) {
       const known = own?.get(topic.key)
-      // If no call of this client waits, a waiter of its name may be the one whose wait has ended: its
-      // place is released when the store has answered its last poll.
+      // If no call of this client waits, a waiter with the client's name may be a call whose wait
+      // has ended. The client releases the place of that call when the store has answered its last
+      // poll.
       const isUnsure = !known?.waiting && info?.waiters.some(isName)
       if (isUnsure && this.#askAgain(topic)) continue
       if (info !== undefined) topic.contention = contentionOf(this.#asker, info, known)
@@ -204,7 +205,7 @@ export class Timeouts {
     }
   }
 
-  /** Asks once more, and returns true, unless that was done before or the calls wait no longer. */
+  /** Asks once more and returns true, unless it has done so before or the calls no longer wait. */
   #askAgain(topic: Topic): boolean {
     if (topic.isOver || topic.isAskedAgain) return false
     topic.isAskedAgain = true
@@ -214,7 +215,7 @@ export class Timeouts {
     return true
   }
 
-  /** Lets the calls end. */
+  /** Lets the calls end, and asks no more about the lock for a while. */
   #rest(topic: Topic, info: Answer | undefined): void {
     const at = now()
     const size = (info?.leases.length ?? 0) + (info?.waiters.length ?? 0)

@@ -66,7 +66,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// Those that the simulation has to find.
+    /// The mutants that the simulation has to find.
     pub const ALL: [Mutant; 26] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,

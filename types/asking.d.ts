@@ -61,7 +61,7 @@ export interface AcquireOptions {
    * client's, which is `false`.
    *
    * While the circuit breaker before the server is `open`, the call rejects at once, with the
-   * {@link StoreUnavailableError} or {@link QuorumError} that it would have had after `wait`. If
+   * {@link StoreUnavailableError} or {@link QuorumError} that it would have got after `wait`. If
    * the breaker opens while the call waits, the call rejects at that moment. While the breaker is
    * `refusing`, the call asks the server, and rejects if the server refuses. While the breaker is
    * `closed`, the call tries again after a single failure, as without this option. A quorum can't

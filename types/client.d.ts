@@ -32,8 +32,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. Or an array of at least one: which locks.
    * @throws {LockTimeoutError} the lock was held for all of `wait`, or at each try: see
-   * {@link AcquireOptions.retry}. The error says who held it. To find that out may take up to
-   * 250 ms more
+   * {@link AcquireOptions.retry}. The error says who held it; to find out may take up to 250 ms more
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached or used. Passing
    * faults are retried until `wait` ends, unless {@link AcquireOptions.failFast} is set
    * @throws {LockAbortedError} `signal` was aborted
@@ -287,8 +286,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
   diagnose(): Promise<Diagnosis>
 
   /**
-   * Resolves when the store was reached. Calling it is not required. It does not check the rights of
-   * the user: {@link LockClient.diagnose} does.
+   * Resolves when the client has reached the store. Calling it is not required. It does not check
+   * the rights of the user: {@link LockClient.diagnose} does.
    *
    * @throws {StoreUnavailableError}
    * @throws {LockClosedError}
@@ -337,12 +336,14 @@ export interface LockClientEvents {
    */
   lost: [lease: Lease, error: LockLostError]
   /**
-   * A release that no call waits for failed: a {@link LockError}. Or a callback called
-   * `done(error)` without a callback that takes the error. Or a schedule without an `'error'`
-   * listener had a job that failed, or a schedule without a `'missed'` listener missed a tick
-   * because of the store.
+   * Emitted in these cases:
    *
-   * Without a listener, the error is not thrown. The first one of the client is a process warning
+   * - A release that no call waits for failed: the error is a {@link LockError}.
+   * - A callback called `done(error)` without a callback that takes the error.
+   * - A job failed, and its schedule has no `'error'` listener.
+   * - The store failed, and a schedule without a `'missed'` listener missed a tick.
+   *
+   * Without a listener, the error is not thrown. The first error of the client is a process warning
    * with the code `LEASEHOLD_UNHEARD_ERROR`, which Node prints. The warning names the store without
    * its password, and its `cause` is the error.
    */

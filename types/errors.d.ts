@@ -9,9 +9,9 @@ import type { Milliseconds } from './units'
 export type LossReason = 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'
 
 /**
- * What is wrong with a store. These may pass by themselves: `unreachable` (no connection), `timeout` (no answer in
- * `storeTimeout`, or of too few replicas; or, over a quorum, several clients kept each other from
- * adopting a ticket), `loading` (the server is starting or busy, or
+ * What is wrong with a store. These may pass by themselves: `unreachable` (no connection),
+ * `timeout` (no answer in `storeTimeout`, or of too few replicas; or, over a quorum, several
+ * clients kept each other from adopting a ticket), `loading` (the server is starting or busy, or
  * not all sentinels have answered yet), `readonly` (a replica), `full` (memory or disk). These do
  * not: `denied` (user, password, rights, client certificate), `unsupported` (nothing that can be
  * used, or TLS on one side only), `wrongtype` (the key is something else), `internal` (a bug),
@@ -56,17 +56,17 @@ export class LockTimeoutError extends LockError {
   constructor(message: string, options?: LockTimeoutErrorOptions)
   readonly code: 'ERR_LOCK_TIMEOUT'
   /**
-   * The holder of the lock: the {@link LockClientOptions.name} of its client. If there are several,
-   * the one with the oldest lease. If the holder is the client of this call, the message says "this
-   * client". Missing if another library holds the lock.
+   * The holder of the lock: the {@link LockClientOptions.name} of its client. If there are several
+   * holders, this is the one with the oldest lease. If the holder is the client of this call, the
+   * message says "this client". The property is missing if another library holds the lock.
    */
   readonly holder?: string
   /**
    * How long `holder` has had the lock, in ms: since the store granted it. Since then, the client
    * may have passed the lock between its own waiters. An adopted lease counts from its first grant.
    * The figure is the difference between the clocks of this host and of the store, so it is as
-   * wrong as these clocks are: see {@link LockClient.diagnose}. Missing for a quorum, and if the
-   * store's clock is ahead.
+   * wrong as these clocks are: see {@link LockClient.diagnose}. The property is missing for a
+   * quorum, and if the store's clock is ahead.
    */
   readonly heldFor?: Milliseconds
   /**

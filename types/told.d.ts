@@ -5,8 +5,8 @@ import type { Milliseconds } from './units'
 
 /**
  * Who holds a lock and who waits for it, as {@link LockClient.inspect} tells. `holder`, `fence` and `remaining` are those of
- * the first lease, which is the only one unless the lock is shared. `servers` is the one with the smallest `held` of all
- * leases.
+ * the first lease, which is the only one unless the lock is shared. `servers` is that of the lease
+ * with the smallest `held`.
  */
 export interface LockInfo extends LeaseInfo {
   /** Whether it is held by one who lets others in: of a semaphore, or to read. */
@@ -135,11 +135,11 @@ export interface LockStats {
 
 /**
  * The state of one server, as its circuit breaker sees it. If a server was out of reach several
- * times in a row (`unreachable`, or `timeout` for long enough), it is not asked again until a probe
- * has found it. Meanwhile {@link LockClient.tryAcquire} and the like fail at once, and so do calls
- * with {@link AcquireOptions.failFast}. Other calls that wait go on waiting. A probe looks for the
- * server at least twice a second while clients ask. Renewals are still tried. All clients of one
- * store in a process share the breakers.
+ * times in a row (`unreachable`, or `timeout` for long enough), the client does not ask it again
+ * until a probe has found it. Meanwhile {@link LockClient.tryAcquire} and the like fail at once,
+ * and so do calls with {@link AcquireOptions.failFast}. Other calls that wait go on waiting. A
+ * probe looks for the server at least twice a second while clients ask. Renewals are still tried.
+ * All clients of one store in a process share the breakers.
  */
 export interface StoreHealth {
   /** Which server: its URL without a password. */

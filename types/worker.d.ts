@@ -42,7 +42,7 @@ export interface LockWorkerEvents {
   /**
    * The store, `startWork` or `stopWork` failed, and the worker goes on. If your work threw a value
    * that is no `Error`, the value is the `cause` of one. Without a listener, the error is not
-   * thrown. The first one of each worker is a process warning with the code
+   * thrown. The first error of each worker is a process warning with the code
    * `LEASEHOLD_UNHEARD_ERROR`, which Node prints.
    */
   error: [error: Error]

@@ -1,4 +1,4 @@
-// Checks the words and properties of a LockTimeoutError for what a store tells.
+// Checks the message and the properties of a LockTimeoutError for each answer of the store.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'

@@ -1,4 +1,4 @@
-// A lease over a quorum is detached while its client reserves more fences for a local waiter.
+// Detaches a lease over a quorum while its client reserves more fences for a local waiter.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -26,7 +26,8 @@ test('the heir has the fence of the lease that was detached while its client res
     const key = `round ${round}`
     const lease = await locks.acquire(key)
     const waiter = locks.acquire(key, { wait: 20_000 })
-    // The client reserves fences for the waiter in two round trips. The lease is detached at any time in these.
+    // The client reserves fences for the waiter in two round trips. The test detaches the lease at
+    // a random time during these.
     await sleep(random() * 4 * WAY)
     const ticket = await lease.detach()
     const adopted = await other.adopt(ticket)

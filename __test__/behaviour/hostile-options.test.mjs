@@ -64,7 +64,7 @@ test('a polluted prototype disturbs no call with a signal', async (t) => {
   assert.equal(await polluted({ signal: 'evil' }, call), true)
 })
 
-test('a signal that can not be unwatched is refused', async (t) => {
+test('a signal without removeEventListener() is refused', async (t) => {
   const locks = open(t, { store: 'memory:signals' })
   const signal = { aborted: false, addEventListener() {} }
   await assert.rejects(locks.acquire('k', { signal }), { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' })

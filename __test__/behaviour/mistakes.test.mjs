@@ -1,6 +1,6 @@
-// Mistakes that a new user makes: the message says what was given, where, and what to write
-// instead. (store-mistakes.test.mjs has those with the store; bad-input.test.mjs has classes and
-// codes.)
+// Checks the messages about mistakes that a new user makes: what was given, where, and what to
+// write instead. (store-mistakes.test.mjs has the mistakes with the store; bad-input.test.mjs has
+// the classes and codes of errors.)
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'

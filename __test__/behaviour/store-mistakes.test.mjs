@@ -317,7 +317,7 @@ describe('store: a mistake in the environment', () => {
   })
 })
 
-test('a client of another library under an option of its own gets the URL to give', () => {
+test('a client of another library under an unknown option: the error has the URL to give', () => {
   for (const name of ['client', 'redis', 'connection']) {
     assert.throws(() => createLockClient({ [name]: ioredis({ db: 2 }) }), {
       name: 'TypeError',

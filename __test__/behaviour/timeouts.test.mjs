@@ -104,7 +104,7 @@ overStores(
       assert.deepEqual([error.key, error.holder, error.waiters], [keys[1], 'web-1', 0])
     })
 
-    test('of several keys, the error names it, too, if the time is over before the last one is asked for', async (t) => {
+    test('the error of several keys names the holder, too, if the wait ends before the last key is asked for', async (t) => {
       const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
       const keys = [store.key(), store.key()].sort()
       await a.acquire(keys[1])
@@ -124,7 +124,7 @@ overStores(
       )
     })
 
-    test('retry: the error after the last try says it, too, for one key and for several', async (t) => {
+    test('retry: the error after the last try names the holder, too, for one key and for several', async (t) => {
       const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
       const keys = [store.key(), store.key()].sort()
       await a.acquire(keys[1])

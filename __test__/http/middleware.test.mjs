@@ -296,7 +296,7 @@ test('a framework that passes other arguments gets an error, and no rejection is
   t.after(() => process.off('unhandledRejection', listener))
   for (const handler of [undefined, () => {}]) {
     const middleware = lockRequest(open(t), { key: () => KEY }, handler)
-    // As Koa calls it: with a context, and the next middleware.
+    // Koa calls a middleware with a context and the next middleware.
     const called = middleware({ request: {}, response: {} }, async () => {})
     await assert.rejects(called, {
       name: 'TypeError',

@@ -103,7 +103,7 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
 
       const opened = once(locks, 'breaker')
       await redis.kill()
-      // A request that waits asks the server now and then, and so finds out.
+      // A request that waits asks the server now and then, and so finds that the server is gone.
       const [{ state }] = await within('the breaker to open', opened)
       assert.equal(state, 'open')
       assert.deepEqual(await within('the one that waits', waiting, 1_000), { status: 503, after: '5' })

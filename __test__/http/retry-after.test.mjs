@@ -1,4 +1,5 @@
-// Checks when a refused request should come back: how long locks are held, and how many wait.
+// Checks the Retry-After of refused requests: it follows from how long requests hold their locks,
+// and how many requests wait.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'

@@ -20,7 +20,8 @@ const PASSWORD = 'hunter2'
 const USER = { name: 'app', password: PASSWORD, rules: '~* &* +@all' }
 
 /**
- * Returns the message about a client in each place where a store belongs: none has the password.
+ * Returns the messages about a client in each place where a store belongs. Checks that no error has
+ * the password.
  */
 function messagesOf(client) {
   return [client, { store: client }, [client, client, client]].map((given) => {

@@ -71,8 +71,8 @@ describe('the files of examples/service', () => {
     assert.deepEqual(service.depends_on, { redis: { condition: 'service_healthy' } })
     assert.ok(redis.healthcheck)
     assert.equal(new URL(service.environment.REDIS_URL).hostname, 'redis')
-    // The limit of the server, the default stopTimeout of a worker, and the default drain of a
-    // client.
+    // The server has a limit of 10 s. The default stopTimeout of a worker is 10 s, and the default
+    // drain of a client is 8 s.
     assert.ok(Number.parseInt(service.stop_grace_period, 10) >= 10 + 10 + 8)
     assert.deepEqual([service.read_only, service.cap_drop], [true, ['ALL']])
     assert.deepEqual(

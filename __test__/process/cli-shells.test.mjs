@@ -32,12 +32,12 @@ exec /bin/sleep 2.35
 `
 
 /**
- * A command that ignores SIGTERM. Its last process is in another process group, so that the guard has
- * to search for it. Prints the id of that process.
+ * A command that ignores SIGTERM and prints the id of its last process. That process is in another
+ * process group, so that the guard has to search for it.
  */
 const IN_OTHER_GROUP = `trap '' TERM; timeout 60 sh -c 'trap "" TERM; echo $$; exec sleep 60' & wait`
 
-/** Starts a guard with the shell. It runs `script`, and gets `safe` as its first report. */
+/** Starts a guard with the shell. The guard runs `script`, and gets `safe` as its first report. */
 function startGuard(t, [file, ...words], target, { script, safe, ttl, successor, env }) {
   const shown = [GRACE, uncheckedFor(ttl), '/'].map(String)
   const args = [...words, '-c', script, 'leasehold-guard', ...shown, '/bin/sh', ...successor]
@@ -47,13 +47,13 @@ function startGuard(t, [file, ...words], target, { script, safe, ttl, successor,
   return shell
 }
 
-/** Returns a report that the lock is safe for that many ms from now. */
+/** Returns a report that the lock is safe for `ms` from now. */
 const safeFor = (ms) => Math.round(uptime() * 100 + ms / 10)
 
 /**
  * Starts a guard with the shell, and a command that works for `work` s after SIGTERM. Returns how
- * the command ended, and how many ms after the guard said `mark`, or was left alone. `safe` are the
- * reports that it gets, in ms from now.
+ * the command ended, and how many ms after the guard said `mark`, or was left alone. The guard
+ * gets the reports `safe`, in ms from now.
  */
 async function guard(t, words, successor, work, { ttl = TTL, env = process.env, mark, safe = [] } = {}) {
   const command = `trap : TERM; echo ready; sleep 60 & wait; kill $!; exec sleep ${work}`

@@ -37,7 +37,7 @@ for (const name of sharedStoreNames) {
       })
     }
 
-    test('an heir that renews no more keeps the lock for its own ttl, and not for the time of the ticket', async (t) => {
+    test('an heir that no longer renews keeps the lock for its own ttl, and not for the time of the ticket', async (t) => {
       const store = await openStore(name, t)
       const [locks, others] = [createLockClient({ store }), createLockClient({ store })]
       atEnd(t, () => Promise.all([locks.close(), others.close()]))

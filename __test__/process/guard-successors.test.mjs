@@ -1,5 +1,5 @@
-// `leasehold run` killed (SIGKILL), and then its successor, or on a slow machine, or after its
-// renewals have failed: no other command begins before the processes of the command have ended.
+// Kills `leasehold run` (SIGKILL) and its successor, or on a slow machine, or after its renewals
+// have failed. Checks that no other command begins before the processes of the command have ended.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -52,7 +52,7 @@ describe('leasehold run, killed', { skip, timeout: 120_000 }, () => {
     const env = { NODE_OPTIONS: `--require ${SLOW_LOOK}`, LOOK: '6000' }
     const contended = await contend(t, storeOf(t), 'k', { clean: 8_000, words, env })
     contended.first.signal('SIGKILL')
-    // Three more looks.
+    // The successor may search three more times.
     const turn = await assertInTurn(t, { ...contended, soon: contended.soon + 3 * 8_000 })
     await assertCleanedUp(contended, turn, 8_000)
   })
@@ -94,7 +94,7 @@ describe('the guard of leasehold run', { skip, timeout: 60_000 }, () => {
     })
     setTimeout(() => {}, 3_000)`
 
-  test('if it is stopped, leasehold ends without it, and it does not end the command later', async (t) => {
+  test('if the guard is stopped, leasehold ends without the guard, which does not end the command later', async (t) => {
     const command = spawn('sleep', ['60'], { detached: true, stdio: 'ignore' })
     atEnd(t, () => command.kill('SIGKILL'))
     const file = fileURLToPath(new URL('../../dist/cli/guard.js', import.meta.url))

@@ -77,7 +77,7 @@ describe('process: what a quorum tells about a lease', { timeout: 120_000 }, () 
     assert.ok(quick.ms < STORE_TIMEOUT, `the calls do not wait for a server that is known to be away: ${quick.ms} ms`)
   })
 
-  test('of a shared lock, the smallest count of all leases is told first', async (t) => {
+  test('`servers` of a shared lock is the smallest count of all its leases', async (t) => {
     const { servers, urls, locks } = await startHeld(t)
     const readers = [1, 2].map((number) => createLockClient({ store: urls, name: `reader ${number}`, ttl: 60_000 }))
     atEnd(t, () => Promise.all(readers.map((reader) => reader.close())))

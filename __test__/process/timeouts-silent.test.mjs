@@ -1,5 +1,5 @@
-// LockTimeoutError at a server that is silent or gone. The server delays a call by at most 250 ms,
-// and delays neither a client that closes nor a process that ends.
+// Checks LockTimeoutError at a server that is silent or gone. Such a server delays a call by at
+// most 250 ms, and delays neither a client that closes nor a process that ends.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -29,7 +29,7 @@ describe('process: time-outs at a silent server', {
   skip: !sharedStoreNames.includes('redis'),
   timeout: 240_000,
 }, () => {
-  /** Starts a server that holds `k`, lets `locks` wait for it, and stops the server meanwhile. */
+  /** Starts a server that holds `k`, lets `locks` wait for it, and freezes the server meanwhile. */
   async function silent(t, call, clientOptions = {}) {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url(), { storeTimeout: 5_000, ...clientOptions })
@@ -43,7 +43,7 @@ describe('process: time-outs at a silent server', {
     return { server, locks, calls }
   }
 
-  test('a server that is silent delays the error by 250 ms, once for all, and no further question is asked', async (t) => {
+  test('a silent server delays the errors of all calls by 250 ms once, and the client asks no further question', async (t) => {
     const { server, locks, calls } = await silent(t, (locks) =>
       [300, 300, 320, 350, 700].map((wait) => timed(() => locks.acquire('k', { wait }))),
     )
@@ -71,7 +71,7 @@ describe('process: time-outs at a silent server', {
     )
     const settled = Promise.allSettled(calls)
     await sleep(400)
-    // They may get the slots of the calls whose wait has ended.
+    // These calls may get the slots of the calls whose wait has ended.
     const others = Array.from({ length: 10 }, (_, i) => locks.acquire(`other-${i}`, { wait: 60_000 }))
     await new Promise(setImmediate)
     const reason = new Error('not wanted any more')
@@ -89,7 +89,7 @@ describe('process: time-outs at a silent server', {
     for (const lease of await within('the others', Promise.all(others))) assert.equal(lease.isHeld, true)
   })
 
-  test('an abort ends the call that has given up to retry, and waits for a slow server, at once', async (t) => {
+  test('an abort ends at once a call that no longer retries and waits for the answer of a slow server', async (t) => {
     const server = await startRedis(t)
     await clientOf(t, server.url()).acquire('k', { ttl: 60_000 })
     const relay = await startRelay(t, server.port)
@@ -145,11 +145,11 @@ describe('process: time-outs at a silent server', {
     const { at, error } = await child.next('rejected')
     assert.equal(error.name, 'LockTimeoutError')
     assert.deepEqual(await within('the end', child.ended, 9_000), { code: 0, signal: null }, child.stderr)
-    // At its end, a process that waited takes its place in the queue back.
+    // Before it ends, a process gives up its place in the queue.
     assert.ok(now() - at < 2_000, `${now() - at} ms after the error`)
   })
 
-  test('waits for more locks than are asked about at a time all end, at a silent server', async (t) => {
+  test('at a silent server, all waits end, also for more locks than a client asks about at a time', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     const keys = Array.from({ length: 80 }, (_, i) => `k${i}`)
@@ -165,7 +165,7 @@ describe('process: time-outs at a silent server', {
     assert.equal((await child.next('settled')).count, 80)
   })
 
-  test('close() in a listener leaves alone the slot of a question whose answer has come', async (t) => {
+  test('close() in a listener does not touch the slot of a question whose answer has come', async (t) => {
     const names = [randomUUID(), randomUUID()]
     const [holder, closing, innocent] = [names[0], names[0], names[1]].map((name) => clientOf(t, `memory:${name}`))
     await Promise.all([holder.acquire('k'), innocent.ready()])
@@ -176,7 +176,8 @@ describe('process: time-outs at a silent server', {
       for (const key of ['a', 'b', 'c']) taken.push(innocent.acquire(key))
     })
     await closing.acquire('short', { ttl: 1_000, maxHold: 1_000 })
-    // Block the thread from the question to the loss, so that the answer and the loss come in one batch.
+    // Block the thread from the question to the loss, so that the answer and the loss come in one
+    // batch.
     const { send } = Question.prototype
     t.after(() => {
       Question.prototype.send = send
@@ -196,10 +197,11 @@ describe('process: time-outs at a silent server', {
     assert.equal(innocent.stats().held, 3)
   })
 
-  test('nothing is asked while the circuit breaker is open', async (t) => {
+  test('the client asks nothing while the circuit breaker is open', async (t) => {
     const { server, locks, calls } = await silent(t, (locks) => [locks.acquire('k', { wait: 1_800 })])
     const failure = calls[0].catch((error) => error)
-    // The clients of a server share its breaker. It opens before the waiter misses an answer.
+    // The clients of a server share its breaker. The breaker opens before the waiter misses an
+    // answer.
     const hasty = clientOf(t, server.url(), { storeTimeout: 300 })
     while (hasty.stats().stores[0].state === 'closed') {
       await assert.rejects(hasty.tryAcquire('j'), StoreUnavailableError)

@@ -1,5 +1,5 @@
-// Checks what LockTimeoutError says of holders in other processes, and how often the client asks the
-// store for that.
+// Checks what LockTimeoutError says of holders in other processes, and how often the client asks
+// the store about them.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -48,7 +48,7 @@ for (const name of sharedStoreNames) {
       await (await own).release()
     })
 
-    test('a call does not count itself among the waiters, also if it has polled at the last moment', async (t) => {
+    test('a call does not count itself among the waiters, even if it has polled at the last moment', async (t) => {
       const store = await openStore(name, t)
       const locks = clientOf(t, store, { name: 'mailer-1' })
       const keys = Array.from({ length: 10 }, () => randomUUID())
@@ -60,7 +60,7 @@ for (const name of sharedStoreNames) {
         const infos = await Promise.all(keys.map((key) => locks.inspect(key)))
         return infos.every((info) => info.waiters.length === 1)
       })
-      // When it goes on, a poll and the end of the wait are due at the same time.
+      // When the process goes on, a poll and the end of the wait are due at the same time.
       waiters.signal('SIGSTOP')
       await sleep(1_200)
       waiters.signal('SIGCONT')
@@ -115,8 +115,8 @@ describe('process: time-outs at a Redis server', {
         assert.equal(error.holder, 'web-1')
       }
       await Promise.all(Array.from({ length: calls }, (_, i) => wait(keys[i % locks])))
-      // An answer counts for 250 ms. A busy machine may take longer to tell all of them. If a poll of
-      // the waiter is under way when its wait ends, there is a second question.
+      // An answer counts for 250 ms. A busy machine may take longer to tell all calls. If a poll of
+      // the waiter is under way when its wait ends, the client asks a second question.
       const most = locks * 2 * (1 + Math.floor((now() - first) / 250))
       const more = (await count()) - asked
       asked += more
@@ -149,12 +149,12 @@ describe('process: time-outs at a Redis server', {
     assert.deepEqual([error.holder, error.heldFor, error.waiters], [undefined, undefined, 0])
   })
 
-  test('a lock with a crowd of waiters is asked about less often', async (t) => {
+  test('the client asks less often about a lock with a crowd of waiters', async (t) => {
     const server = await startRedis(t)
     const [a, b] = [clientOf(t, server.url()), clientOf(t, server.url())]
     await a.acquire('k', { ttl: 60_000 })
     const crowd = 3_000
-    // Written as a store writes it, because real waiters would be busy.
+    // Write the queue as a store does, because real waiters would keep the machine busy.
     const script = `
       for i = 1, ${crowd} do
         redis.call('ZADD', '{lock:k}:queue', i, 'token-' .. i)
@@ -165,7 +165,7 @@ describe('process: time-outs at a Redis server', {
     assert.equal((await named(() => b.acquire('k', { wait: 1_000 }))).waiters, crowd)
     await server.ask('CONFIG', 'RESETSTAT')
     const began = now()
-    // Each of them has begun after the question of the one before.
+    // Each call begins after the question of the call before it.
     const retry = { retries: 1, minDelay: 1 }
     for (let i = 0; i < 50; i++) await timeout(b.acquire('k', { retry }))
     const ms = now() - began
@@ -173,7 +173,7 @@ describe('process: time-outs at a Redis server', {
     const [, looks] = /cmdstat_hget:calls=(\d+)/.exec(await server.ask('INFO', 'commandstats'))
     const asked = Math.round(looks / crowd)
     t.diagnostic(`${asked} questions in ${ms.toFixed()} ms`)
-    // 20 µs for each waiter.
+    // The client does not ask again for 20 µs per waiter: 60 ms.
     assert.ok(asked <= 1 + ms / 60, `${asked} questions in ${ms} ms`)
   })
 
@@ -194,7 +194,7 @@ describe('process: time-outs at a Redis server', {
     assert.ok(told.length === 0 || told.length >= 32, `${told.length} of 100`)
   })
 
-  test('an answer of more than 1 MB is not read', async (t) => {
+  test('the client does not read an answer of more than 1 MB', async (t) => {
     const name = 'x'.repeat(255)
     const store = `memory:${randomUUID()}`
     const [a, b] = [clientOf(t, store, { name, handOffs: 0 }), clientOf(t, store)]

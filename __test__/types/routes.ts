@@ -65,7 +65,7 @@ app.post('/orders/:id/pay', lockRequest(locks, { key: () => 'all' }), (request) 
   same<typeof request, Order>()
 })
 app.post('/orders/:id/pay', lockRequest(locks, { key: async ({ ip }) => ip ?? 'nobody' }), theOrder)
-// A handler that is given to lockRequest has it, too, and so have the answers.
+// A handler that is passed to lockRequest has the types of Express, too, and so has `onBusy`.
 app.put(
   '/orders/:id',
   lockRequest(

@@ -16,7 +16,7 @@ import { same } from './equal'
 
 const locks = createLockClient('memory:types')
 
-/** Lists numbers in an enum of the program. */
+/** Defines durations as an enum, as a program may. */
 enum Limit {
   short = 500,
   long = 60_000,

@@ -3,36 +3,37 @@
 import { OVER } from './takeover'
 
 /**
- * Returns how long the guard takes a lock to be held after a successor's signal, in hundredths of a
- * second. Two thirds of the ttl are left then. Half of this is for the guard, which looks once per
- * second, and more rarely on a busy machine. If it is smaller than {@link RENEWED_WITHIN}, the guard
- * ends a command although its lock is renewed.
+ * Returns how long the guard assumes that a lock is safe after a successor's signal, in hundredths
+ * of a second. At the signal, two thirds of the ttl are left. The other third is for the guard,
+ * which looks once per second, and more rarely on a busy machine. If the time were shorter than
+ * {@link RENEWED_WITHIN}, the guard would end a command although its lock is renewed.
  */
 export const uncheckedFor = (ttl: number): number => Math.max(RENEWED_WITHIN, Math.floor(ttl / 30))
 const RENEWED_WITHIN = 125
 
 // $1 is the number of seconds between SIGTERM and SIGKILL, $2 what uncheckedFor returns, $3 the
 // directory to start the successor in. The successor's command line follows, to which the script
-// appends its own process id. The target is a process or, with a minus, a process group whose
-// session has the same id. After the target comes until when the lock is safe (below), and then the
-// id of a successor that already runs. The script unsets its variables first. Otherwise, if the
-// environment has a variable of the same name, the shell would export the secrets.
+// appends its own process id. The first line of the input has three fields: the target, the time
+// until which the lock is safe (below), and the id of a successor that already runs. The target is
+// a process or, with a minus, a process group whose session has the same id. The script unsets its
+// variables first. Otherwise, if the environment has a variable of the same name, the shell would
+// export the secrets.
 //
-// The command must end before its lock, and leasehold's renewals can fail before it is killed. So
-// leasehold reports until when the lock is `safe`: until a third of its ttl is left, in hundredths
-// of a second since the boot. That is 0 without /proc; then the lock is taken to be safe for
-// `short`. The script prints a line for each report, and leasehold sends the next one only after
-// that. So the pipe never fills up, even if the shell is stopped.
+// The command must end before its lock, and leasehold's renewals can fail before leasehold is
+// killed. So leasehold reports until when the lock is `safe`: until a third of its ttl is left, in
+// hundredths of a second since the boot. Without /proc, leasehold reports 0, and the script assumes
+// that the lock is safe for `short`. The script prints a line for each report, and leasehold sends
+// the next report only after that line. So the pipe never fills up, even if the shell is stopped.
 //
 // A successor can be killed, too. It sends SIGUSR1 as long as it renews the lock (successor.ts).
 // Then the lock is safe for `short`. A shell hears of a signal only after its pause, so the script
-// counts from when it last read the time before that. It reads the time, in hundredths of a second,
-// because on a busy machine it takes longer than 1 s to start `sleep 1`. Without /proc, it counts.
-// Until leasehold is gone, the script ignores SIGUSR1: in some shells, it would end the `read` as
-// if leasehold were gone.
+// counts from the last time that it read before that pause. The script reads the time, in
+// hundredths of a second, because on a busy machine it takes longer than 1 s to start `sleep 1`.
+// Without /proc, the script counts each pause as 1 s. Until leasehold is gone, the script ignores
+// SIGUSR1: in some shells, the signal would end the `read` as if leasehold were gone.
 //
-// It sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`, and
-// others read a negative ID without `--` as an option of `kill -s`.
+// The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
+// and others read a negative ID without `--` as an option of `kill -s`.
 //
 // others sends the signals $1 and $2 to the processes of the session that are in other groups, and
 // fails if there are none. It needs /proc. On a busy machine with many processes, this search can
@@ -50,9 +51,10 @@ const RENEWED_WITHIN = 125
 // process (dash, busybox). With such a shell, pause reads /proc until the next second begins, and
 // the script starts the successor later. Other shells end, and then the trap sends SIGKILL.
 //
-// At the end, the script waits for a successor, because that also ends processes in other sessions.
-// It knows the exit code only of a successor that it started itself. After the one that leasehold
-// started, it starts another one, which finds nothing to do if all went well.
+// At the end, the script waits for a successor, because the successor also ends processes in other
+// sessions. The script knows the exit code only of a successor that it started itself. After the
+// one that leasehold started, the script starts another one, which finds nothing to do if all went
+// well.
 export const SCRIPT = `
 PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE USR1

@@ -2,12 +2,12 @@
 // the lock until the command has ended.
 //
 // Linux has PR_SET_PDEATHSIG for that, but Node can't set it. So a shell reads from a pipe whose
-// other end only this process has. The first line says which process to end, the second how to take
-// the lock over (takeover.ts). A later line says until when the lock is safe after a renewal, or that
-// the command has ended. The end of the file says that this process is gone. The command waits at a
-// gate (gate.ts) until the shell has answered to the second line. (A write that has ended is not
-// enough: Bun reports the end before the line is written.) The successor answers, too, if it starts
-// before the command.
+// other end only this process has. The first line says which process to end, and the second line
+// how to take the lock over (takeover.ts). A later line says until when the lock is safe after a
+// renewal, or that the command has ended. The end of the file says that this process is gone. The
+// command waits at a gate (gate.ts) until the shell has answered the second line. (A write that has
+// ended is not enough: Bun reports the end before the line is written.) If the successor starts
+// before the command, the successor answers, too.
 //
 // The shell itself ends the command, because a process that has yet to start could fail. The
 // shell starts a second process, the successor (successor.ts), to renew and release the lock. Node
@@ -40,14 +40,15 @@ export class Guard {
   readonly #lease: api.Lease
   readonly #shell: ChildProcess
   readonly #successor: ChildProcess | undefined
-  /** Whether the shell has yet to answer to the last line. */
+  /** Whether the shell has yet to answer the last line. */
   #isAwaited = true
   /** Whether a renewal has to be reported when the shell has answered. */
   #isDue = false
 
   /**
-   * Starts the guard of a command that runs while `lease` is held. Call it before the command is started, so that the command does not wait for
-   * the guard. Do not call it on Windows or without {@link SHELL}.
+   * Starts the guard of a command that runs while `lease` is held. Call the constructor before you
+   * start the command, so that the command does not wait for the guard. Do not call it on Windows
+   * or without {@link SHELL}.
    *
    * @throws if the system can't start the guard.
    */
@@ -88,9 +89,9 @@ export class Guard {
   }
 
   /**
-   * Reports a renewal of the lock to the guard. Sends nothing until the guard has answered to the
-   * last report. Otherwise, a stopped guard would let the pipe fill up, and not hear of the end of
-   * the command.
+   * Reports a renewal of the lock to the guard. Sends nothing until the guard has answered the last
+   * report. Otherwise, the pipe of a stopped guard would fill up, and the guard would not hear of
+   * the end of the command.
    */
   renewed(): void {
     this.#isDue = this.#isAwaited
@@ -101,8 +102,8 @@ export class Guard {
   }
 
   /**
-   * Returns until when the lock is safe: a third of its ttl is left then. In hundredths of a second
-   * since the boot, which the guard reads, too; 0 without /proc.
+   * Returns until when the lock is safe, in hundredths of a second since the boot: a third of its
+   * ttl is left then. The guard reads the same clock. Returns 0 without /proc.
    */
   #safeUntil(): number {
     // Read the time first: this process may be stopped in between.

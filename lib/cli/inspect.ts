@@ -15,7 +15,7 @@ Exit code 0 if the lock is held, 1 if it is free.
 
 The key of an id of locks.once() is KEY@once:ID. The key of a tick of locks.schedule() is NAME@once:MS, in ms
 since 1970. For these keys, inspect shows which process did the work, and for how much longer the store
-remembers that. Exit code 1 if the store does not remember it.`,
+remembers that. The exit code is 1 if the store does not remember it.`,
   examples: ['leasehold inspect nightly', 'leasehold inspect nightly --json | jq .fence'],
   options: STORE_OPTIONS,
   words: [1, 1],

@@ -2,9 +2,9 @@
 // holds it until the command has ended. The guard (guard.ts) ends the command without Node, as far
 // as a shell can find its processes. The successor finds and ends the others.
 //
-// The first line of its standard input says what to take over (takeover.ts) and, after a blank,
-// until when the lock is safe, if leasehold is gone already. A second line says
-// that there is nothing to do. If the input ends without a second line, leasehold is gone. When the
+// The first line of its standard input says what to take over (takeover.ts). If leasehold is gone
+// already, the line also says, after a blank, until when the lock is safe. A second line says that
+// there is nothing to do. If the input ends without a second line, leasehold is gone. When the
 // successor is ready to take the lock over, it prints a line to its standard output, which is a
 // pipe or /dev/null. As long as it renews the lock, it sends SIGUSR1 to the guard, whose process id
 // is its argument. Without these signals, the guard ends the command before the lock can end.
@@ -56,7 +56,7 @@ async function hold(locks: LockClient, { ticket, grace, command }: Takeover, saf
   const isSafe = () => (isAsking ? performance.now() < safe : remaining() > ticket.ttl / 3)
   let told = 0
   const tell = () => {
-    // The guard takes it that two thirds of the ttl are left.
+    // The guard assumes that two thirds of the ttl are left.
     if (performance.now() - told < TELL_EVERY || remaining() <= (ticket.ttl * 2) / 3) return
     told = performance.now()
     tellGuard()
@@ -104,7 +104,7 @@ async function main(): Promise<void> {
 
 /**
  * Returns until when the lock is safe if the store does not answer, in ms of `performance.now()`.
- * `safe` is what the guard knows of that.
+ * `safe` is that time as the guard knows it, in hundredths of a second since the boot.
  */
 function safeUntil({ ticket }: Takeover, safe: string | undefined): number {
   const now = uptime()

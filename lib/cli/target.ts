@@ -45,7 +45,9 @@ export class Target {
   /** The number of incomplete looks in a row. */
   #incomplete = 0
 
-  /** Calls `progress` often while it looks, which blocks the event loop. See {@link ProcessTable}. */
+  /**
+   * Calls `progress` often during a look, which blocks the event loop. See {@link ProcessTable}.
+   */
   constructor(command: CommandId, progress?: () => void) {
     this.#command = command
     this.#table = new ProcessTable(command, progress)

@@ -185,9 +185,9 @@ pub enum Command {
         /// lock.
         key: Key,
     },
-    /// Tells how the store's servers are from now on: [`Outcome::Breaker`] whenever one is gone or
-    /// back, and at once if one is gone. Tells [`Outcome::Availability`] in the same way. Ends with
-    /// the client, in [`Outcome::Done`].
+    /// Reports the state of the store's servers from now on: [`Outcome::Breaker`] whenever a server
+    /// goes or comes back, and at once for a server that is gone. Reports
+    /// [`Outcome::Availability`] in the same way. Ends with the client, in [`Outcome::Done`].
     Watch {
         /// The operation.
         op: OpId,
@@ -285,7 +285,8 @@ impl Command {
     }
 }
 
-/// The outcome of an operation. It is the last one, unless the variant says otherwise: seven do.
+/// An outcome of an operation. It is the operation's last outcome unless the variant says
+/// otherwise: seven do.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The lock is held, by a lease of that token: not the last word, the operation goes on as the lease.

@@ -10,11 +10,11 @@
 //! adoption, sets it. Requests that reserve more fences only raise the last one. The process that
 //! detaches a lease may have sent such a request before: it wants fences for its next waiter, or
 //! repeats an acquire. Over a quorum, the second round of that request reaches some nodes after the
-//! detachment. It comes late in any case:
+//! detachment. The lease can keep its own fence all the same:
 //!
 //! - Nobody needs the new fences. A process that detaches a lease does not hand it on. If the
-//!   detachment fails, the process gets its fences from the answers, and a later detachment sets the
-//!   lease's own fence again. The heir of a lease keeps the note, and its answers are the same.
+//!   detachment fails, the process gets its fences from the answers, and a later detachment sets
+//!   the lease's own fence again. The heir of a lease keeps the note, and gets the same answers.
 //! - Fences still grow, because a reservation begins above the last fence of the lease, whatever
 //!   the lease's own fence is.
 

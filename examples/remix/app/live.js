@@ -3,8 +3,8 @@ import { follow } from '../../shared/public/follow.mjs'
 
 /**
  * Returns the newest `state`, the time when the server sent it (`heard`), and `link`: 'live' if the
- * state is current, 'trouble' or 'gone' if it is the past. Then `error` says why. The first state
- * comes with the page.
+ * state is current, 'trouble' or 'gone' if it is out of date. Then `error` says why. The first
+ * state comes with the page.
  */
 export function useLive(url, first) {
   const [live, setLive] = useState({ link: 'live', state: first })

@@ -31,8 +31,8 @@ pub(super) fn grant_ttl() -> Ttl {
 }
 
 impl Core {
-    /// The waiter of the ticket `id` was handed an exclusive lease with `fence`, by the place `number`. Takes it up, or returns `false` if the
-    /// store has to be asked.
+    /// Takes up the exclusive lease with `fence` that the place `number` of the ticket `id` was
+    /// handed. Returns `false` if the engine has to ask the store.
     pub(super) fn take_up(&mut self, id: u64, number: u64, fence: Fence) -> bool {
         let now = self.now;
         let Some(ticket) = self.tickets.get(&id) else { return true };

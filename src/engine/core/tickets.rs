@@ -56,9 +56,9 @@ pub struct Wanted {
     pub stats: Arc<Stats>,
 }
 
-/// How many numbers of its last looks a ticket remembers. If this is smaller, a notice that names an
-/// earlier look is ignored more often, and the waiter looks again later. If it is larger, waiters
-/// take more memory.
+/// How many numbers of its last looks a ticket remembers. If this is smaller, the engine more often
+/// ignores a notice that names an earlier look, and the waiter looks again later. If it is larger,
+/// waiters take more memory.
 const NUMBERS: usize = 4;
 
 /// See the module.
@@ -71,7 +71,8 @@ pub struct Ticket {
     pub(super) looking: bool,
     /// How many looks there were.
     sent: usize,
-    /// The numbers of the last looks after the first one, see [`Core::ticket_called`]. 0: none.
+    /// The numbers of the last looks after the first one, see [`Core::ticket_called`]. 0 means
+    /// none.
     numbers: [u64; NUMBERS],
     /// What the place was called by the last look, and when that was sent, if the store has answered that it waits. The
     /// answer to one that is on its way would find the ticket gone, and give back a lease that was taken up meanwhile.
@@ -166,9 +167,9 @@ impl Core {
     }
 
     /// Returns the ticket whose place a notice calls `number`. Each look has a random number of its
-    /// own: a user of the store who hears the number of one look must not guess that of the next,
-    /// because a notice with the number of the last look makes its waiter take up a lease. The first
-    /// look has the number of its ticket.
+    /// own: a user of the store who hears the number of one look must not guess that of the next. A
+    /// notice with the number of the last look makes its waiter take up a lease. The first look has
+    /// the number of its ticket.
     pub(super) fn ticket_called(&self, number: u64) -> Option<u64> {
         if self.tickets.contains_key(&number) { Some(number) } else { self.numbers.get(&number).copied() }
     }

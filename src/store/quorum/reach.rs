@@ -4,7 +4,7 @@ use super::ballot::Nodes;
 use super::votes;
 use crate::store::{Answer, Availability};
 
-/// The availability of the nodes, and of the quorum.
+/// Keeps the availability of the nodes, and of the quorum.
 pub struct Reach {
     nodes: Vec<Availability>,
     quorum: Availability,

@@ -124,8 +124,8 @@ pub async fn a_detached_lease_keeps_its_fence_when_a_late_block_is_accepted(plac
     }
 }
 
-/// Checks that the time of a ticket is over when an heir has the lease. A node of a quorum keeps the
-/// time of the ticket, because an heir may give the lease back.
+/// Checks that the time of a ticket is over when an heir has the lease. A node of a quorum keeps
+/// the time of the ticket, because an heir may give the lease back.
 pub async fn the_ttl_of_an_heir_takes_the_place_of_the_tickets(place: &dyn Fixture) {
     if place.is_quorum() {
         return;
@@ -141,12 +141,13 @@ pub async fn the_ttl_of_an_heir_takes_the_place_of_the_tickets(place: &dyn Fixtu
         let left = remaining(&one, &key).await;
         assert!(left <= lives(5_000) && left > lives(5_000) - SLACK, "{left:?}");
         assert_eq!(ask(&other, renew(&key, heir, 20_000)).await, RENEWED);
-        // A late adoption never makes it shorter, and a late renewal of the ticket has no effect.
+        // A late adoption does not shorten the lease, and a late renewal of the ticket has no
+        // effect.
         assert!(ask(&other, adopt(&key, token, heir, 10)).await.is_adopted());
         assert_eq!(ask(&one, renew(&key, token, LONG)).await, Reply::NotHeld(Absence::Taken));
         let left = remaining(&one, &key).await;
         assert!(left <= lives(20_000) && left > lives(20_000) - SLACK, "{left:?}");
-        // Nor does the decision of a quorum that arrives at one of its nodes.
+        // The decision of a quorum that arrives at one of its nodes does not shorten it either.
         let source = Source::Quorum(fence);
         let (key, holder) = (key.clone(), "heir".into());
         let late = Token::random();
