@@ -20,6 +20,8 @@ use super::world::Shape;
 
 pub const ENV: u32 = 1;
 const CLIENT: u32 = 1;
+/// The ttl of all leases in a tidy world, in ms: longer than any waiter waits.
+pub const TIDY_TTL_MS: u32 = 600_000;
 const STORE: u32 = 1;
 
 /// An acquire, from the question to its last word.
@@ -91,6 +93,8 @@ pub struct Process {
     pub hung_until: Instant,
     pub pulse: Arc<Pulse>,
     relay: Arc<Relay>,
+    /// True if one of its leases was lost. The store may keep such a lease until its ttl ends.
+    pub has_lost: bool,
     /// What its JavaScript thread has settled by itself.
     pub settled: Vec<Settlement>,
     /// How many leases that one has handed on.
@@ -143,6 +147,7 @@ impl Process {
             hung_until: now,
             pulse,
             relay,
+            has_lost: false,
             settled: Vec::new(),
             relayed: 0,
             stats,
@@ -225,7 +230,7 @@ impl Process {
 
     /// So many ms; if nothing may be left to a ttl, more than anybody waits for.
     pub(super) fn ttl(&self, ms: u32) -> Ttl {
-        Ttl::from_millis(if self.tidy { 600_000 } else { ms }).expect("in range")
+        Ttl::from_millis(if self.tidy { TIDY_TTL_MS } else { ms }).expect("in range")
     }
 
     /// Asks for a lock. Returns what the question is called, and where its lease will be seen.
@@ -461,6 +466,7 @@ impl Process {
                 Outcome::Shortened(_) => assert!(asked.adopted.is_some() && !asked.granted),
                 last => {
                     asked.ended = true;
+                    self.has_lost |= matches!(last, Outcome::Lost(_));
                     if self.hasty.remove(&op.slot) && matches!(last, Outcome::Failed(_)) {
                         self.failed_fast += 1;
                     }
