@@ -3,6 +3,8 @@
 //   npm test                          everything
 //   npm test -- behaviour worker      only these parts of __test__ (or files)
 //   npm test -- --skip-rust           without cargo test
+//   npm test -- --quick               types, unit tests, and most of behaviour on memory and SQLite
+//   npm run test:long                 long random campaigns instead of short ones
 //   npm test -- --test-name-pattern=X what begins with --test goes to node --test
 //
 // LEASEHOLD_TEST_STORES=memory,sqlite   only these stores
@@ -33,16 +35,16 @@ const ALONE = ['process', 'browser', 'chaos']
  * nothing. Several of them run at a time.
  */
 const WAITING =
-  'cli crash detach drain ends fake-clock hostile quorum-repair rolling schedule sharing sqlite threads traces'
+  'cli crash detach drain ends fail-fast fake-clock hostile quorum-repair rolling schedule sharing sqlite threads timeouts traces'
     .split(' ')
     .map((name) => `process/${name}`)
 /**
- * The files of these parts that break servers, and wait for the reactions of their clients. Two of
- * them run at a time.
+ * The files of these parts that break servers, and wait for the reactions of their clients. Three
+ * of them run at a time.
  */
 const BREAKING = [
   'chaos',
-  ...'breaker cluster-outage queue-outage redis-leftovers redis-outage sentinel.test'
+  ...'breaker cluster-outage queue-outage quorum-inspect redis-leftovers redis-outage sentinel stalls'
     .split(' ')
     .map((name) => `process/${name}`),
 ]
@@ -52,6 +54,23 @@ const BREAKING = [
  */
 const BESIDE = ['process/ticks.test.mjs']
 
+/** The files of `behaviour` that start servers or take more than a few seconds: --quick omits them. */
+const SLOW =
+  'adopt-quorum bad-servers channels detach-quorum diagnose drain fences foreign-data forged otel prometheus redis schedule side-keys tls traces'
+    .split(' ')
+    .map((name) => `behaviour/${name}`)
+
+/** What --long sets, unless the environment does. */
+const LONG = {
+  LEASEHOLD_TEST_SECONDS: 60,
+  LEASEHOLD_TEST_REPEAT: 50,
+  LEASEHOLD_SEEDS: 100_000,
+  LEASEHOLD_FUZZ_CASES: 100_000,
+}
+if (process.argv.includes('--long')) {
+  for (const [name, value] of Object.entries(LONG)) process.env[name] ??= String(value)
+}
+
 /**
  * The longest time that a test may take, in ms. On Node 20 it also limits a whole file, whose tests
  * of LEASEHOLD_TEST_SECONDS may run one after the other.
@@ -60,9 +79,12 @@ const MOST_MS = 300_000 + Number(process.env.LEASEHOLD_TEST_SECONDS ?? 0) * 20_0
 
 const given = process.argv.slice(2)
 const forNode = given.filter((word) => word.startsWith('--test'))
-const skipRust = given.includes('--skip-rust')
-const chosen = given.filter((word) => !word.startsWith('--'))
-const unknown = given.filter((word) => word.startsWith('--') && !word.startsWith('--test') && word !== '--skip-rust')
+const [skipRust, quick] = ['--skip-rust', '--quick'].map((word) => given.includes(word))
+const named = given.filter((word) => !word.startsWith('--'))
+const chosen = quick && named.length === 0 ? ['types', 'behaviour'] : named
+const unknown = given.filter(
+  (word) => word.startsWith('--') && !word.startsWith('--test') && !['--skip-rust', '--quick', '--long'].includes(word),
+)
 if (unknown.length) fail(`unknown option ${unknown.join(' ')}`)
 
 function fail(message) {
@@ -87,8 +109,9 @@ function testsNamed(word) {
   return testsBelow(HERE).filter((file) => relative(HERE, file).includes(word))
 }
 
+const isIn = (names) => (file) => names.some((name) => relative(HERE, file).replaceAll(sep, '/').startsWith(name))
 const files = chosen.length
-  ? [...new Set(chosen.flatMap(testsNamed))]
+  ? [...new Set(chosen.flatMap(testsNamed))].filter((file) => !quick || !isIn(SLOW)(file))
   : PARTS.flatMap((part) => testsBelow(join(HERE, part)))
 if (!files.length && !chosen.includes('types')) {
   fail(`no test is called ${chosen.join(' ')}; the parts are types, ${PARTS.join(', ')}`)
@@ -107,6 +130,7 @@ if (!redis) {
 }
 
 const env = { ...process.env, REDIS_SERVER: redis }
+if (quick) env.LEASEHOLD_TEST_STORES ??= 'memory,sqlite'
 if (files.some((file) => relative(HERE, file).startsWith('browser'))) {
   const chromium = findChromium() ?? installChromium()
   if (!chromium) {
@@ -165,18 +189,25 @@ async function step(what, command, args, { beside, failures = () => '' } = {}) {
 const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
 const whole = chosen.length === 0
 
+if (quick && !skipRust) {
+  const cargo = ['test', '--quiet', '--features', 'mutants', '--lib', '--test', 'store_contract']
+  const words = ['--', '--skip', 'redis', '--skip', 'cluster', '--skip', 'fuzz']
+  await step('Rust: unit tests and the contract of stores', 'cargo', [...cargo, ...words], { failures: panicsIn })
+}
 if (whole && !skipRust) {
   // The tests mostly wait for clocks and servers.
   env.RUST_TEST_THREADS ??= '6'
   // Build with the deliberate mistakes, which are made only where a test asks for them: to build
   // everything twice takes minutes.
   const cargo = ['test', '--quiet', '--features', 'mutants']
+  const optimized = [...cargo, '--profile', 'developer', '--test', 'simulation']
   const failures = panicsIn
-  await step('Rust: build', 'cargo', [...cargo, '--no-run'], { failures })
   // The simulation keeps a processor busy while the other tests wait for servers.
   const others = rustTests().filter((name) => name !== 'simulation')
   const units = ['--lib', ...others.flatMap((name) => ['--test', name])]
-  const simulation = step('Rust: simulation', 'cargo', [...cargo, '--test', 'simulation'], { failures })
+  await step('Rust: build the simulation', 'cargo', [...optimized, '--no-run'], { failures })
+  await step('Rust: build all other tests', 'cargo', [...cargo, ...units, '--no-run'], { failures })
+  const simulation = step('Rust: simulation', 'cargo', optimized, { failures })
   const rest = step('Rust: all other tests', 'cargo', [...cargo, ...units], { beside: simulation, failures })
   await Promise.all([simulation, rest])
 }
@@ -204,19 +235,18 @@ async function stepOfNode(what, files, atOnce, options) {
 
 // Tests that measure time, count turns or break servers run one file at a time: on a machine of two
 // cores, their servers and children run beside them. All other tests mostly wait.
-const named = (names) => (file) => names.some((name) => relative(HERE, file).replaceAll(sep, '/').startsWith(name))
-const together = files.filter((file) => !named(ALONE)(file))
-const beside = together.length > 0 ? files.filter(named(BESIDE)) : []
-const waiting = files.filter(named(WAITING))
-const breaking = files.filter(named(BREAKING))
-const alone = files.filter((file) => named(ALONE)(file) && ![...beside, ...waiting, ...breaking].includes(file))
+const together = files.filter((file) => !isIn(ALONE)(file))
+const beside = together.length > 0 ? files.filter(isIn(BESIDE)) : []
+const waiting = files.filter(isIn(WAITING))
+const breaking = files.filter(isIn(BREAKING))
+const alone = files.filter((file) => isIn(ALONE)(file) && ![...beside, ...waiting, ...breaking].includes(file))
 console.log(`\nRedis: ${redis}`)
 // On two cores, more than three at a time would only make each other late.
 const shared = stepOfNode('tests that share the machine', together, 3)
 await Promise.all([shared, stepOfNode('tests that wait beside them', beside, 1, { beside: shared })])
 // They leave more than half of two cores idle with three at a time.
 await stepOfNode('tests that mostly wait', waiting, 5)
-await stepOfNode('tests that break servers', breaking, 2)
+await stepOfNode('tests that break servers', breaking, 3)
 await stepOfNode('tests that run alone', alone, 1)
 
 console.log('\n── summary')

@@ -1,5 +1,6 @@
 // Measures leasehold and the lock libraries it competes with, in one run.
 //
+//   npm run build:release                    first: an addon of the developer profile is slower
 //   npm run bench                            three rounds, about a quarter of an hour
 //   npm run bench -- --tables contended      only that table (the others are uncontended, quorum and seen)
 //   npm run bench -- --quick                 one short round
@@ -12,6 +13,7 @@
 
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -67,6 +69,11 @@ function parse() {
 function prepare() {
   if (!existsSync(join(HERE, '..', 'dist', 'index.js')) || !existsSync(join(HERE, '..', 'native.cjs'))) {
     throw new Error('leasehold is not built: run `npm install` or `npm run build` first')
+  }
+  if (!createRequire(import.meta.url)('../native.cjs').IS_OPTIMIZED) {
+    throw new Error(
+      'the addon was built for development, and runs at less than half of its speed: run `npm run build:release` first',
+    )
   }
   haveLibraries()
   const redis = findRedis() ?? installRedis()

@@ -1,6 +1,8 @@
 // Builds the addon for this machine, with native.cjs that loads it: what `npm install` runs in a checkout.
 //
-//   node scripts/build-addon.mjs [what `napi build` takes]
+//   node scripts/build-addon.mjs              in the developer profile: quick to compile, slower to run
+//   node scripts/build-addon.mjs --release    as it is published; the benchmarks need it
+//   node scripts/build-addon.mjs [...] [other options of `napi build`]
 
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
@@ -13,18 +15,21 @@ const env = { ...process.env }
 // Node can't start a shell script on Windows; there an addon of one's own is a little larger and slower than the published one.
 if (process.platform !== 'win32') env.CARGO = fileURLToPath(new URL('cargo-for-addon.sh', import.meta.url))
 
+const given = process.argv.slice(2)
+const profile = given.includes('--release') ? [] : ['--profile', 'developer']
+
 const { status } = spawnSync(
   process.execPath,
   [
     join(dirname(cli), 'dist', 'cli.js'),
     'build',
     '--platform',
-    '--release',
     '--js',
     'native.cjs',
     '--dts',
     'native.d.ts',
-    ...process.argv.slice(2),
+    ...profile,
+    ...given,
   ],
   { env, stdio: 'inherit', cwd: fileURLToPath(new URL('..', import.meta.url)) },
 )

@@ -28,5 +28,6 @@ done
 [ -e "$built" ] || unset NAPI_FORCE_BUILD_LEASEHOLD
 # LLVM inlines what it reckons at 225 instructions or less, and at 325 where the source asks for it: 0.36 MB more than so,
 # for 2 to 8 % less CPU per lock. opt-level = "s" for our own code instead of this is 0.1 MB smaller, but takes 12 to 20 % more.
-exec $cargo rustc --lib --crate-type cdylib "$@" -- \
+# Nobody debugs an addon of the developer profile by its symbols, and tests copy it.
+exec $cargo rustc --lib --crate-type cdylib "$@" -- -C strip=symbols \
   -C llvm-args=-inline-threshold=50 -C llvm-args=-inlinehint-threshold=150

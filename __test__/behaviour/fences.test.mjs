@@ -88,7 +88,7 @@ overStores('fences stay at the clock', (store) => {
     test(`forceRelease() again and again by ${breakers}, with waiters of ${clients} clients`, async (t) => {
       const { ahead, breaks, grants } = await storm(t, store, crowd)
       t.diagnostic(`${breaks} breaks, ${grants} leases, at most ${ahead} µs ahead`)
-      assert.ok(breaks > 1_000 && grants > 100, `${breaks} breaks, ${grants} leases`)
+      assert.ok(breaks > 300 && grants > 100, `${breaks} breaks, ${grants} leases`)
       // All breakers may break the lock at the same time, and each may lose two reservations of 64
       // fences.
       const most = MOST_AHEAD + breakers * 2 * 64

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -14,6 +15,7 @@ import { temporaryFolder } from '../support/servers.mjs'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FIXTURES = fileURLToPath(new URL('install', import.meta.url))
+const { IS_OPTIMIZED } = createRequire(import.meta.url)('../../native.cjs')
 const MOST_BYTES = 6_000_000
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const own = ownPlatform()
@@ -179,7 +181,9 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
     const path = project('size', {})
     await run('tar', ['-xzf', packed.find(({ name }) => name === own.name).file, '-C', path], path)
     const { size } = statSync(join(path, 'package', own.binary))
-    assert.ok(size < MOST_BYTES, `the addon has ${size} bytes`)
+    // An addon of the developer profile is larger. The nightly workflow checks one that is published.
+    const limit = IS_OPTIMIZED ? MOST_BYTES : 2 * MOST_BYTES
+    assert.ok(size < limit, `the addon has ${size} bytes`)
     const { size: rootSize } = packed.at(-1)
     assert.ok(rootSize < 200_000, `the root has ${rootSize} bytes`)
     const [, told] = /root package has (\d+) kB packed/.exec(readFileSync(join(ROOT, 'docs', 'platforms.md'), 'utf8'))

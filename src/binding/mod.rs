@@ -17,3 +17,8 @@ mod outbox;
 mod records;
 mod slots;
 mod worker;
+
+/// True if the addon was built as it is published. An addon of the developer profile is less than
+/// half as fast, so benchmarks refuse it.
+#[napi_derive::napi]
+pub const IS_OPTIMIZED: bool = !cfg!(debug_assertions);

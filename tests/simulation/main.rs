@@ -1,7 +1,7 @@
 //! The engine's rules over the store in memory, in simulated time: several processes, a network that delays and loses,
 //! callers that cancel, release and forget, threads that hang, processes that freeze and die. All randomness comes from
-//! one seed, which a failure prints; `LEASEHOLD_SEED=n cargo test --test simulation` replays it alone and
-//! `LEASEHOLD_SEEDS=n` runs so many.
+//! one seed, which a failure prints. `LEASEHOLD_SEED=n cargo test --test simulation` replays that schedule,
+//! `LEASEHOLD_SEEDS=n cargo test --profile developer --features mutants --test simulation` runs n schedules of each kind.
 
 mod campaign;
 #[cfg(feature = "mutants")]
@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use world::{Counts, Shape, World};
 
-/// How many schedules are run unless the environment says otherwise.
-const SEEDS: u64 = 10_000;
-/// How many of them with a quorum.
-const QUORUM_SEEDS: u64 = 5_000;
-/// How many schedules with circuit breakers there are.
-const BREAKER_SEEDS: u64 = 2_000;
+/// How many schedules each change has to pass. `npm run test:long` runs many more.
+const SEEDS: u64 = 6_000;
+/// How many schedules with a quorum each change has to pass. They take the longest.
+const QUORUM_SEEDS: u64 = 2_000;
+/// How many schedules with circuit breakers each change has to pass.
+const BREAKER_SEEDS: u64 = 1_000;
 /// Each so many is a long one.
 const LONG_EVERY: u64 = 50;
 
