@@ -27,8 +27,8 @@ function assertTame(text, { lines = false } = {}) {
 }
 
 /** Asks the store in some ways. Returns the message of each error, and of the errors in it. */
-async function messagesOf(t, store) {
-  const locks = createLockClient({ store, storeTimeout: 3_000 })
+async function messagesOf(t, store, options = {}) {
+  const locks = createLockClient({ store, storeTimeout: 3_000, ...options })
   atEnd(t, () => locks.close())
   const told = []
   const tell = (error) => {
@@ -117,6 +117,55 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
       }
     }
   })
+
+  const SECRET = 'hunter2-is-a-secret'
+  const facts = (mode, said = '') =>
+    bulk(
+      `redis_version:7.0.15${said}\r\nredis_mode:${mode}\r\nrole:master\r\nmaxmemory:100\r\nused_memory:99\r\n${
+        said === '' ? '' : `maxmemory_policy:${said}\r\nrun_id:${said}\r\n`
+      }`,
+    )
+  const mapTo = (host, port) => list(list(':0\r\n', ':16383\r\n', list(bulk(host), `:${port}\r\n`)))
+  for (const [what, scheme, says] of [
+    [
+      'facts',
+      'redis',
+      { INFO: () => facts('standalone', SECRET), CONFIG: ([, , name]) => list(bulk(name), bulk(SECRET)) },
+    ],
+    ["a cluster's map", 'redis-cluster', { INFO: () => facts('cluster'), CLUSTER: () => mapTo(`${SECRET}.x`, 6379) }],
+    [
+      'a redirection',
+      'redis-cluster',
+      {
+        INFO: () => facts('cluster'),
+        CLUSTER: (_, socket) => mapTo('127.0.0.1', socket.localPort),
+        EVALSHA: ([, , keys]) => (keys === '0' ? undefined : `-MOVED 1 ${SECRET}:6379\r\n`),
+      },
+    ],
+    [
+      "a sentinel's master",
+      'redis-sentinel',
+      { SENTINEL: ([, what]) => (what === 'get-master-addr-by-name' ? list(bulk(SECRET), bulk('6379')) : undefined) },
+    ],
+  ]) {
+    test(`${what} with the password in it`, async (t) => {
+      let isTold = false
+      const port = await startFakeRedis(t, {
+        AUTH: (words) => {
+          isTold ||= words.at(-1) === SECRET
+          return '+OK\r\n'
+        },
+        ...says,
+      })
+      // The master's password does not go to sentinels, so a sentinel knows only its own.
+      const isSentinel = scheme === 'redis-sentinel'
+      const store = isSentinel ? `${scheme}://127.0.0.1:${port}/main` : `${scheme}://:${SECRET}@127.0.0.1:${port}`
+      const messages = await messagesOf(t, store, isSentinel ? { sentinelPassword: SECRET } : {})
+      assert.ok(isTold && messages.length > 0, 'the server knows the password, and something is said of it')
+      for (const message of messages) assert.ok(!message.includes('hunter2'), message)
+      if (!isSentinel) assert.ok(!(await printed(t, store)).includes('hunter2'))
+    })
+  }
 
   for (const [what, version] of [
     ['a version', `7.0.15${HOSTILE.replace('\n', '')}`],

@@ -168,3 +168,26 @@ fn tls_is_what_the_url_says_and_makes_another_identity() {
         assert!(error.contains(said) && !error.contains("secret@"), "{error}");
     }
 }
+
+#[test]
+fn a_host_that_a_server_names_does_not_show_the_password() {
+    let address = parse("redis://:S3cr3t-word@redis-1");
+    for host in ["S3cr3t-word", "a.S3cr3t-word.b", &format!("{}S3cr3t-word", "x".repeat(MOST_HOST - 6))] {
+        let told = address.at(&told_host(host), 7);
+        let shown = format!("{told} {told:?} {}", told.place());
+        assert!(!shown.contains("S3c") && shown.contains(":7"), "{shown}");
+    }
+    assert_eq!(address.at("S3cr3t-word", 7).to_string(), "redis://***:7");
+    assert_eq!(address.at("S3cr3t-word", 7).endpoint, tcp("S3cr3t-word", 7), "the client still connects");
+    let escaped = parse("redis://:a%0Ab@host").at(&told_host("a\nb"), 7);
+    assert_eq!(escaped.to_string(), "redis://***:7");
+    assert_eq!(parse("redis://:b:12@host").at("b", 12).to_string(), "redis://***:12");
+    // The URL names that host, so it shows nothing.
+    assert_eq!(parse("redis://:redis@redis").at("redis", 7).to_string(), "redis://redis:7");
+    let access = Access { sentinel_password: Some("hunter2".into()), ..Access::default() };
+    let address = RedisAddress::parse("redis-sentinel://:S3cr3t@redis-1/m", &access).unwrap();
+    for host in ["hunter2", "S3cr3t"] {
+        assert_eq!(address.at(host, 7).to_string(), "redis://***:7", "{host}");
+    }
+    assert_eq!(address.at("redis-1", 7).to_string(), "redis://redis-1:7");
+}
