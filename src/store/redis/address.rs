@@ -155,7 +155,7 @@ impl RedisAddress {
             Endpoint::Tcp(_, port) if self.hides_host => format!("{HIDDEN_HOST}:{port}"),
             Endpoint::Tcp(host, port) if host.contains(':') => format!("[{}]:{port}", encode(host, "")),
             Endpoint::Tcp(host, port) => format!("{host}:{port}"),
-            Endpoint::Unix(path) => encode(&path.to_string_lossy(), "?#&"),
+            Endpoint::Unix(path) => encode(&path.to_string_lossy(), "?#&@"),
             Endpoint::Master(sentinels) => sentinels.to_string(),
         }
     }

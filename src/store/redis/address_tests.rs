@@ -35,7 +35,7 @@ fn a_unix_socket_is_read() {
         (2, Some("y"), Some("x"))
     );
     assert_eq!(parse("redis+unix://u:p@/a.sock").password.as_deref(), Some("p"));
-    assert_eq!(socket.to_string(), "redis+unix://y@/run/redis one@2.sock?db=2");
+    assert_eq!(socket.to_string(), "redis+unix://y@/run/redis one%402.sock?db=2");
     let odd = parse("redis+unix:///a%3Fdb=2");
     assert_eq!(odd.to_string(), "redis+unix:///a%3Fdb=2");
     assert_ne!(odd.identity(), parse("redis+unix:///a?db=2").identity());
@@ -83,6 +83,17 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
         ("redis+unix:///", "absolute path"),
         ("redis+unix:///a%00.sock", "absolute path"),
         ("redis+unix:///a.sock&pass=secret", "write ?"),
+        ("redis+unix:///a.sock&password=secret", "write ?"),
+        ("redis+unix:///a.sock;pass=secret", "write ?"),
+        ("redis+unix:///a.sock,PassWord=secret", "write ?"),
+        ("redis+unix:///a.sock%26pass=secret", "write ?"),
+        ("redis+unix:///pwd=secret/a.sock", "write ?"),
+        ("redis+unix:///a.sock?user=a;pass=secret", "write ?"),
+        ("redis://:x@host?user=a;pass=secret", "write ?"),
+        ("redis+unix:///:secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///user:secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///user:secret@a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
         (&long, "longer"),
     ] {
         let error = RedisAddress::parse(url, &Access::default()).expect_err(url);

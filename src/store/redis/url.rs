@@ -44,7 +44,7 @@ impl<'a> Parts<'a> {
             return Err("a Redis URL has no #fragment; write # as %23".into());
         }
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-        check_path(path)?;
+        check_shown(path, "path")?;
         let (user, authority) = match authority.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
@@ -52,6 +52,7 @@ impl<'a> Parts<'a> {
         let mut parts = Self { authority, path, username: None, password: None, database: None };
         if let Some(user) = user {
             let (name, secret) = user.split_once(':').map_or((user, None), |(n, s)| (n, Some(s)));
+            check_shown(name, "user")?;
             parts.username = Some(decode(name, "user")?);
             parts.password = secret.map(|secret| decode(secret, "password")).transpose()?;
         }
@@ -59,7 +60,10 @@ impl<'a> Parts<'a> {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "db" => parts.database = Some(database(value)?),
-                "user" => one_of(&mut parts.username, Some(decode(value, "user")?), TWO_USERS)?,
+                "user" => {
+                    check_shown(value, "user")?;
+                    one_of(&mut parts.username, Some(decode(value, "user")?), TWO_USERS)?;
+                }
                 "pass" => one_of(&mut parts.password, Some(decode(value, "password")?), TWO_PASSWORDS)?,
                 _ => return Err(UNKNOWN_PARAMETER.into()),
             }
@@ -80,6 +84,15 @@ impl<'a> Parts<'a> {
         if !self.authority.is_empty() {
             return Err(
                 "redis+unix:// has no host: write redis+unix:///path/to.sock, with three slashes".into()
+            );
+        }
+        // A login in the wrong place: messages would show it as a part of the path.
+        let before = self.path.rsplit_once('@').map_or("", |(before, _)| before);
+        if before.contains(':') || self.path.contains("@/") {
+            return Err(
+                "the path in the Redis URL has a login in it: write redis+unix://:PASSWORD@/path/to.sock, \
+                        and %40 for an @ in the path"
+                    .into(),
             );
         }
         let path = decode(self.path, "path")?;
@@ -146,10 +159,20 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Refuses a path with a password, which has no `?` before its parameters: messages show the path.
-pub fn check_path(path: &str) -> Result<(), String> {
-    if path.contains("&pass=") {
-        return Err("the Redis URL has an & where its parameters begin: write ? before the first".into());
+/// Refuses a path or a name, percent-encoded or not, that has a parameter with a password in it:
+/// messages show paths and names.
+pub fn check_shown(text: &str, what: &str) -> Result<(), String> {
+    let decoded = decode(text, what)?.to_ascii_lowercase();
+    let mut names = decoded.split('=').rev().skip(1);
+    let is_password = |text: &str| {
+        let name = text.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        name.starts_with("pass") || matches!(name, "pwd" | "auth" | "secret")
+    };
+    if names.any(is_password) {
+        return Err(format!(
+            "the {what} in the Redis URL has a parameter in it: write ? before the first parameter and & before \
+             each other one, as in ?db=1&pass=PASSWORD"
+        ));
     }
     Ok(())
 }
