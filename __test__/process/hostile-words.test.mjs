@@ -1,13 +1,15 @@
 // Text from servers and other clients can't control a terminal or forge lines of a log.
 
 import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { leasehold, run } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
-import { startRedis } from '../support/servers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames, storeNames } from '../support/stores.mjs'
 
 /** Clears the screen, forges a line, sets colours in 8 bits, and turns the direction of the text. */
@@ -250,6 +252,41 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     assert.ok(stdout.length < 4_000, `${stdout.length} characters`)
     await printed(t, server.url())
   })
+})
+
+test('arguments of the command line are shown without their controls', async (t) => {
+  const folder = join(temporaryFolder(t), `a${HOSTILE.replaceAll('/', '')}`)
+  mkdirSync(folder)
+  const store = ['--store', `sqlite:${join(folder, 'locks.db')}`]
+  const gone = ['--store', `sqlite:${join(folder, HOSTILE, 'locks.db')}`]
+  for (const words of [
+    [HOSTILE],
+    [`--${HOSTILE}`],
+    [`-${HOSTILE}`],
+    ['help', HOSTILE],
+    ['ls', `--${HOSTILE}`],
+    ['ls', '--store', HOSTILE],
+    ['ls', '--store', `memory:${HOSTILE}`],
+    ['inspect', HOSTILE, HOSTILE, ...store],
+    ['inspect', HOSTILE, ...store],
+    ['inspect', HOSTILE, ...gone],
+    ['release', HOSTILE, ...store],
+    ['watch', '--looks', HOSTILE, ...store],
+    ['run', HOSTILE, '--ttl', HOSTILE, ...store, '--', 'true'],
+    ['run', HOSTILE, '--ttl', '10s', '--max-hold', `5s`, ...store, '--', 'true'],
+    ['run', HOSTILE, '--verbose', ...store, '--', 'true'],
+    ['run', HOSTILE, '--verbose', ...store, '--', HOSTILE],
+    ['doctor', ...store],
+    ['doctor', ...gone],
+    ['doctor', '--json', ...store],
+  ]) {
+    const { stdout, stderr } = await run(t, words)
+    assert.ok(stdout + stderr !== '' || words[0] === 'ls', words[0])
+    for (const text of [stdout, stderr]) {
+      assertTame(text, { lines: true })
+      assert.doesNotMatch(text, /^leasehold: all is well/m, `${words[0]} shows a forged line`)
+    }
+  }
 })
 
 overStores(
