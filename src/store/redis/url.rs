@@ -65,7 +65,7 @@ impl<'a> Parts<'a> {
                     one_of(&mut parts.username, Some(decode(value, "user")?), TWO_USERS)?;
                 }
                 "pass" => one_of(&mut parts.password, Some(decode(value, "password")?), TWO_PASSWORDS)?,
-                _ => return Err(UNKNOWN_PARAMETER.into()),
+                _ => return Err(unknown_parameter(name)),
             }
         }
         Ok(parts)
@@ -108,6 +108,9 @@ impl<'a> Parts<'a> {
     }
 
     pub fn tcp(&self) -> Result<(Endpoint, u32), String> {
+        if self.authority.contains(',') {
+            return Err(SEVERAL_HOSTS.into());
+        }
         let (host, port) = match self.authority.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) =
@@ -190,10 +193,51 @@ fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Resul
     }
 }
 
-/// The error for an unknown parameter. It leaves out the name, which may be a part of a password
-/// behind an `&`.
-const UNKNOWN_PARAMETER: &str =
-    "the Redis URL has an unknown parameter; db, user, pass are known, and & in a password is %26";
+/// The error for several hosts behind `redis://`. It could mean any of these.
+const SEVERAL_HOSTS: &str = "a redis:// URL names one host: write redis-cluster://a,b,c for a Redis Cluster, \
+                             redis-sentinel://a,b,c/MASTER for Sentinel, or a list of URLs for a quorum: \
+                             [\"redis://a\", \"redis://b\", \"redis://c\"]";
+
+/// Parameters of other libraries' URLs, and what to write instead.
+const ELSEWHERE: [(&str, &str); 24] = [
+    ("password", "write pass"),
+    ("auth", "write pass"),
+    ("pwd", "write pass"),
+    ("username", "write user"),
+    ("database", "write db"),
+    ("tls", "write rediss:// in place of redis://"),
+    ("ssl", "write rediss:// in place of redis://"),
+    ("ssl_cert_reqs", "write rediss:// in place of redis://, and give tls in the options"),
+    ("protocol", "leave it out: the client finds out which protocol the server speaks"),
+    ("family", "leave it out: the client tries all addresses of the host"),
+    ("timeout", "give storeTimeout in the options"),
+    ("connecttimeout", "give storeTimeout in the options"),
+    ("connect_timeout", "give storeTimeout in the options"),
+    ("commandtimeout", "give storeTimeout in the options"),
+    ("socket_timeout", "give storeTimeout in the options"),
+    ("storetimeout", "give it in the options"),
+    ("ttl", "give it in the options"),
+    ("wait", "give it in the options"),
+    ("name", "give it in the options"),
+    ("prefix", "give it in the options"),
+    ("keyprefix", "give prefix in the options"),
+    ("minreplicas", "give it in the options"),
+    ("sentinelpassword", "give it in the options"),
+    ("sentinelusername", "give it in the options"),
+];
+
+/// The error for an unknown parameter. It shows only names that other libraries use: another one may
+/// be a part of a password behind an `&`.
+fn unknown_parameter(name: &str) -> String {
+    const KNOWN: &str = "db, user, pass are known, and & in a password is %26";
+    let name = name.to_ascii_lowercase();
+    match ELSEWHERE.iter().find(|(known, _)| *known == name) {
+        Some((known, advice)) => {
+            format!("the Redis URL has an unknown parameter {known:?}: {advice}; {KNOWN}")
+        }
+        None => format!("the Redis URL has an unknown parameter; {KNOWN}"),
+    }
+}
 
 /// The database that `digits` name.
 fn database(digits: &str) -> Result<u32, String> {
