@@ -102,9 +102,14 @@ fn unusable(path: &Path, error: &dyn Display) -> StoreError {
                 name.push(end);
                 PathBuf::from(name)
             });
-            let places = [path, directory].into_iter().chain(beside.iter().map(PathBuf::as_path));
-            let in_the_way = places.filter(|place| place.exists()).find_map(|place| blocked(place, path));
-            in_the_way.unwrap_or_else(|| failed(StoreErrorKind::Unreachable, path, error))
+            // SQLite creates these two with the group of their creator, and the store then gives them
+            // that of a shared database. So this may pass.
+            let passing = || {
+                let blocked = beside.iter().find_map(|place| blocked(place, path));
+                blocked.map(|error| StoreError { kind: StoreErrorKind::Unreachable, ..error })
+            };
+            let blocked = blocked(path, path).or_else(|| blocked(directory, path)).or_else(passing);
+            blocked.unwrap_or_else(|| failed(StoreErrorKind::Unreachable, path, error))
         }
         (Err(error), _) if error.kind() == io::ErrorKind::PermissionDenied => of_system(path, &error),
         (_, Err(_)) => {
@@ -121,13 +126,11 @@ fn unusable(path: &Path, error: &dyn Display) -> StoreError {
 /// Why this user may not write `place`, if so.
 #[cfg(unix)]
 fn blocked(place: &Path, path: &Path) -> Option<StoreError> {
+    let found = place.metadata().ok()?;
     let error: io::Error = rustix::fs::access(place, rustix::fs::Access::WRITE_OK).err()?.into();
-    let advice = place.symlink_metadata().ok().and_then(|found| rights::other_owner(&found)).map_or_else(
-        String::new,
-        |owner| {
-            format!("; it belongs to the user {owner}: give this user the right, or name another lock file")
-        },
-    );
+    let advice = rights::other_owner(&found).map_or_else(String::new, |owner| {
+        format!("; it belongs to the user {owner}: give this user the right, or name another lock file")
+    });
     let (shown, place) = (path.display(), place.display());
     let kind = of_system(path, &error).kind;
     let message = format!("no right to write {place} for the lock file {shown}: {error}{advice}");
