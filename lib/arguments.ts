@@ -162,10 +162,8 @@ export function readOptions<T extends object>(
   const options: Record<string, unknown> = Object.create(null)
   for (const name of Object.keys(given)) {
     if ((known as readonly string[]).includes(name)) continue
-    const why = Object.hasOwn(elsewhere, name) ? `: ${elsewhere[name]}` : hintOf(name, known)
-    // A name of another form may be a misplaced URL or password, so the message does not show it.
-    const shown = /^[A-Za-z_$][\w$-]{0,39}$/.test(name) ? ` ${JSON.stringify(name)}` : ''
-    throw badValue(`Unknown option${shown}${why}`)
+    if (Object.hasOwn(elsewhere, name)) throw badValue(`Unknown option ${JSON.stringify(name)}: ${elsewhere[name]}`)
+    throw badValue(`Unknown option${hintOf(name, known)}`)
   }
   for (const name of known) {
     if (Object.hasOwn(given, name)) options[name] = (given as Record<string, unknown>)[name]
@@ -202,7 +200,12 @@ export function copyOf(given: readonly unknown[]): unknown[] {
   return copy
 }
 
+/**
+ * Returns what to write in place of an unknown option. Shows the name only if it is a misspelt
+ * option without digits: any other name may be a misplaced URL or password.
+ */
 function hintOf(name: string, known: readonly string[]): string {
   const near = nearest(name, known)
-  return near === undefined ? '' : `; did you mean "${near}"?`
+  if (near === undefined) return `; the options are ${known.map((option) => `"${option}"`).join(', ')}`
+  return `${/^[A-Za-z_-]+$/.test(name) ? ` "${name}"` : ''}; did you mean "${near}"?`
 }

@@ -49,16 +49,25 @@ const OF_CLIENT = ['client', 'redis', 'connection', 'redisClient'] as const
 export function connectionHints(given: unknown): Readonly<Record<string, string>> {
   if (!isObject(given)) return {}
   for (const name of OF_CLIENT) {
-    const client = Object.hasOwn(given, name) ? foreignClient(read(given, name)) : undefined
+    const client = hasOwn(given, name) ? foreignClient(read(given, name)) : undefined
     if (client === undefined) continue
     return {
       [name]: `it is ${client.what}; leasehold opens its own connections, so give the URL: { store: '${client.url}' }`,
     }
   }
-  if (!OF_CONNECTION.some((name) => Object.hasOwn(given, name))) return {}
-  const why = `write it into the URL of the store, { store: '${serverUrl(given)}' }`
+  const url = connectionUrl(given)
+  if (url === undefined) return {}
+  const why = `write it into the URL of the store, { store: '${url}' }`
   return Object.fromEntries(OF_CONNECTION.map((name) => [name, why]))
 }
+
+/** Returns the URL for `given` if it has an option of a connection. Never throws. */
+export function connectionUrl(given: unknown): string | undefined {
+  return OF_CONNECTION.some((name) => hasOwn(given, name)) ? serverUrl(given) : undefined
+}
+
+/** Returns whether `given` has a URL, as the options of other libraries have. Never throws. */
+export const hasUrl = (given: unknown): boolean => hasOwn(given, 'url') && typeof read(given, 'url') === 'string'
 
 /** Returns whether `given` is a lock client, also of another copy of this library. */
 export function isLockClient(given: unknown): boolean {
@@ -182,6 +191,15 @@ function isInstance(given: unknown): given is object {
 }
 
 const isObject = (given: unknown): given is object => typeof given === 'object' && given !== null
+
+/** Returns whether `given` has this own property. Never throws. */
+function hasOwn(given: unknown, name: string): boolean {
+  try {
+    return isObject(given) && Object.hasOwn(given, name)
+  } catch {
+    return false
+  }
+}
 
 const isMethod = (of: object, name: string): boolean => typeof read(of, name) === 'function'
 

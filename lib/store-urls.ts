@@ -1,7 +1,7 @@
 // Which URLs a store has: those that were given, or those of the environment.
 
 import { badType, badValue, checkText, copyOf } from './arguments'
-import { type ForeignClient, foreignClient, isLockClient } from './foreign-client'
+import { connectionUrl, type ForeignClient, foreignClient, hasUrl, isLockClient } from './foreign-client'
 import { storeHint } from './store-hint'
 
 /** Of two, none may fail. */
@@ -78,7 +78,12 @@ function noUrl(name: string, given: unknown): TypeError {
     return foreign(name, given, client, name === 'store' ? `{ store: '${client.url}' }` : `'${client.url}'`)
   }
   if (isUrlObject(given)) return badType(name, 'of type string', given, URL_OBJECT)
-  return badType(name, 'of type string', given, isLockClient(given) ? 'a lock client: give its URL' : undefined)
+  if (isLockClient(given)) return badType(name, 'of type string', given, 'a lock client: give its URL')
+  if (hasUrl(given)) return badType(name, 'of type string', given, 'an object with a URL: give the URL itself')
+  const meant = connectionUrl(given)
+  if (meant === undefined) return badType(name, 'of type string', given)
+  const code = name === 'store' ? `{ store: '${meant}' }` : `'${meant}'`
+  return badType(name, 'of type string', given, `the options of a connection: write them as a URL, ${code}`)
 }
 
 /** Returns the error for a client of another library. `code` is what to write instead. */

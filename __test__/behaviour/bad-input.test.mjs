@@ -366,20 +366,36 @@ describe('bad input: what an unknown option was meant to be', () => {
     ['singal', 'signal', inAcquire],
     ['statWork', 'startWork', inWorker],
     ['retryIntervall', 'retryInterval', inWorker],
-    ['colour', undefined, inClient],
-    ['tmp', undefined, inAcquire],
-    ['x', undefined, inWorker],
   ]) {
     test(`${given}: ${meant}`, async () => {
       const { error } = await timed(async () => call(given))
-      const hint = meant === undefined ? '' : `; did you mean "${meant}"?`
-      assert.equal(error.message, `Unknown option "${given}"${hint}`)
+      assert.equal(error.message, `Unknown option "${given}"; did you mean "${meant}"?`)
+    })
+  }
+
+  test('Passw0rd: password, and not the name', () => {
+    assert.throws(() => inClient('Passw0rd'), { message: 'Unknown option; did you mean "password"?' })
+  })
+
+  for (const [given, known, call] of [
+    ['colour', /^"store", "username", .*"ttl", .*"releaseOnSignal"$/, inClient],
+    ['tmp', /^"ttl", "signal", .*"wait"/, inAcquire],
+    ['x', /"startWork"/, inWorker],
+    // These may be passwords.
+    ['hunter2', /^"store", /, inClient],
+    ['correct-horse', /^"store", /, inClient],
+  ]) {
+    test(`${given}: the known options, and not the name`, async () => {
+      const { error } = await timed(async () => call(given))
+      const [, names] = /^Unknown option; the options are (.*)$/.exec(error.message) ?? assert.fail(error.message)
+      assert.match(names, known)
     })
   }
 })
 
 describe('bad input: what is said', () => {
   const unknown = (option, why) => `Unknown option "${option}"${why}`
+  const noOption = 'Unknown option; the options are "ttl", "signal", "autoRenew", "maxHold"'
   const noFunction = (given) => `The "fn" argument must be of type function. Received ${given}`
   const noZone = (given) =>
     `The "timeZone" option must be the name of a time zone, such as "Europe/Berlin" or "UTC". Received "${given}"`
@@ -394,9 +410,9 @@ describe('bad input: what is said', () => {
       (locks) => locks.tryAcquire(['a', 'b'], { retry: true }),
       unknown('retry', ': tryAcquire() tries once, acquire() tries again'),
     ],
-    [(locks) => locks.adopt(ticket(TICKET), { wait: 5 }), unknown('wait', '')],
+    [(locks) => locks.adopt(ticket(TICKET), { wait: 5 }), noOption],
     [(locks) => locks.tryAcquire('k', { tll: 5 }), unknown('tll', '; did you mean "ttl"?')],
-    [(locks) => locks.tryAcquire('k', { toString: 5 }), unknown('toString', '')],
+    [(locks) => locks.tryAcquire('k', { toString: 5 }), noOption],
     [(locks) => locks.withLock('k', 5), noFunction('type number')],
     [(locks) => locks.withLock('k', null), noFunction('null')],
     [(locks) => locks.withLock('k', Promise.resolve()), noFunction('a promise: give the function, and do not call it')],

@@ -157,6 +157,7 @@ describe('store: a client of another library', () => {
 })
 
 describe('store: options of another library', () => {
+  const noUrl = 'The "store" argument must be of type string. Received'
   for (const [given, option, url] of [
     [{ host: 'cache', port: 6380 }, 'host', 'redis://cache:6380'],
     [{ port: 6380, db: 2, password: SECRET }, 'port', 'redis://:<password>@localhost:6380/2'],
@@ -171,6 +172,36 @@ describe('store: options of another library', () => {
       assert.equal(code, VALUE)
     })
   }
+
+  test('as the store: the URL to give', () => {
+    for (const [store, url] of [
+      [{ host: 'cache', port: 6380 }, 'redis://cache:6380'],
+      [{ host: 'cache', password: SECRET, db: 1 }, 'redis://:<password>@cache:6379/1'],
+      [{ socket: { host: 'h', tls: true } }, 'rediss://h:6379'],
+      [{ sentinels: SENTINELS, name: 'm' }, 'redis-sentinel://a:26379,b:26379/m'],
+    ]) {
+      const { message } = thrown(() => createLockClient({ store }))
+      assert.equal(message, `${noUrl} the options of a connection: write them as a URL, { store: '${url}' }`)
+    }
+    const three = ['a', 'b', 'c'].map((host) => ({ host }))
+    const { message } = thrown(() => createLockClient(three))
+    assert.match(
+      message,
+      /^The "store\[0\]" argument .* the options of a connection: write them as a URL, 'redis:\/\/a:6379'$/,
+    )
+    const { url, ...others } = { url: `redis://:${SECRET}@h` }
+    assert.equal(
+      thrown(() => createLockClient({ store: { url } })).message,
+      `${noUrl} an object with a URL: give the URL itself`,
+    )
+    assert.equal(thrown(() => createLockClient({ store: others })).message, `${noUrl} an instance of Object`)
+  })
+
+  test('several hosts in one URL, and parameters of another library', () => {
+    assert.match(thrown(() => createLockClient('redis://a,b,c')).message, /a list of URLs for a quorum/)
+    const { message } = thrown(() => createLockClient(`redis://:${SECRET}@h?keyPrefix=x`))
+    assert.match(message, /unknown parameter "keyprefix": give prefix in the options/)
+  })
 
   test('as options of a worker', () => {
     const { message } = thrown(() => createLockWorker({ host: 'cache', port: 6380, key: 'k', startWork() {} }))

@@ -1,13 +1,15 @@
 // Text from servers and other clients can't control a terminal or forge lines of a log.
 
 import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { leasehold, run } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
-import { startRedis } from '../support/servers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames, storeNames } from '../support/stores.mjs'
 
 /** Clears the screen, forges a line, sets colours in 8 bits, and turns the direction of the text. */
@@ -27,8 +29,8 @@ function assertTame(text, { lines = false } = {}) {
 }
 
 /** Asks the store in some ways. Returns the message of each error, and of the errors in it. */
-async function messagesOf(t, store) {
-  const locks = createLockClient({ store, storeTimeout: 3_000 })
+async function messagesOf(t, store, options = {}) {
+  const locks = createLockClient({ store, storeTimeout: 3_000, ...options })
   atEnd(t, () => locks.close())
   const told = []
   const tell = (error) => {
@@ -118,6 +120,55 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     }
   })
 
+  const SECRET = 'hunter2-is-a-secret'
+  const facts = (mode, said = '') =>
+    bulk(
+      `redis_version:7.0.15${said}\r\nredis_mode:${mode}\r\nrole:master\r\nmaxmemory:100\r\nused_memory:99\r\n${
+        said === '' ? '' : `maxmemory_policy:${said}\r\nrun_id:${said}\r\n`
+      }`,
+    )
+  const mapTo = (host, port) => list(list(':0\r\n', ':16383\r\n', list(bulk(host), `:${port}\r\n`)))
+  for (const [what, scheme, says] of [
+    [
+      'facts',
+      'redis',
+      { INFO: () => facts('standalone', SECRET), CONFIG: ([, , name]) => list(bulk(name), bulk(SECRET)) },
+    ],
+    ["a cluster's map", 'redis-cluster', { INFO: () => facts('cluster'), CLUSTER: () => mapTo(`${SECRET}.x`, 6379) }],
+    [
+      'a redirection',
+      'redis-cluster',
+      {
+        INFO: () => facts('cluster'),
+        CLUSTER: (_, socket) => mapTo('127.0.0.1', socket.localPort),
+        EVALSHA: ([, , keys]) => (keys === '0' ? undefined : `-MOVED 1 ${SECRET}:6379\r\n`),
+      },
+    ],
+    [
+      "a sentinel's master",
+      'redis-sentinel',
+      { SENTINEL: ([, what]) => (what === 'get-master-addr-by-name' ? list(bulk(SECRET), bulk('6379')) : undefined) },
+    ],
+  ]) {
+    test(`${what} with the password in it`, async (t) => {
+      let isTold = false
+      const port = await startFakeRedis(t, {
+        AUTH: (words) => {
+          isTold ||= words.at(-1) === SECRET
+          return '+OK\r\n'
+        },
+        ...says,
+      })
+      // The master's password does not go to sentinels, so a sentinel knows only its own.
+      const isSentinel = scheme === 'redis-sentinel'
+      const store = isSentinel ? `${scheme}://127.0.0.1:${port}/main` : `${scheme}://:${SECRET}@127.0.0.1:${port}`
+      const messages = await messagesOf(t, store, isSentinel ? { sentinelPassword: SECRET } : {})
+      assert.ok(isTold && messages.length > 0, 'the server knows the password, and something is said of it')
+      for (const message of messages) assert.ok(!message.includes('hunter2'), message)
+      if (!isSentinel) assert.ok(!(await printed(t, store)).includes('hunter2'))
+    })
+  }
+
   for (const [what, version] of [
     ['a version', `7.0.15${HOSTILE.replace('\n', '')}`],
     ['an old version', `5.0.0${HOSTILE.replace('\n', '')}`],
@@ -201,6 +252,41 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     assert.ok(stdout.length < 4_000, `${stdout.length} characters`)
     await printed(t, server.url())
   })
+})
+
+test('arguments of the command line are shown without their controls', async (t) => {
+  const folder = join(temporaryFolder(t), `a${HOSTILE.replaceAll('/', '')}`)
+  mkdirSync(folder)
+  const store = ['--store', `sqlite:${join(folder, 'locks.db')}`]
+  const gone = ['--store', `sqlite:${join(folder, HOSTILE, 'locks.db')}`]
+  for (const words of [
+    [HOSTILE],
+    [`--${HOSTILE}`],
+    [`-${HOSTILE}`],
+    ['help', HOSTILE],
+    ['ls', `--${HOSTILE}`],
+    ['ls', '--store', HOSTILE],
+    ['ls', '--store', `memory:${HOSTILE}`],
+    ['inspect', HOSTILE, HOSTILE, ...store],
+    ['inspect', HOSTILE, ...store],
+    ['inspect', HOSTILE, ...gone],
+    ['release', HOSTILE, ...store],
+    ['watch', '--looks', HOSTILE, ...store],
+    ['run', HOSTILE, '--ttl', HOSTILE, ...store, '--', 'true'],
+    ['run', HOSTILE, '--ttl', '10s', '--max-hold', `5s`, ...store, '--', 'true'],
+    ['run', HOSTILE, '--verbose', ...store, '--', 'true'],
+    ['run', HOSTILE, '--verbose', ...store, '--', HOSTILE],
+    ['doctor', ...store],
+    ['doctor', ...gone],
+    ['doctor', '--json', ...store],
+  ]) {
+    const { stdout, stderr } = await run(t, words)
+    assert.ok(stdout + stderr !== '' || words[0] === 'ls', words[0])
+    for (const text of [stdout, stderr]) {
+      assertTame(text, { lines: true })
+      assert.doesNotMatch(text, /^leasehold: all is well/m, `${words[0]} shows a forged line`)
+    }
+  }
 })
 
 overStores(

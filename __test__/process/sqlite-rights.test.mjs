@@ -2,8 +2,18 @@
 
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, chownSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  readdirSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { createLockClient } from 'leasehold'
@@ -126,6 +136,83 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
       if (what === 'a link') assert.deepEqual(readdirSync(join(folder, 'elsewhere')), [])
     })
   }
+
+  describe('for a user who is not root', { skip: alone }, () => {
+    const AS_USER = ['setpriv', '--reuid=54001', '--regid=54001', '--clear-groups']
+    const TRY = `
+      const { createLockClient } = require(${JSON.stringify(EXPORTS)})
+      const [path, umask] = process.argv.slice(1)
+      if (umask) process.umask(Number.parseInt(umask, 8))
+      const locks = createLockClient('sqlite:' + path)
+      const told = locks.tryAcquire('a').then((lease) => ({ isHeld: lease?.isHeld }), ({ reason, message }) => ({ reason, message }))
+      told.then(async (answer) => {
+        console.log(JSON.stringify(answer))
+        await locks.close()
+      })`
+    /** Tries a lock as another user. Returns what this user is told. */
+    const tryAs = (path, umask = '') => {
+      const { stdout, stderr } = spawnSync(AS_USER[0], [...AS_USER.slice(1), process.execPath, '-e', TRY, path, umask])
+      assert.notEqual(`${stdout}`, '', `${stderr}`)
+      return JSON.parse(stdout)
+    }
+    /** Returns the path of a lock file in a directory in which everybody may create files. */
+    const inOpenFolder = (t) => {
+      const folder = temporaryFolder(t)
+      chmodSync(folder, 0o1777)
+      return join(folder, 'locks.db')
+    }
+
+    for (const end of ['-wal', '-shm']) {
+      test(`somebody else's locks.db${end} is named`, (t) => {
+        const path = inOpenFolder(t)
+        assert.equal(tryAs(path).isHeld, true)
+        rmSync(`${path}${end}`, { force: true })
+        writeFileSync(`${path}${end}`, '', { mode: 0o600 })
+        chownSync(`${path}${end}`, 54_002, 54_002)
+        const { reason, message } = tryAs(path)
+        // Another store may be about to share it.
+        assert.equal(reason, 'unreachable', message)
+        assert.ok(message.includes(`no right to write ${path}${end} `), message)
+        assert.match(message, /belongs to the user 54002/)
+      })
+    }
+
+    test("somebody else's locks.db-wal without a lock file is named", (t) => {
+      const path = inOpenFolder(t)
+      writeFileSync(`${path}-wal`, '', { mode: 0o600 })
+      const { reason, message } = tryAs(path)
+      assert.equal(reason, 'denied', message)
+      assert.ok(message.includes(`${path}-wal is in the way`), message)
+    })
+
+    test("somebody else's empty lock file that everybody may write is refused", (t) => {
+      const path = inOpenFolder(t)
+      writeFileSync(path, '')
+      chownSync(path, 54_002, 54_002)
+      chmodSync(path, 0o666)
+      const { reason, message } = tryAs(path)
+      assert.equal(reason, 'denied', message)
+      assert.match(message, /it is empty, belongs to another user \(54002\)/)
+      assert.equal(statSync(path).size, 0, 'and stays as it is')
+      chownSync(path, 54_001, 54_001)
+      assert.equal(tryAs(path).isHeld, true, 'its owner uses it')
+      chownSync(path, 54_002, 54_002)
+      for (const end of ['-wal', '-shm']) rmSync(`${path}${end}`, { force: true })
+      assert.equal(tryAs(path).isHeld, true, 'a file in use stays shared')
+    })
+
+    test('a umask that takes all rights away is named', (t) => {
+      const path = inOpenFolder(t)
+      const { reason, message } = tryAs(path, '777')
+      assert.equal(reason, 'denied', message)
+      assert.match(message, /umask/)
+      assert.deepEqual(readdirSync(dirname(path)), [], 'no file is left')
+      assert.equal(tryAs(path).isHeld, true)
+      rmdirSync(`${path}.owners`)
+      assert.match(tryAs(path, '777').message, /umask/)
+      assert.equal(tryAs(path).isHeld, true)
+    })
+  })
 
   test('a directory of the owners that others may write is closed to them', async (t) => {
     const path = join(temporaryFolder(t), 'locks.db')

@@ -16,7 +16,7 @@ import { inspect } from './inspect'
 import { ls } from './ls'
 import { release } from './release'
 import { run } from './run'
-import { say, sayJson, warn } from './terminal'
+import { say, sayJson, stackOf, warn, warnOf } from './terminal'
 import { watch } from './watch'
 
 const COMMANDS: readonly Command[] = [run, ls, inspect, watch, release, doctor, demo, bench]
@@ -69,9 +69,6 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 // Go on without standard error: the exit code still reports the result.
 process.stderr.on('error', () => {})
 
-/** Returns the stack of an unexpected error, to show where it comes from. */
-const stackOf = (error: unknown): string => (error as Error)?.stack ?? String(error)
-
 main(process.argv.slice(2)).then(
   (code) => {
     process.exitCode = code
@@ -83,8 +80,10 @@ main(process.argv.slice(2)).then(
     if ((end < 0 ? words : words.slice(0, end)).includes('--json')) {
       const told = code === undefined ? { ...failureOf(error), message: stackOf(error) } : failureOf(error)
       sayJson({ error: { ...told, exit: code ?? 1 } }, process.stderr)
+    } else if (code === undefined) {
+      warnOf(error)
     } else {
-      warn(code === undefined ? stackOf(error) : failureOf(error).message)
+      warn(failureOf(error).message)
     }
     process.exitCode = code ?? 1
   },

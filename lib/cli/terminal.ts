@@ -61,7 +61,20 @@ export function say(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** Prints a message of `leasehold` itself to standard error, where the command may print, too. */
+/**
+ * Prints a message of `leasehold` itself to standard error, where the command may print, too.
+ * Escapes control characters: a message may have words of the command line in it.
+ */
 export function warn(text: string): void {
-  process.stderr.write(`leasehold: ${text}\n`)
+  process.stderr.write(`leasehold: ${printable(text, Number.POSITIVE_INFINITY)}\n`)
 }
+
+/** Prints an unexpected error with its stack. Escapes each line like {@link warn}. */
+export function warnOf(error: unknown): void {
+  const [first = '', ...others] = stackOf(error).split('\n')
+  warn(first)
+  for (const line of others) process.stderr.write(`    ${printable(line.trim(), Number.POSITIVE_INFINITY)}\n`)
+}
+
+/** Returns the stack of an unexpected error, to show where it comes from. */
+export const stackOf = (error: unknown): string => (error as Error)?.stack ?? String(error)

@@ -15,7 +15,8 @@ const MOST_HOST: usize = 255;
 
 /// The address of one Redis server: where it listens, which database, which user, and whom to trust.
 ///
-/// Neither `Display` nor `Debug` shows a secret.
+/// Neither `Display` nor `Debug` shows a secret, even if a server names a host that contains the
+/// password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisAddress {
     pub(super) endpoint: Endpoint,
@@ -26,7 +27,14 @@ pub struct RedisAddress {
     pub(super) tls: Option<Tls>,
     /// How many replicas must have a lease before it counts.
     pub(super) min_replicas: u32,
+    /// True if a server named the host, and the host contains the password.
+    pub(super) hides_host: bool,
 }
+
+/// What stands for a host that contains the password.
+const HIDDEN_HOST: &str = "***";
+/// What stands for a host that is too long. It is not valid, so no connection leads there.
+const TOO_LONG: &str = "(a host that is too long)";
 
 /// What to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +48,10 @@ pub(super) enum Endpoint {
 }
 
 /// Returns a host that a server names, as the client shows it and connects to it. A host with a
-/// control character is not valid, and stays invalid with the escape.
+/// control character is not valid, and stays invalid with the escape. A host that is too long is not cut,
+/// because the rest could be a part of the password that [`RedisAddress::is_secret_in`] does not find.
 pub(super) fn told_host(host: &str) -> String {
-    printable(host, MOST_HOST)
+    if host.chars().count() > MOST_HOST { TOO_LONG.into() } else { printable(host, MOST_HOST) }
 }
 
 impl RedisAddress {
@@ -100,7 +109,15 @@ impl RedisAddress {
         if let (Some(tls), Endpoint::Tcp(host, _)) = (&tls, &endpoint) {
             tls.server_name(host)?;
         }
-        Ok(Self { endpoint, username, password, database, tls, min_replicas: access.min_replicas })
+        Ok(Self {
+            endpoint,
+            username,
+            password,
+            database,
+            tls,
+            min_replicas: access.min_replicas,
+            hides_host: false,
+        })
     }
 
     /// A text that two addresses share only if one connection can serve both. It has keyed hashes of the
@@ -116,9 +133,31 @@ impl RedisAddress {
         format!("{self} {:?} {secret:?} {tls:?} {} {sentinels}", self.username, self.min_replicas)
     }
 
-    /// The same at another host and port.
+    /// Returns the same address at a host and port that a server names. If they contain the password,
+    /// messages do not show the host, unless the URL names it, too.
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
-        Self { endpoint: Endpoint::Tcp(host.to_owned(), port), ..self.clone() }
+        let hides_host = !self.names(host) && self.is_secret_in(&format!("{host}:{port}"));
+        Self { endpoint: Endpoint::Tcp(host.to_owned(), port), hides_host, ..self.clone() }
+    }
+
+    /// Returns true if the user gave that host as the server's or as a sentinel's.
+    fn names(&self, host: &str) -> bool {
+        match &self.endpoint {
+            Endpoint::Tcp(known, _) => known == host,
+            Endpoint::Unix(_) => false,
+            Endpoint::Master(sentinels) => sentinels.nodes.iter().any(|node| node.names(host)),
+        }
+    }
+
+    /// Returns the host and port as messages show them.
+    pub(super) fn place(&self) -> String {
+        match &self.endpoint {
+            Endpoint::Tcp(_, port) if self.hides_host => format!("{HIDDEN_HOST}:{port}"),
+            Endpoint::Tcp(host, port) if host.contains(':') => format!("[{}]:{port}", encode(host, "")),
+            Endpoint::Tcp(host, port) => format!("{host}:{port}"),
+            Endpoint::Unix(path) => encode(&path.to_string_lossy(), "?#&@"),
+            Endpoint::Master(sentinels) => sentinels.to_string(),
+        }
     }
 
     /// Returns the same address without user and password.
@@ -126,15 +165,22 @@ impl RedisAddress {
         Self { username: None, password: None, ..self }
     }
 
-    /// Whether the password is in `text`, which then must not be shown.
+    /// Returns true if `text` contains the password, or one that the sentinels want, as it is or escaped
+    /// for messages. Messages must not show such a text.
     pub(super) fn is_secret_in(&self, text: &str) -> bool {
-        self.password.as_ref().is_some_and(|secret| !secret.is_empty() && text.contains(secret))
+        let own = self.password.as_deref().is_some_and(|secret| {
+            !secret.is_empty() && (text.contains(secret) || text.contains(&printable(secret, usize::MAX)))
+        });
+        match &self.endpoint {
+            Endpoint::Master(sentinels) => own || sentinels.nodes.iter().any(|node| node.is_secret_in(text)),
+            Endpoint::Tcp(..) | Endpoint::Unix(_) => own,
+        }
     }
 }
 
 /// `redis://user@host:port/db` (or `rediss://…`), without the password; `***@` for a user who has none, which may be a password
 /// in the wrong place. Characters that have another meaning in a URL are percent-encoded, so
-/// two servers never have the same text.
+/// two servers never have the same text, unless it hides a host that a server named.
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_password = self.password.as_ref().is_some_and(|secret| !secret.is_empty());
@@ -142,16 +188,12 @@ impl fmt::Display for RedisAddress {
         let user = encode(user, ":/?#");
         let at = if user.is_empty() { "" } else { "@" };
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
-        match &self.endpoint {
-            Endpoint::Tcp(host, port) if host.contains(':') => {
-                write!(f, "{scheme}://{user}{at}[{}]:{port}", encode(host, ""))?
-            }
-            Endpoint::Tcp(host, port) => write!(f, "{scheme}://{user}{at}{host}:{port}")?,
-            Endpoint::Unix(path) => {
-                write!(f, "redis+unix://{user}{at}{}", encode(&path.to_string_lossy(), "?#&"))?
-            }
-            Endpoint::Master(sentinels) => write!(f, "{scheme}-sentinel://{user}{at}{sentinels}")?,
-        }
+        let kind = match &self.endpoint {
+            Endpoint::Tcp(..) => "",
+            Endpoint::Unix(_) => "+unix",
+            Endpoint::Master(_) => "-sentinel",
+        };
+        write!(f, "{scheme}{kind}://{user}{at}{}", self.place())?;
         match (&self.endpoint, self.database) {
             (_, 0) => Ok(()),
             (Endpoint::Tcp(..), number) => write!(f, "/{number}"),

@@ -35,7 +35,7 @@ fn a_unix_socket_is_read() {
         (2, Some("y"), Some("x"))
     );
     assert_eq!(parse("redis+unix://u:p@/a.sock").password.as_deref(), Some("p"));
-    assert_eq!(socket.to_string(), "redis+unix://y@/run/redis one@2.sock?db=2");
+    assert_eq!(socket.to_string(), "redis+unix://y@/run/redis one%402.sock?db=2");
     let odd = parse("redis+unix:///a%3Fdb=2");
     assert_eq!(odd.to_string(), "redis+unix:///a%3Fdb=2");
     assert_ne!(odd.identity(), parse("redis+unix:///a?db=2").identity());
@@ -62,7 +62,15 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
         ("redis://:secret@host/1/2", "database"),
         ("redis://:secret@host/99999999999", "database"),
         ("redis://:secret@host/1?db=2", "two databases"),
-        ("redis://:secret@host?timeout=3", "unknown parameter;"),
+        (
+            "redis://:secret@host?timeout=3",
+            "unknown parameter \"timeout\": give storeTimeout in the options;",
+        ),
+        ("redis://host?Password=secret", "unknown parameter \"password\": write pass;"),
+        ("redis://:secret@host?tls=1", "unknown parameter \"tls\": write rediss://"),
+        ("redis://:secret@a,b,c", "write redis-cluster://a,b,c"),
+        ("redis://:secret@a:1,b:2,c:3", "or a list of URLs for a quorum: [\"redis://a\""),
+        ("redis://:x@a,secret:secret", "or a list of URLs for a quorum"),
         ("redis://host?pass=a&secret", "& in a password is %26"),
         ("redis://host?pass=a&secret=b", "& in a password is %26"),
         ("redis://host?secret", "unknown parameter;"),
@@ -83,6 +91,17 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
         ("redis+unix:///", "absolute path"),
         ("redis+unix:///a%00.sock", "absolute path"),
         ("redis+unix:///a.sock&pass=secret", "write ?"),
+        ("redis+unix:///a.sock&password=secret", "write ?"),
+        ("redis+unix:///a.sock;pass=secret", "write ?"),
+        ("redis+unix:///a.sock,PassWord=secret", "write ?"),
+        ("redis+unix:///a.sock%26pass=secret", "write ?"),
+        ("redis+unix:///pwd=secret/a.sock", "write ?"),
+        ("redis+unix:///a.sock?user=a;pass=secret", "write ?"),
+        ("redis://:x@host?user=a;pass=secret", "write ?"),
+        ("redis+unix:///:secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///user:secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///user:secret@a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
         (&long, "longer"),
     ] {
         let error = RedisAddress::parse(url, &Access::default()).expect_err(url);
@@ -167,4 +186,27 @@ fn tls_is_what_the_url_says_and_makes_another_identity() {
         let error = RedisAddress::parse(url, &access(TlsTexts::default())).expect_err(url);
         assert!(error.contains(said) && !error.contains("secret@"), "{error}");
     }
+}
+
+#[test]
+fn a_host_that_a_server_names_does_not_show_the_password() {
+    let address = parse("redis://:S3cr3t-word@redis-1");
+    for host in ["S3cr3t-word", "a.S3cr3t-word.b", &format!("{}S3cr3t-word", "x".repeat(MOST_HOST - 6))] {
+        let told = address.at(&told_host(host), 7);
+        let shown = format!("{told} {told:?} {}", told.place());
+        assert!(!shown.contains("S3c") && shown.contains(":7"), "{shown}");
+    }
+    assert_eq!(address.at("S3cr3t-word", 7).to_string(), "redis://***:7");
+    assert_eq!(address.at("S3cr3t-word", 7).endpoint, tcp("S3cr3t-word", 7), "the client still connects");
+    let escaped = parse("redis://:a%0Ab@host").at(&told_host("a\nb"), 7);
+    assert_eq!(escaped.to_string(), "redis://***:7");
+    assert_eq!(parse("redis://:b:12@host").at("b", 12).to_string(), "redis://***:12");
+    // The URL names that host, so it shows nothing.
+    assert_eq!(parse("redis://:redis@redis").at("redis", 7).to_string(), "redis://redis:7");
+    let access = Access { sentinel_password: Some("hunter2".into()), ..Access::default() };
+    let address = RedisAddress::parse("redis-sentinel://:S3cr3t@redis-1/m", &access).unwrap();
+    for host in ["hunter2", "S3cr3t"] {
+        assert_eq!(address.at(host, 7).to_string(), "redis://***:7", "{host}");
+    }
+    assert_eq!(address.at("redis-1", 7).to_string(), "redis://redis-1:7");
 }

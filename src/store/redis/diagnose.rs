@@ -13,7 +13,7 @@ use super::budget::{Budget, Intake};
 use super::dial::dial;
 use super::info::{self, Info};
 use super::link::{Cut, Link};
-use super::{connect, greeting, reply};
+use super::{connect, fault, greeting, reply};
 use crate::engine::clock;
 use crate::store::diagnosis::{ReplicaClock, ServerFacts};
 use crate::store::printable::printable;
@@ -33,6 +33,19 @@ const NOT_OLD: u32 = 7;
 /// The most characters that the client keeps of a value in `INFO` or of a setting. The longest
 /// value in use is a run id of 40 characters.
 const MOST_WORD: usize = 100;
+/// The values of the setting `appendfsync`.
+const LOG_SYNCS: [&str; 3] = ["always", "everysec", "no"];
+/// The values of the setting `maxmemory-policy`.
+const EVICTIONS: [&str; 8] = [
+    "noeviction",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+];
 
 /// Asks the server at the other end of `link` for its facts, and its replicas for the time.
 /// `address` is that of the server; it also says how many replicas must have a lease before the
@@ -65,7 +78,7 @@ pub async fn facts(
     match replies.next().as_ref().and_then(text) {
         Some(info) => {
             let info = Info::read(&info);
-            read_info(&mut facts, &info);
+            read_info(&mut facts, &info, address);
             places = replicas_in(&info);
         }
         None => facts.refused.push("INFO"),
@@ -75,7 +88,7 @@ pub async fn facts(
         facts.refused.push("CONFIG GET");
     }
     facts.has_snapshots = save.map(|schedule| !schedule.is_empty());
-    facts.log_sync = sync;
+    facts.log_sync = sync.map(|sync| shown(&sync, &LOG_SYNCS, address));
     facts.replicas_needed = replicas.and_then(|count| count.parse().ok());
     facts.may_not_wait = replies.next().as_ref().and_then(reply::refusal) == Some("NOPERM");
     read_clock(&mut facts, link, deadline, timeout).await?;
@@ -95,28 +108,41 @@ pub async fn facts(
     Ok(facts)
 }
 
-fn read_info(facts: &mut ServerFacts, info: &Info<'_>) {
-    let word = |name: &str| info.get(name).map(|said| printable(said, MOST_WORD));
+/// Reads `INFO` into `facts`. `address` has the password that no text in the facts may show.
+fn read_info(facts: &mut ServerFacts, info: &Info<'_>, address: &RedisAddress) {
+    let word = |name: &str| info.get(name);
     let number = |name| word(name).and_then(|said| said.parse::<u64>().ok());
     let redis = word("redis_version");
     let major = redis.as_ref().and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     // Valkey says which Redis it is like, and its own version beside it.
     let valkey = word("valkey_version");
     facts.is_old = valkey.is_none() && major.is_some_and(|major| major < NOT_OLD);
-    facts.version = valkey.map(|version| format!("Valkey {version}")).or(redis);
+    facts.version = valkey
+        .map(|version| format!("Valkey {}", shown(version, &[], address)))
+        .or_else(|| redis.map(|version| shown(version, &[], address)));
     facts.is_replica = word("role").map(|role| role == "slave");
     facts.is_loading = number("loading").map(|loading| loading == 1);
-    facts.run_id = word("run_id").filter(|id| id.bytes().any(|byte| byte != b'0'));
+    facts.run_id =
+        word("run_id").filter(|id| id.bytes().any(|byte| byte != b'0')).map(|id| shown(id, &[], address));
     facts.max_memory = number("maxmemory");
     // What is on its way to replicas and to the log is not held against the limit.
     let spared = number("mem_not_counted_for_evict").unwrap_or(0);
     facts.used_memory = number("used_memory").map(|used| used.saturating_sub(spared));
-    facts.eviction = word("maxmemory_policy");
+    facts.eviction = word("maxmemory_policy").map(|policy| shown(policy, &EVICTIONS, address));
     facts.has_log = number("aof_enabled").map(|enabled| enabled == 1);
     // One that is still being given all the data does not count for a WAIT.
     let away = info.replicas.iter().filter(|said| is_away(said)).count();
     facts.replicas = number("connected_slaves").map(|replicas| replicas.saturating_sub(away as u64));
     facts.clients = number("connected_clients").zip(number("maxclients"));
+}
+
+/// Returns what a server `said` as the facts show it. `known` are the texts that every server may say,
+/// so they show nothing of a password.
+fn shown(said: &str, known: &[&str], address: &RedisAddress) -> String {
+    if known.contains(&said) {
+        return said.to_owned();
+    }
+    fault::without_secrets(address, said, &printable(said, MOST_WORD)).to_owned()
 }
 
 /// Returns true if a replica is not online yet. `said` is what `INFO` says of the replica.
@@ -214,12 +240,11 @@ fn text(value: &Value) -> Option<String> {
 
 /// The value that CONFIG GET tells of one setting: RESP3 sends a map, RESP2 a list.
 fn setting(reply: &Value) -> Option<String> {
-    let value = match reply {
+    match reply {
         Value::Map(pairs) => text(&pairs.first()?.1),
         Value::Array(items) => text(items.get(1)?),
         _ => None,
-    };
-    value.map(|value| printable(&value, MOST_WORD))
+    }
 }
 
 /// TIME's seconds and microseconds, in µs since 1970.
@@ -239,7 +264,7 @@ mod tests {
 
     fn read(info: &str) -> ServerFacts {
         let mut facts = ServerFacts::default();
-        read_info(&mut facts, &Info::read(info));
+        read_info(&mut facts, &Info::read(info), &parsed("redis://:hunter2@host"));
         facts
     }
 
@@ -310,6 +335,20 @@ mod tests {
         assert_eq!((facts.used_memory, facts.max_memory), (Some(800), Some(900)));
         assert_eq!(read("used_memory:1000\r\nused_memory_rss:7\r\n").used_memory, Some(1000));
         assert_eq!(read("used_memory_rss:7\r\n").used_memory, None);
+    }
+
+    #[test]
+    fn no_fact_shows_a_password_that_the_server_repeats() {
+        for name in ["redis_version", "valkey_version", "maxmemory_policy", "run_id"] {
+            let facts = read(&format!("{name}:7.2-hunter2{}\r\n", "x".repeat(MOST_WORD)));
+            let told =
+                [facts.version, facts.eviction, facts.run_id].into_iter().flatten().collect::<String>();
+            assert!(told.contains("a text that contains the password") && !told.contains("hunter"), "{told}");
+        }
+        // What every server says is no password, even if it contains one.
+        let address = parsed("redis://:no@host");
+        assert_eq!(shown("noeviction", &EVICTIONS, &address), "noeviction");
+        assert_eq!(shown("everysec-no", &LOG_SYNCS, &address), "a text that contains the password");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::{self, InvalidMessage};
 
 use super::address::{Endpoint, RedisAddress};
-use super::distrust;
+use super::{distrust, fault};
 use crate::store::{StoreError, StoreErrorKind, Tls};
 
 /// After how long without a sign from the other side the kernel asks for one, and how often it asks.
@@ -76,7 +76,9 @@ async fn shake_hands(
     let untrusted =
         |why| StoreError::not_done(StoreErrorKind::Untrusted, format!("{address} can't be trusted: {why}"));
     let config = tls.config().await.map_err(untrusted)?;
-    let name = tls.server_name(host).map_err(untrusted)?;
+    // A server may have named the host.
+    let named = |why: String| untrusted(fault::without_secrets(address, &why, &why).to_owned());
+    let name = tls.server_name(host).map_err(named)?;
     let mut handshake = pin!(TlsConnector::from(config).connect(name, stream));
     // A Redis server that speaks no TLS takes our first words for the begin of a line, and waits for its end for ever.
     let silent_in_tls = async {

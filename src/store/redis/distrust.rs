@@ -5,6 +5,7 @@ use std::io;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
 
 use super::address::RedisAddress;
+use super::fault;
 use crate::store::printable::printable;
 use crate::store::{StoreError, StoreErrorKind, Tls};
 
@@ -59,7 +60,7 @@ pub fn wants_tls(address: &RedisAddress) -> StoreError {
 fn not_secure(address: &RedisAddress, error: &TlsError) -> StoreError {
     let tls = address.tls.clone().unwrap_or_default();
     let (kind, why) = match error {
-        TlsError::InvalidCertificate(error) => (StoreErrorKind::Untrusted, untrusted(&tls, error)),
+        TlsError::InvalidCertificate(error) => (StoreErrorKind::Untrusted, untrusted(address, &tls, error)),
         TlsError::NoCertificatesPresented => {
             (StoreErrorKind::Untrusted, "it shows no certificate".to_owned())
         }
@@ -79,7 +80,7 @@ fn not_secure(address: &RedisAddress, error: &TlsError) -> StoreError {
 }
 
 /// What is wrong with the server's certificate.
-fn untrusted(tls: &Tls, error: &CertificateError) -> String {
+fn untrusted(address: &RedisAddress, tls: &Tls, error: &CertificateError) -> String {
     match error {
         CertificateError::BadSignature => {
             "its certificate is not signed by the authority of that name that is trusted here; was that made anew?".into()
@@ -105,8 +106,8 @@ fn untrusted(tls: &Tls, error: &CertificateError) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => format!(
             "its certificate is made for another name: for {}, not for {}; connect to that, or give it as \
              tls.servername",
-            names(presented),
-            expected.to_str()
+            names(address, presented),
+            if address.hides_host { "the host".into() } else { expected.to_str() }
         ),
         CertificateError::Revoked => "its certificate was revoked".into(),
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
@@ -158,10 +159,10 @@ fn refused(tls: &Tls, alert: AlertDescription) -> (StoreErrorKind, String) {
 }
 
 /// The names that a certificate is made for, as they are written: `DnsName("a")` is a.
-fn names(presented: &[String]) -> String {
+fn names(address: &RedisAddress, presented: &[String]) -> String {
     let plain = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
-        printable(inner.trim_matches('"'), MOST_NAME)
+        fault::without_secrets(address, name, &printable(inner.trim_matches('"'), MOST_NAME)).to_owned()
     };
     match presented.len() {
         0 => "none (it has no subjectAltName)".into(),

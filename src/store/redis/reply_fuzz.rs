@@ -263,6 +263,9 @@ fn read(value: &Value) {
     }
     if let Some(map) = SlotMap::read(value, &place) {
         assert!((0..16384).all(|slot| map.owner(slot).is_none_or(|place| place.port > 0)));
+        for (place, _) in map.masters() {
+            assert!(!address.at(&place.host, place.port).to_string().contains("hunter2"), "{place:?}");
+        }
     }
     if let Value::ServerError(error) = value {
         let _ = Elsewhere::read(error, &place, &address);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::lease::{Key, Token, Ttl};
+use crate::lease::{Key, Mode, Token, Ttl};
 use crate::store::{Answer, Ask, Place, Request, StoreErrorKind};
 
 /// How long the lease of the trial lives if its release does not arrive, in ms. If this is larger,
@@ -10,22 +10,30 @@ use crate::store::{Answer, Ask, Place, Request, StoreErrorKind};
 /// renewal, which then proves nothing.
 const TTL: u32 = 1_000;
 
-/// Returns requests that acquire, wait for, inspect, renew and release the lock `key`, as clients
-/// do. If another client tries the lock at the same time, these requests only wait and give up.
+/// Returns requests that acquire, wait for, inspect, renew, repair and release the lock `key`, first an
+/// exclusive lease and then a shared one. Together they run each command that the scripts call. If
+/// another client tries the lock at the same time, these requests only wait and give up.
 pub fn requests(key: Key) -> Vec<Request> {
-    let (token, ttl) = (Token::random(), Ttl::from_millis(TTL).unwrap_or(Ttl::MIN));
-    let waiter = Token::random();
+    let ttl = Ttl::from_millis(TTL).unwrap_or(Ttl::MIN);
+    let [token, waiter, reader, repair] = std::array::from_fn(|_| Token::random());
     let ask = |token| Ask {
         place: Some(Place { number: fastrand::u64(1..) }),
         ..Ask::new(key.clone(), token, ttl, "leasehold doctor".into())
     };
+    let release = |token| Request::Release { key: key.clone(), token, used: None };
+    let renew = |token| Request::Renew { key: key.clone(), token, ttl, fences: 0 };
     vec![
         Request::Acquire(ask(token)),
         Request::Acquire(ask(waiter)),
         Request::Inspect { key: key.clone() },
-        Request::Release { key: key.clone(), token: waiter, used: None },
-        Request::Renew { key: key.clone(), token, ttl, fences: 0 },
-        Request::Release { key, token, used: None },
+        release(waiter),
+        renew(token),
+        release(token),
+        Request::Acquire(Ask { mode: Mode::Shared { most: 2 }, ..ask(reader) }),
+        Request::Acquire(Ask { place: None, repairs: true, ..ask(repair) }),
+        release(repair),
+        renew(reader),
+        release(reader),
     ]
 }
 

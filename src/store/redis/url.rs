@@ -44,7 +44,7 @@ impl<'a> Parts<'a> {
             return Err("a Redis URL has no #fragment; write # as %23".into());
         }
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-        check_path(path)?;
+        check_shown(path, "path")?;
         let (user, authority) = match authority.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
@@ -52,6 +52,7 @@ impl<'a> Parts<'a> {
         let mut parts = Self { authority, path, username: None, password: None, database: None };
         if let Some(user) = user {
             let (name, secret) = user.split_once(':').map_or((user, None), |(n, s)| (n, Some(s)));
+            check_shown(name, "user")?;
             parts.username = Some(decode(name, "user")?);
             parts.password = secret.map(|secret| decode(secret, "password")).transpose()?;
         }
@@ -59,9 +60,12 @@ impl<'a> Parts<'a> {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "db" => parts.database = Some(database(value)?),
-                "user" => one_of(&mut parts.username, Some(decode(value, "user")?), TWO_USERS)?,
+                "user" => {
+                    check_shown(value, "user")?;
+                    one_of(&mut parts.username, Some(decode(value, "user")?), TWO_USERS)?;
+                }
                 "pass" => one_of(&mut parts.password, Some(decode(value, "password")?), TWO_PASSWORDS)?,
-                _ => return Err(UNKNOWN_PARAMETER.into()),
+                _ => return Err(unknown_parameter(name)),
             }
         }
         Ok(parts)
@@ -82,6 +86,15 @@ impl<'a> Parts<'a> {
                 "redis+unix:// has no host: write redis+unix:///path/to.sock, with three slashes".into()
             );
         }
+        // A login in the wrong place: messages would show it as a part of the path.
+        let before = self.path.rsplit_once('@').map_or("", |(before, _)| before);
+        if before.contains(':') || self.path.contains("@/") {
+            return Err(
+                "the path in the Redis URL has a login in it: write redis+unix://:PASSWORD@/path/to.sock, \
+                        and %40 for an @ in the path"
+                    .into(),
+            );
+        }
         let path = decode(self.path, "path")?;
         if path.len() < 2 || path.contains('\0') {
             return Err(
@@ -95,6 +108,9 @@ impl<'a> Parts<'a> {
     }
 
     pub fn tcp(&self) -> Result<(Endpoint, u32), String> {
+        if self.authority.contains(',') {
+            return Err(SEVERAL_HOSTS.into());
+        }
         let (host, port) = match self.authority.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) =
@@ -146,10 +162,20 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Refuses a path with a password, which has no `?` before its parameters: messages show the path.
-pub fn check_path(path: &str) -> Result<(), String> {
-    if path.contains("&pass=") {
-        return Err("the Redis URL has an & where its parameters begin: write ? before the first".into());
+/// Refuses a path or a name, percent-encoded or not, that has a parameter with a password in it:
+/// messages show paths and names.
+pub fn check_shown(text: &str, what: &str) -> Result<(), String> {
+    let decoded = decode(text, what)?.to_ascii_lowercase();
+    let mut names = decoded.split('=').rev().skip(1);
+    let is_password = |text: &str| {
+        let name = text.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        name.starts_with("pass") || matches!(name, "pwd" | "auth" | "secret")
+    };
+    if names.any(is_password) {
+        return Err(format!(
+            "the {what} in the Redis URL has a parameter in it: write ? before the first parameter and & before \
+             each other one, as in ?db=1&pass=PASSWORD"
+        ));
     }
     Ok(())
 }
@@ -167,10 +193,51 @@ fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Resul
     }
 }
 
-/// The error for an unknown parameter. It leaves out the name, which may be a part of a password
-/// behind an `&`.
-const UNKNOWN_PARAMETER: &str =
-    "the Redis URL has an unknown parameter; db, user, pass are known, and & in a password is %26";
+/// The error for several hosts behind `redis://`. It could mean any of these.
+const SEVERAL_HOSTS: &str = "a redis:// URL names one host: write redis-cluster://a,b,c for a Redis Cluster, \
+                             redis-sentinel://a,b,c/MASTER for Sentinel, or a list of URLs for a quorum: \
+                             [\"redis://a\", \"redis://b\", \"redis://c\"]";
+
+/// Parameters of other libraries' URLs, and what to write instead.
+const ELSEWHERE: [(&str, &str); 24] = [
+    ("password", "write pass"),
+    ("auth", "write pass"),
+    ("pwd", "write pass"),
+    ("username", "write user"),
+    ("database", "write db"),
+    ("tls", "write rediss:// in place of redis://"),
+    ("ssl", "write rediss:// in place of redis://"),
+    ("ssl_cert_reqs", "write rediss:// in place of redis://, and give tls in the options"),
+    ("protocol", "leave it out: the client finds out which protocol the server speaks"),
+    ("family", "leave it out: the client tries all addresses of the host"),
+    ("timeout", "give storeTimeout in the options"),
+    ("connecttimeout", "give storeTimeout in the options"),
+    ("connect_timeout", "give storeTimeout in the options"),
+    ("commandtimeout", "give storeTimeout in the options"),
+    ("socket_timeout", "give storeTimeout in the options"),
+    ("storetimeout", "give it in the options"),
+    ("ttl", "give it in the options"),
+    ("wait", "give it in the options"),
+    ("name", "give it in the options"),
+    ("prefix", "give it in the options"),
+    ("keyprefix", "give prefix in the options"),
+    ("minreplicas", "give it in the options"),
+    ("sentinelpassword", "give it in the options"),
+    ("sentinelusername", "give it in the options"),
+];
+
+/// The error for an unknown parameter. It shows only names that other libraries use: another one may
+/// be a part of a password behind an `&`.
+fn unknown_parameter(name: &str) -> String {
+    const KNOWN: &str = "db, user, pass are known, and & in a password is %26";
+    let name = name.to_ascii_lowercase();
+    match ELSEWHERE.iter().find(|(known, _)| *known == name) {
+        Some((known, advice)) => {
+            format!("the Redis URL has an unknown parameter {known:?}: {advice}; {KNOWN}")
+        }
+        None => format!("the Redis URL has an unknown parameter; {KNOWN}"),
+    }
+}
 
 /// The database that `digits` name.
 fn database(digits: &str) -> Result<u32, String> {

@@ -94,8 +94,12 @@ impl Keeper {
             return Err(Trouble::Moved);
         }
         #[cfg(unix)]
-        rights::check(&place.owners, place.real.metadata().ok().as_ref())
-            .map_err(|error| Trouble::Broken(failure::of_system(&place.owners, &error)))?;
+        {
+            let refused = |of| move |error| Trouble::Broken(failure::of_system(of, &error));
+            let database = place.real.metadata().ok();
+            rights::check_empty(database.as_ref()).map_err(refused(&place.real))?;
+            rights::check(&place.owners, database.as_ref()).map_err(refused(&place.owners))?;
+        }
         // Wait before opening: opening a database without its log creates a new log, which disturbs
         // the stores that use the moved one.
         let mut is_missing = false;

@@ -145,6 +145,7 @@ mod complete {
     fn write(path: &Path, new: &Path, file: &File) -> Result<(), Trouble> {
         let failed = |error| Trouble::Broken(failure::of_system(path, &error));
         let refused = |error| Trouble::Broken(failure::of_sqlite(path, &error));
+        file.metadata().and_then(|found| rights::check_new(&found, rights::NEW_FILE)).map_err(failed)?;
         file.set_len(0).map_err(failed)?;
         super::super::identity::prepare();
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -164,8 +165,14 @@ mod complete {
         for end in ["-wal", "-shm", "-journal"] {
             let old = with_end(&place.real, end);
             if old.exists() && place.names.is_database_missing() {
-                match fs::remove_file(old) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                match fs::remove_file(&old) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        let why = format!(
+                            "{} is in the way and can't be removed ({error}); remove it",
+                            old.display()
+                        );
+                        return Err(io::Error::new(error.kind(), why));
+                    }
                     _ => {}
                 }
             }

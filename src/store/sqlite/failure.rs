@@ -2,11 +2,13 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Error, ErrorCode, ffi};
 
 use super::super::{StoreError, StoreErrorKind};
+#[cfg(unix)]
+use super::rights;
 
 /// Whether somebody else has the file locked, so that it only takes patience.
 pub fn is_busy(error: &Error) -> bool {
@@ -94,10 +96,21 @@ fn unusable(path: &Path, error: &dyn Display) -> StoreError {
         (Ok(file), _) if file.is_dir() => {
             not_done(StoreErrorKind::Unsupported, format!("the lock file {shown} is a directory"))
         }
-        (Ok(_), _) => blocked(path, path).unwrap_or_else(|| match blocked(directory, path) {
-            Some(error) => error,
-            None => failed(StoreErrorKind::Unreachable, path, error),
-        }),
+        (Ok(_), _) => {
+            let beside = ["-wal", "-shm"].map(|end| {
+                let mut name = path.as_os_str().to_owned();
+                name.push(end);
+                PathBuf::from(name)
+            });
+            // SQLite creates these two with the group of their creator, and the store then gives them
+            // that of a shared database. So this may pass.
+            let passing = || {
+                let blocked = beside.iter().find_map(|place| blocked(place, path));
+                blocked.map(|error| StoreError { kind: StoreErrorKind::Unreachable, ..error })
+            };
+            let blocked = blocked(path, path).or_else(|| blocked(directory, path)).or_else(passing);
+            blocked.unwrap_or_else(|| failed(StoreErrorKind::Unreachable, path, error))
+        }
         (Err(error), _) if error.kind() == io::ErrorKind::PermissionDenied => of_system(path, &error),
         (_, Err(_)) => {
             let shown = directory.display();
@@ -113,10 +126,15 @@ fn unusable(path: &Path, error: &dyn Display) -> StoreError {
 /// Why this user may not write `place`, if so.
 #[cfg(unix)]
 fn blocked(place: &Path, path: &Path) -> Option<StoreError> {
+    let found = place.metadata().ok()?;
     let error: io::Error = rustix::fs::access(place, rustix::fs::Access::WRITE_OK).err()?.into();
+    let advice = rights::other_owner(&found).map_or_else(String::new, |owner| {
+        format!("; it belongs to the user {owner}: give this user the right, or name another lock file")
+    });
     let (shown, place) = (path.display(), place.display());
     let kind = of_system(path, &error).kind;
-    Some(StoreError::not_done(kind, format!("no right to write {place} for the lock file {shown}: {error}")))
+    let message = format!("no right to write {place} for the lock file {shown}: {error}{advice}");
+    Some(StoreError::not_done(kind, message))
 }
 
 #[cfg(not(unix))]

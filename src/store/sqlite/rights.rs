@@ -34,7 +34,14 @@ const SET_GROUP: u32 = 0o2000;
 /// If the directory can't be created, or can't be trusted.
 pub fn prepare(directory: &Path, database: &Metadata) -> io::Result<()> {
     match DirBuilder::new().mode(NEW_DIRECTORY).create(directory) {
-        Ok(()) => share_directory(directory, database),
+        Ok(()) => {
+            let found = directory.symlink_metadata()?;
+            check_new(&found, NEW_DIRECTORY).inspect_err(|_| {
+                // It is of no use to anybody, and a later process could not use it.
+                let _ = std::fs::remove_dir(directory);
+            })?;
+            share_directory(directory, database)
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check(directory, Some(database)),
         Err(error) => Err(error),
     }
@@ -78,6 +85,46 @@ pub fn check(directory: &Path, database: Option<&Metadata>) -> io::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns the owner of a file, if that is another user.
+pub fn other_owner(found: &Metadata) -> Option<u32> {
+    Some(found.uid()).filter(|&user| user != rustix::process::geteuid().as_raw())
+}
+
+/// Checks that no other user has put an empty file in the place of a new `database`. Everybody might
+/// change such a file. A user who wants to share a lock file with everybody uses it first.
+///
+/// # Errors
+/// If the file is empty, belongs to another user than root, and everybody may write it.
+pub fn check_empty(database: Option<&Metadata>) -> io::Result<()> {
+    let Some(database) = database.filter(|found| found.len() == 0 && found.mode() & OTHERS_WRITE != 0) else {
+        return Ok(());
+    };
+    match other_owner(database) {
+        None | Some(0) => Ok(()),
+        Some(owner) => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "it is empty, belongs to another user ({owner}), and everybody may write it; remove it, name another \
+                 lock file, or let that user be the first to use it"
+            ),
+        )),
+    }
+}
+
+/// Checks that this user may use a file or directory that this process has just created. `needed` are
+/// the rights that its owner needs.
+///
+/// # Errors
+/// If the umask has taken these rights away.
+pub fn check_new(found: &Metadata, needed: u32) -> io::Result<()> {
+    if found.mode() & needed == needed || rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let why = "the umask of this process takes the rights to new files away from their own user; set another umask, \
+               such as 077";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
 /// Returns whether a directory of the mode `directory` has more writers than the file of the mode

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::super::address::RedisAddress;
+use super::slots::Place;
 use crate::store::Access;
 
 /// The address of a Redis Cluster: some of its nodes, which tell of the others, and which user.
@@ -49,6 +50,12 @@ impl ClusterAddress {
     /// The nodes that the URL names, at least one.
     pub fn seeds(&self) -> &[RedisAddress] {
         &self.seeds
+    }
+
+    /// Returns the address of the node at `place`, with the login of the cluster.
+    pub fn at(&self, place: &Place) -> RedisAddress {
+        let seed = self.seeds.iter().find(|seed| Place::of_address(seed).as_ref() == Some(place));
+        seed.cloned().unwrap_or_else(|| self.seeds[0].at(&place.host, place.port))
     }
 
     /// A text that two addresses share only if they name the same nodes and the same user. See

@@ -35,8 +35,9 @@ pub fn uncovered(address: &ClusterAddress, count: usize) -> StoreError {
 }
 
 /// A node lost its slots while it was waited for.
-pub fn replaced(address: &ClusterAddress, Place { host, port }: &Place) -> StoreError {
-    let message = format!("{host}:{port} has no slots of {address} any more, and had not answered yet");
+pub fn replaced(address: &ClusterAddress, place: &Place) -> StoreError {
+    let node = address.at(place).place();
+    let message = format!("{node} has no slots of {address} any more, and had not answered yet");
     StoreError::maybe_done(StoreErrorKind::Unreachable, message)
 }
 

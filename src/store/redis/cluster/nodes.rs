@@ -90,7 +90,7 @@ impl Nodes {
     pub fn node(self: &Rc<Self>, place: &Place) -> Rc<RedisStore> {
         let mut stores = self.stores.borrow_mut();
         let store = stores.entry(place.clone()).or_insert_with(|| {
-            let address = self.address.seeds()[0].at(&place.host, place.port);
+            let address = self.address.at(place);
             let store = RedisStore::of_cluster(address, self.budget.clone());
             if let Some(listener) = self.listener.get() {
                 let (nodes, listener) = (Rc::downgrade(self), listener.clone());

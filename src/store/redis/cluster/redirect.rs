@@ -24,7 +24,8 @@ impl Elsewhere {
     /// password that no message may show.
     pub fn read(error: &ServerError, place: &Place, address: &RedisAddress) -> Option<Self> {
         let details = error.details().unwrap_or_default();
-        let mut words = details.split(' ');
+        // All that follows the slot is the address: a part of it could be a part of the password.
+        let mut words = details.splitn(2, ' ');
         match error.code() {
             "MOVED" => {
                 let slot = words.next()?.parse().ok()?;

@@ -83,7 +83,8 @@ impl Place {
     }
 
     fn of(host: &str, port: u16, said_by: &Place) -> Option<Self> {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = inside.filter(|host| host.contains(':')).unwrap_or(host);
         let host = if matches!(host, "" | "?") { said_by.host.clone() } else { told_host(host) };
         (port != 0).then_some(Self { host, port })
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::super::address::{Endpoint, RedisAddress};
-use super::super::url::{UNENCODED, check_path, decode, encode};
+use super::super::url::{UNENCODED, check_shown, decode, encode};
 use crate::store::Access;
 
 /// The port of a sentinel whose URL names none.
@@ -40,7 +40,7 @@ impl Sentinels {
         if path.contains('@') {
             return Err(UNENCODED.into());
         }
-        check_path(path)?;
+        check_shown(path, "path")?;
         let for_master = Access { sentinel_username: None, sentinel_password: None, ..access.clone() };
         let for_sentinels = Access {
             username: access.sentinel_username.clone(),
@@ -160,6 +160,7 @@ mod tests {
             ("redis-sentinel://a:b@c/secret@host", "percent-encoded"),
             ("redis-sentinel://a/m&pass=secret@", "percent-encoded"),
             ("redis-sentinel://a/m&pass=secret", "write ?"),
+            ("redis-sentinel://a/m;password=secret", "write ?"),
         ] {
             let error = parse(url).expect_err(url);
             assert!(error.contains(said) && !error.contains("secret"), "{url}: {error}");

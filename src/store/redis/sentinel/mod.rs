@@ -80,7 +80,8 @@ async fn attempt(
         Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
     });
     let link = link.map_err(|error| StoreError {
-        message: format!("the sentinels name {host}:{port} as the master {name:?}: {}", error.message).into(),
+        message: format!("the sentinels name {} as the master {name:?}: {}", server.place(), error.message)
+            .into(),
         ..error
     })?;
     link.leads_to(server.clone());
@@ -98,8 +99,9 @@ async fn attempt(
             }
             _ => {
                 let message = format!(
-                    "the sentinels name {host}:{port} as the master {name:?}, but it is a replica: a failover is \
-                     under way, or they have not heard of one"
+                    "the sentinels name {} as the master {name:?}, but it is a replica: a failover is under way, or \
+                     they have not heard of one",
+                    server.place()
                 );
                 Err(StoreError::not_done(StoreErrorKind::ReadOnly, message))
             }

@@ -44,7 +44,7 @@ impl Roster {
     /// Puts a sentinel that another one has told of on the list. Returns `None` if the list has it
     /// already, or if the list is full and all sentinels on it may still be heard.
     pub fn admit(&mut self, node: &RedisAddress) -> Option<Admitted> {
-        if self.sentinels.iter().any(|known| known.node == *node) {
+        if self.sentinels.iter().any(|known| known.node.endpoint == node.endpoint) {
             return None;
         }
         let mut dropped = None;
