@@ -38,8 +38,8 @@ const RENEWED_WITHIN = 125
 // others sends the signals $1 and $2 to the processes of the session that are in other groups, and
 // fails if there are none. It needs /proc. On a busy machine with many processes, this search can
 // take so long that the lock ends meanwhile. So the script starts the successor before it calls
-// others. If the lock is no longer safe, others goes on with SIGKILL. The script keeps what the
-// last search found, as ID:START, and kills that before it searches again. START is when the
+// others. If the lock is no longer safe, others kills the command at once, and goes on with SIGKILL.
+// The script keeps what the last search found, as ID:START, and kills that before it searches again. START is when the
 // process started: another process may have the id by then. The script also kills earlier by the
 // time that the last search took, but not so early that it would miss a renewal.
 //
@@ -74,7 +74,7 @@ others() {
   [ "$1" = KILL ] || { clock && began=$now earlier=$found found=; }
   for stat in /proc/[0-9]*/stat; do
     look "$stat" && [ "$state" != Z ] && found="$found $pid:$start" && kill -"$1" "$pid" && kill -"$2" "$pid" && set -- "$1" "$2" 0
-    [ "$1" = KILL ] || ! late || { kill_found; set -- KILL KILL "$3"; }
+    [ "$1" = KILL ] || ! late || { kill -KILL "$target"; kill_found; set -- KILL KILL "$3"; }
   done
   [ "$1" = KILL ] || { clock && took=$((now - began)); }
   return "$3"
