@@ -180,7 +180,7 @@ describe('prometheus: registries', () => {
     assert.equal(taken.getMetricsAsArray().length, 1, 'none of ours is left behind')
     assert.throws(() => collect({}), { code: 'ERR_INVALID_ARG_TYPE' })
     assert.throws(() => collect(open(t), { register: {} }), { code: 'ERR_INVALID_ARG_TYPE' })
-    assert.throws(() => collect(open(t), { register, wrong: 1 }), /wrong/)
+    assert.throws(() => collect(open(t), { register, wrong: 1 }), /the options are "register"/)
   })
 
   test('an outage is seen: failures by reason, and the breaker of the server', async (t) => {
