@@ -24,6 +24,15 @@ function client(t, store) {
 const STUBBORN = (told) =>
   `for s in ${told.join(' ')}; do trap "echo got $s" $s; done; echo pid $$ ready; while :; do sleep 0.05; done`
 
+test('leasehold run in a deleted working directory runs the command', { timeout: 60_000 }, async (t) => {
+  const script = 'cd "$FOLDER" && rmdir "$FOLDER" && exec "$NODE" "$CLI" run k -- echo ran'
+  const folder = join(temporaryFolder(t), 'deleted')
+  mkdirSync(folder)
+  const env = { LEASEHOLD_URL: sqlite(t), NODE: process.execPath, CLI, FOLDER: folder }
+  const { code, stdout, stderr } = await start(t, '/bin/sh', ['-c', script], env).ended
+  assert.deepEqual([code, stdout, stderr], [0, 'ran\n', ''])
+})
+
 overStores(
   'leasehold run',
   (store) => {

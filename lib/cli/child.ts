@@ -87,9 +87,15 @@ export class Child {
     const marked = { ...env, [MARK]: mark }
     const options = { env: marked, detached: leads, windowsHide: true }
     const gated = isGated(file, marked)
-    this.#process = gated
-      ? spawn(SHELL, gateOf(command, marked), { ...options, stdio: ['inherit', 'inherit', 'inherit', 'pipe'] })
-      : spawn(file, args, { ...options, stdio: 'inherit' })
+    try {
+      this.#process = gated
+        ? spawn(SHELL, gateOf(command, marked), { ...options, stdio: ['inherit', 'inherit', 'inherit', 'pipe'] })
+        : spawn(file, args, { ...options, stdio: 'inherit' })
+    } catch (error) {
+      // The guard would keep this process alive.
+      this.#end()
+      throw notStarted(file, (error as NodeJS.ErrnoException).code, (error as Error).message)
+    }
     const { pid } = this.#process
     const id = pid === undefined ? undefined : { pid, start: statusOf(pid)?.start, leads, run }
     this.#target = id && new Target(id)

@@ -36,8 +36,17 @@ export function isGated(file: string, env: NodeJS.ProcessEnv): boolean {
   if (process.platform === 'win32' || !existsSync(SHELL)) return false
   // A shell may drop variables with other names, such as a.b. It would take a file name with a
   // minus for an option.
-  if (file.startsWith('-') || (env.PWD !== undefined && env.PWD !== process.cwd())) return false
+  if (file.startsWith('-') || (env.PWD !== undefined && !isWorkingFolder(env.PWD))) return false
   return Object.keys(env).every((name) => /^[A-Za-z_]\w*$/.test(name) && !SHELLS.test(name))
+}
+
+function isWorkingFolder(path: string): boolean {
+  try {
+    return path === process.cwd()
+  } catch {
+    // It was deleted.
+    return false
+  }
 }
 
 /** Returns the arguments of {@link SHELL}. Its file descriptor 3 has to be the pipe of the gate. */
