@@ -70,10 +70,12 @@ class Cluster {
 
   /** Resolves when every node that runs says that the cluster works. */
   settled() {
-    return until('the cluster to work', async () => {
+    const works = async () => {
       const states = await Promise.all(this.#running().map((node) => node.ask('CLUSTER', 'INFO').catch(() => '')))
       return states.every((state) => state.includes('cluster_state:ok'))
-    })
+    }
+    // On a busy machine, nodes suspect each other, and that takes a while to end.
+    return until('the cluster to work', works, 60_000)
   }
 
   async #failedOver(slot, old, start) {
