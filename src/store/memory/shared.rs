@@ -35,7 +35,7 @@ pub fn table(name: &str) -> Shared {
         return known.clone();
     }
     let name: Arc<str> = name.into();
-    let new = LeaseTable { name: name.clone(), floor: *floor, ..LeaseTable::default() };
+    let new = LeaseTable::named(name.clone(), *floor);
     by_name.entry(name).or_insert(Arc::new(Mutex::new(new))).clone()
 }
 
@@ -47,12 +47,9 @@ pub fn forget_unused(now: Instant) {
         if Arc::strong_count(table) > 1 {
             return true;
         }
-        let mut table = lock(table);
-        table.sweep(now);
-        if table.locks.is_empty() {
-            *floor = table.floor.max(*floor);
-        }
-        !table.locks.is_empty()
+        let Some(last) = lock(table).last_fence(now) else { return true };
+        *floor = last.max(*floor);
+        false
     });
 }
 

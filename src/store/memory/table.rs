@@ -1,0 +1,231 @@
+//! The locks of the store in memory. Time comes in as an argument.
+
+use std::cell::Cell;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use super::pace::Pace;
+use crate::lease::{Fence, Instant, Key};
+use crate::store::diagnosis::{Facts, Report};
+use crate::store::listing::{Listing, Wanted};
+use crate::store::rules::{Lock, Turn, Waiting};
+use crate::store::{Absence, Answer, BROKEN_LIFE, Notice, Reply, Request};
+
+/// How long a lock whose leases ran out, and about which nobody asked again, may stay in the table while the
+/// table is used.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// How many new locks are let in between two sweeps at least: a sweep looks at every lock, so it has to
+/// be rare against what fills the table.
+const SWEEP_AFTER: usize = 1024;
+
+/// Locks by key, under the rules of the store contract.
+#[derive(Debug)]
+pub struct LeaseTable {
+    /// What it is called in a diagnosis.
+    name: Arc<str>,
+    locks: FxHashMap<Key, Lock>,
+    /// Until when the table refuses repairs of locks that were broken. See
+    /// [`Ask::repairs`](crate::store::Ask::repairs).
+    broken: FxHashMap<Key, Instant>,
+    /// The largest fence of leases that have ended. One number serves all keys, so that the table
+    /// can forget a key. See [`rules`](crate::store::rules).
+    floor: Fence,
+    /// Limits how fast locks are broken.
+    pace: Pace,
+    /// At which instant the next sweep is due.
+    sweep_at: Instant,
+    /// After how many more new locks the next sweep is due, should it be sooner.
+    sweep_in: usize,
+    /// What there is to tell since [`LeaseTable::take_notices`].
+    notices: Vec<Notice>,
+}
+
+impl Default for LeaseTable {
+    fn default() -> Self {
+        Self {
+            name: "memory:".into(),
+            locks: FxHashMap::default(),
+            broken: FxHashMap::default(),
+            floor: Fence::NONE,
+            pace: Pace::default(),
+            sweep_at: Instant::from_micros(0),
+            sweep_in: SWEEP_AFTER,
+            notices: Vec::new(),
+        }
+    }
+}
+
+impl LeaseTable {
+    /// Returns an empty table whose fences are larger than `floor`. `name` is its name in a
+    /// diagnosis.
+    pub(super) fn named(name: Arc<str>, floor: Fence) -> Self {
+        Self { name, floor, ..Self::default() }
+    }
+
+    /// Returns the name of the table in a diagnosis.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the largest fence that the table gave, or `None` if one of its leases is valid at
+    /// `now`.
+    pub(super) fn last_fence(&mut self, now: Instant) -> Option<Fence> {
+        self.sweep(now);
+        self.locks.is_empty().then_some(self.floor)
+    }
+
+    /// Carries out `request` at `now`; `wall_us` is the wall clock for fences, in µs since 1970.
+    ///
+    /// `now` must not go back from one call to the next.
+    pub fn apply(&mut self, request: Request, now: Instant, wall_us: u64) -> Answer {
+        let reached = self.floor.0.max(wall_us);
+        let answer = self.carry_out(request, now, wall_us);
+        self.pace.lose(now, self.floor.0.saturating_sub(reached));
+        answer
+    }
+
+    fn carry_out(&mut self, request: Request, now: Instant, wall_us: u64) -> Answer {
+        if now >= self.sweep_at || self.sweep_in == 0 {
+            self.sweep(now);
+        }
+        match &request {
+            Request::Break { key, bars_repairs: true } => {
+                self.broken.insert(key.clone(), now + BROKEN_LIFE);
+            }
+            Request::Acquire(ask)
+                if ask.repairs && self.broken.get(&ask.key).is_some_and(|until| now < *until) =>
+            {
+                return Ok(Reply::Busy { remaining: Some(Duration::ZERO) });
+            }
+            _ => {}
+        }
+        let floor = Cell::from_mut(&mut self.floor);
+        let mut fences = |after: Fence, _: u32| floor.get().max(after).next(wall_us);
+        let mut raise = |fence: Fence| floor.set(floor.get().max(fence));
+        let notices = &mut self.notices;
+        let mut handed = |waiting: &Waiting, fence: Option<Fence>| {
+            if !waiting.repairs() {
+                notices.push(Notice::Granted { number: waiting.number, fence });
+            }
+        };
+        let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
+        let (key, known) = match &request {
+            Request::Ping => return Ok(Reply::Ready),
+            Request::Diagnose { ttl, .. } => {
+                return Ok(Reply::Diagnosed(vec![Report::new(
+                    self.name.clone(),
+                    Facts::Process,
+                    *ttl,
+                    false,
+                )]));
+            }
+            Request::Inspect { key } => {
+                return Ok(self.locks.get(key).map_or(Reply::Inspected(None), |lock| lock.inspect(now)));
+            }
+            Request::List(wanted) => return Ok(Reply::Listed(self.list(wanted, now))),
+            Request::Acquire(ask) => (&ask.key, true),
+            Request::Renew { key, .. }
+            | Request::Release { key, .. }
+            | Request::Adopt { key, .. }
+            | Request::Move { key, .. }
+            | Request::GiveBack { key, .. }
+            | Request::Accept { key, .. }
+            | Request::Break { key, .. }
+            | Request::Detach { key, .. } => (key, false),
+        };
+        let mut entry = match self.locks.entry(key.clone()) {
+            Entry::Occupied(entry) => entry,
+            Entry::Vacant(_) if !known => return Ok(Reply::NotHeld(Absence::Missing)),
+            Entry::Vacant(entry) => {
+                self.sweep_in -= 1;
+                entry.insert_entry(Lock::default())
+            }
+        };
+        let lock = entry.get_mut();
+        let reply = match request {
+            Request::Acquire(ask) => lock.acquire(&ask, &mut turn),
+            Request::Renew { token, ttl, fences, .. } => lock.renew(token, ttl, fences, &mut turn),
+            // Nothing here ends with anybody's end.
+            Request::Detach { token, ttl, fence, own_ttl, .. } => {
+                lock.detach(token, ttl, fence, own_ttl, &mut turn)
+            }
+            Request::Release { token, used, .. } => lock.release(token, used, &mut turn),
+            Request::Adopt { token, heir, ttl, holder, source, .. } => {
+                lock.adopt(token, heir, ttl, source, &holder, &mut turn)
+            }
+            Request::Move { token, to, heir, .. } => lock.pass(token, to, heir, &mut turn),
+            Request::GiveBack { token, .. } => lock.release(token, None, &mut turn),
+            Request::Accept { token, fence, count, .. } => lock.accept(token, fence, count, &mut turn),
+            Request::Break { .. } => lock.break_all(&mut turn),
+            Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. } => {
+                unreachable!("answered above")
+            }
+        };
+        if lock.is_empty() {
+            entry.remove();
+        }
+        Ok(reply)
+    }
+
+    /// Returns how long `request` has to wait from `now` before [`LeaseTable::apply`]; `None` if it
+    /// need not. Only breaks wait, and only if many came shortly before: see [`Pace`].
+    pub fn delay(&self, request: &Request, now: Instant) -> Option<Duration> {
+        matches!(request, Request::Break { .. }).then(|| self.pace.delay(now)).flatten()
+    }
+
+    fn list(&self, wanted: &Wanted, now: Instant) -> Listing {
+        let mut keys: Vec<&Key> = self.locks.keys().filter(|key| wanted.matches(key)).collect();
+        keys.sort_unstable();
+        let mut listing = Listing::default();
+        for key in keys {
+            if let Reply::Inspected(Some(info)) = self.locks[key].inspect(now)
+                && !listing.add(wanted, key.clone(), info)
+            {
+                break;
+            }
+        }
+        listing
+    }
+
+    /// What those are to be told who were handed a lease since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// How many locks the table remembers, those included that ran out and were not swept yet.
+    pub fn len(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// Returns true if the table remembers no lock at all, not even one that was broken.
+    pub fn is_empty(&self) -> bool {
+        self.locks.is_empty() && self.broken.is_empty()
+    }
+
+    /// Forgets what has run out.
+    fn sweep(&mut self, now: Instant) {
+        let floor = &mut self.floor;
+        self.locks.retain(|_, lock| {
+            let lives = now < lock.ends();
+            if !lives {
+                *floor = lock.last_fence().max(*floor);
+            }
+            lives
+        });
+        self.broken.retain(|_, until| now < *until);
+        // Room that a burst needed is given back once it is four times what is used.
+        if self.locks.capacity() > 4 * self.locks.len().max(SWEEP_AFTER) {
+            self.locks.shrink_to(2 * self.locks.len());
+        }
+        self.sweep_at = now + SWEEP_EVERY;
+        self.sweep_in = self.locks.len().max(SWEEP_AFTER);
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
